@@ -1,0 +1,83 @@
+"""The Open Reward Standard on the wire: models, stream grammar, fault classes, header names.
+
+Needs pydantic and nothing else, and is shared by server, client and bridge.
+"""
+
+from .blocks import (
+    MESSAGE_BLOCK_TYPES,
+    Blocks,
+    ImageBlock,
+    JSONObject,
+    JSONValue,
+    Message,
+    MessageBlocks,
+    ReasoningBlock,
+    Role,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+)
+from .faults import FAULT_CLASSES, RETRYABLE, Fault, FaultClass
+from .requests import (
+    CallTool,
+    CreateSession,
+    GetTask,
+    GetTaskRange,
+    GroupCandidate,
+    GroupScore,
+    ListTasks,
+    NumTasks,
+    ScoreGroup,
+    ScoreGroupOutput,
+    Split,
+    SplitType,
+)
+from .tools import (
+    ListToolsOutput,
+    RunToolError,
+    RunToolErrorReason,
+    RunToolOutput,
+    RunToolSuccess,
+    TerminalToolSpec,
+    ToolOutput,
+    ToolSpec,
+)
+
+__all__ = [
+    "FAULT_CLASSES",
+    "MESSAGE_BLOCK_TYPES",
+    "RETRYABLE",
+    "Blocks",
+    "CallTool",
+    "CreateSession",
+    "Fault",
+    "FaultClass",
+    "GetTask",
+    "GetTaskRange",
+    "GroupCandidate",
+    "GroupScore",
+    "ImageBlock",
+    "JSONObject",
+    "JSONValue",
+    "ListTasks",
+    "ListToolsOutput",
+    "Message",
+    "MessageBlocks",
+    "NumTasks",
+    "ReasoningBlock",
+    "Role",
+    "RunToolError",
+    "RunToolErrorReason",
+    "RunToolOutput",
+    "RunToolSuccess",
+    "ScoreGroup",
+    "ScoreGroupOutput",
+    "Split",
+    "SplitType",
+    "TerminalToolSpec",
+    "TextBlock",
+    "ToolCallBlock",
+    "ToolOutput",
+    "ToolResultBlock",
+    "ToolSpec",
+]

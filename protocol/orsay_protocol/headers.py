@@ -1,0 +1,56 @@
+"""Names of headers, and the coding of X-Secrets."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+
+__all__ = [
+    "API_KEY",
+    "BACKEND_STATE",
+    "FAULT",
+    "IDEMPOTENCY_KEY",
+    "RUN",
+    "SECRETS",
+    "SESSION_ID",
+    "BadSecrets",
+    "decode_secrets",
+    "encode_secrets",
+]
+
+SESSION_ID = "X-Session-ID"
+API_KEY = "X-API-Key"
+SECRETS = "X-Secrets"
+BACKEND_STATE = "X-Backend-State"
+IDEMPOTENCY_KEY = "Idempotency-Key"
+FAULT = "X-Orsay-Fault"
+RUN = "X-Orsay-Run"
+
+
+class BadSecrets(ValueError):
+    """X-Secrets cannot be decoded. The text never repeats any part of the value."""
+
+
+def encode_secrets(secrets: Mapping[str, str]) -> str:
+    """Value of X-Secrets: base64 of ``{name: {"value": ..., "allowed_domains": []}}``."""
+    payload = {name: {"value": value, "allowed_domains": []} for name, value in secrets.items()}
+    return base64.b64encode(json.dumps(payload).encode()).decode()
+
+
+def decode_secrets(header: str) -> dict[str, str]:
+    """Names and values; takes plain strings in place of objects too. Raises BadSecrets."""
+    try:
+        payload = json.loads(base64.b64decode(header, validate=True))
+    except (binascii.Error, ValueError, RecursionError):
+        raise BadSecrets("X-Secrets is not base64 of a JSON object") from None
+    if not isinstance(payload, dict):
+        raise BadSecrets("X-Secrets holds JSON that is no object; expected {name: {\"value\": ...}}")
+    secrets = {}
+    for name, entry in payload.items():
+        value = entry.get("value") if isinstance(entry, dict) else entry
+        if not isinstance(value, str):
+            raise BadSecrets(f"X-Secrets: the entry {name!r} has no string value")
+        secrets[name] = value
+    return secrets

@@ -1,0 +1,148 @@
+"""Every error the server raises on purpose.
+
+    OrsayError
+    ├── LoadError              an environment class cannot be hosted; the text says why and what to do
+    ├── ConfigError            a setting is wrong
+    ├── Refused                the request cannot be served; nothing ran. Carries a code
+    │   ├── InvalidSplit, InvalidIndex, ListingUnsupported, BadTask
+    │   ├── UnknownEnvironment, UnknownSession, SessionGone, SessionConflict
+    │   ├── Unauthorized, BadRequest, TooLarge, Unsupported
+    │   └── Overloaded, Starting, ShuttingDown
+    └── Faulted                author code or its worker failed. Carries a fault class
+
+Only ``orsay.http.errors`` turns these into status codes.
+"""
+
+from __future__ import annotations
+
+from orsay_protocol.faults import FaultClass
+
+__all__ = [
+    "BadRequest",
+    "BadTask",
+    "ConfigError",
+    "Faulted",
+    "InvalidIndex",
+    "InvalidSplit",
+    "ListingUnsupported",
+    "LoadError",
+    "OrsayError",
+    "Overloaded",
+    "Refused",
+    "SessionConflict",
+    "SessionGone",
+    "ShuttingDown",
+    "Starting",
+    "TooLarge",
+    "Unauthorized",
+    "UnknownEnvironment",
+    "UnknownSession",
+    "Unsupported",
+]
+
+
+class OrsayError(Exception):
+    """Base of all."""
+
+
+class LoadError(OrsayError):
+    """An environment class cannot be hosted."""
+
+
+class ConfigError(OrsayError):
+    """A setting is wrong, or two settings contradict each other."""
+
+
+class Refused(OrsayError):
+    """The request cannot be served, and nothing ran. ``detail`` is for the client."""
+
+    retry_after_s: float | None = None
+    fault: FaultClass | None = None
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+class BadRequest(Refused):
+    """A header or parameter is missing or wrong."""
+
+
+class InvalidSplit(Refused):
+    """The environment has no split of that name."""
+
+
+class InvalidIndex(Refused):
+    """The split has no task at that index."""
+
+
+class ListingUnsupported(Refused):
+    """The environment counts and gets tasks but cannot list them."""
+
+
+class BadTask(Refused):
+    """The task, or the toolset asked for with it, does not fit the environment or the server's settings."""
+
+
+class UnknownEnvironment(Refused):
+    """No environment of that name is hosted here."""
+
+
+class UnknownSession(Refused):
+    """No session of that id ever was, or it is long gone, or it belongs to another key."""
+
+
+class SessionGone(Refused):
+    """The session ended: deleted, expired, or its worker was lost."""
+
+    fault: FaultClass | None = "session_gone"
+
+
+class SessionConflict(Refused):
+    """A session of that id exists and was made from another body."""
+
+
+class Unauthorized(Refused):
+    """The API key is missing or wrong."""
+
+
+class TooLarge(Refused):
+    """The request body is over the limit."""
+
+
+class Unsupported(Refused):
+    """The environment does not offer this."""
+
+
+class Overloaded(Refused):
+    """A limit is reached; the same request may succeed later."""
+
+    retry_after_s = 2.0
+    fault: FaultClass | None = "overloaded"
+
+
+class Starting(Refused):
+    """Setup, or the worker itself, still starts; nothing ran."""
+
+    retry_after_s = 2.0
+
+
+class ShuttingDown(Refused):
+    """The server takes no new work."""
+
+    retry_after_s = 5.0
+    fault: FaultClass | None = "shutdown"
+
+
+class Faulted(OrsayError):
+    """Author code or the worker that ran it failed.
+
+    ``message`` may tell of the exception and is subject to the server's error-detail policy; ``fault_id``
+    is what the log calls it.
+    """
+
+    def __init__(self, fault: FaultClass, message: str, fault_id: str = "") -> None:
+        super().__init__(message)
+        self.fault = fault
+        self.message = message
+        self.fault_id = fault_id
