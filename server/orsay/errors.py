@@ -2,6 +2,7 @@
 
     OrsayError
     ├── LoadError              an environment class cannot be hosted; the text says why and what to do
+    ├── ToolDefinitionError    a method marked as a tool cannot be one; also a TypeError
     ├── ConfigError            a setting is wrong
     ├── Refused                the request cannot be served; nothing ran. Carries a code
     │   ├── InvalidSplit, InvalidIndex, ListingUnsupported, BadTask
@@ -34,6 +35,7 @@ __all__ = [
     "ShuttingDown",
     "Starting",
     "TooLarge",
+    "ToolDefinitionError",
     "Unauthorized",
     "UnknownEnvironment",
     "UnknownSession",
@@ -47,6 +49,10 @@ class OrsayError(Exception):
 
 class LoadError(OrsayError):
     """An environment class cannot be hosted."""
+
+
+class ToolDefinitionError(OrsayError, TypeError):
+    """A method marked as a tool cannot be one; raised where its class is defined, or when it is hosted."""
 
 
 class ConfigError(OrsayError):
@@ -138,7 +144,7 @@ class Faulted(OrsayError):
     """Author code or the worker that ran it failed.
 
     ``message`` may tell of the exception and is subject to the server's error-detail policy; ``fault_id``
-    is what the log calls it.
+    is what the log calls it; ``trace`` holds the traceback, for the log alone.
     """
 
     def __init__(self, fault: FaultClass, message: str, fault_id: str = "") -> None:
@@ -146,3 +152,4 @@ class Faulted(OrsayError):
         self.fault = fault
         self.message = message
         self.fault_id = fault_id
+        self.trace = ""
