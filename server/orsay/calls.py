@@ -1,0 +1,213 @@
+"""Tool calls and group scores as the server keeps them: run once, read as often as needed.
+
+A call outlives the connection that asked for it. It is found again by its task id, by its idempotency key,
+or, when its connection is known to have broken, by the same body sent again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass, field
+
+from .errors import Faulted
+from .outcome import Outcome
+from .runtimes.base import Operation, Stop
+
+__all__ = ["Call", "CallLimits", "Calls"]
+
+
+@dataclass(slots=True)
+class CallLimits:
+    """Bounds on what is kept, and what counts against them over all sessions."""
+
+    results_per_session: int
+    bytes_per_session: int
+    bytes_in_all: int
+    age_s: float
+    stored_bytes: int = 0
+    in_flight: int = 0
+    orphans: set[Call] = field(default_factory=set)
+
+
+class Call:
+    """One call. ``outcome`` is set once."""
+
+    __slots__ = (
+        "_readers",
+        "_waiters",
+        "body",
+        "detached",
+        "ended_at",
+        "key",
+        "name",
+        "operation",
+        "orphaned_at",
+        "outcome",
+        "started_at",
+        "stop",
+        "task_id",
+    )
+
+    def __init__(
+        self, operation: Operation, name: str, body: bytes, key: str | None, now: float, *, detached: bool
+    ) -> None:
+        self.task_id = os.urandom(16).hex()
+        self.operation = operation
+        self.name = name
+        self.body: bytes | None = body
+        self.key = key
+        self.detached = detached
+        self.started_at = now
+        self.ended_at = 0.0
+        self.orphaned_at: float | None = None
+        self.outcome: Outcome | None = None
+        self.stop: Stop | None = None
+        self._readers = 0
+        self._waiters: list[asyncio.Future[None]] | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.outcome.wire) if self.outcome is not None else 0
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Wait for the outcome, at most ``timeout_s``; tells whether it is there."""
+        if self.outcome is not None:
+            return True
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        if self._waiters is None:
+            self._waiters = []
+        self._waiters.append(future)
+        timer = loop.call_later(timeout_s, _wake, future)
+        try:
+            await future
+        finally:
+            timer.cancel()
+            if self._waiters is not None:
+                self._waiters.remove(future)
+        return self.outcome is not None
+
+    def finish(self, outcome: Outcome, now: float) -> None:
+        self.outcome = outcome
+        self.ended_at = now
+        self.stop = None
+        if self._waiters is not None:
+            for future in self._waiters:
+                _wake(future)
+
+    def arrive(self) -> None:
+        """A connection reads this call."""
+        self._readers += 1
+        self.orphaned_at = None
+
+    def leave(self, now: float, *, complete: bool) -> None:
+        """A connection is done with this call; not ``complete``: it broke before the result was out."""
+        self._readers -= 1
+        if not complete and self._readers == 0:
+            self.orphaned_at = now
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class Calls:
+    """The calls of one session, running and finished."""
+
+    __slots__ = ("_bytes", "_by_id", "_by_key", "_limits", "running")
+
+    def __init__(self, limits: CallLimits) -> None:
+        self._limits = limits
+        self._by_id: dict[str, Call] = {}
+        self._by_key: dict[str, Call] | None = None
+        self._bytes = 0
+        self.running = 0
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def find(self, task_id: str, operation: Operation) -> Call | None:
+        """The call of that task id, if it was made at this very endpoint."""
+        call = self._by_id.get(task_id)
+        return call if call is not None and call.operation == operation else None
+
+    def find_retry(self, operation: Operation, body: bytes, key: str | None) -> Call | None:
+        """The call that a request without a task id repeats, if it does.
+
+        By key; without one, the request repeats a call whose connection broke and which nobody has come
+        back for, when the bodies are the same.
+        """
+        if key is not None:
+            call = self._by_key.get(key) if self._by_key is not None else None
+            return call if call is not None and call.operation == operation else None
+        if not self._limits.orphans:
+            return None
+        for call in self._by_id.values():
+            if call.orphaned_at is not None and call.operation == operation and call.body == body:
+                return call
+        return None
+
+    def add(self, call: Call) -> None:
+        self._by_id[call.task_id] = call
+        if call.key is not None:
+            if self._by_key is None:
+                self._by_key = {}
+            self._by_key[call.key] = call
+        self.running += 1
+        self._limits.in_flight += 1
+
+    def finish(self, call: Call, outcome: Outcome, now: float) -> None:
+        """Set the outcome, and drop old results beyond the bounds."""
+        call.finish(outcome, now)
+        self.running -= 1
+        self._limits.in_flight -= 1
+        size = call.size_bytes
+        self._bytes += size
+        self._limits.stored_bytes += size
+        limits = self._limits
+        if (
+            len(self._by_id) - self.running > limits.results_per_session
+            or self._bytes > limits.bytes_per_session
+            or limits.stored_bytes > limits.bytes_in_all
+        ):
+            self._evict(keep=call)
+
+    def _evict(self, keep: Call) -> None:
+        limits = self._limits
+        for call in list(self._by_id.values()):
+            if (
+                len(self._by_id) - self.running <= limits.results_per_session
+                and self._bytes <= limits.bytes_per_session
+                and limits.stored_bytes <= limits.bytes_in_all
+            ):
+                return
+            if call.outcome is not None and call is not keep:
+                self._drop(call)
+
+    def unfinished(self) -> list[Call]:
+        """Calls that still run."""
+        return [call for call in self._by_id.values() if call.outcome is None]
+
+    def expire(self, now: float) -> None:
+        """Drop results older than the limit."""
+        oldest = now - self._limits.age_s
+        for call in [c for c in self._by_id.values() if c.outcome is not None and c.ended_at < oldest]:
+            self._drop(call)
+
+    def clear(self) -> None:
+        """The session is over: forget every result, and stop what still runs."""
+        for call in list(self._by_id.values()):
+            if call.outcome is None:
+                self.finish(call, Outcome(fault=Faulted("cancelled", "the session ended")), call.started_at)
+            self._drop(call)
+
+    def _drop(self, call: Call) -> None:
+        if self._by_id.pop(call.task_id, None) is None:
+            return
+        if call.key is not None and self._by_key is not None:
+            self._by_key.pop(call.key, None)
+        self._bytes -= call.size_bytes
+        self._limits.stored_bytes -= call.size_bytes
+        self._limits.orphans.discard(call)

@@ -1,0 +1,420 @@
+"""One episode: an environment instance, and the rules by which its code runs.
+
+Lives where the author's code lives: in a worker process, or in the server itself with the ``local``
+runtime. Knows nothing of HTTP, connections or other sessions. Whatever author code raises, SystemExit
+included, ends here as a fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from orsay_protocol.blocks import ImageBlock, Message, TextBlock
+from orsay_protocol.faults import FaultClass
+from orsay_protocol.requests import ScoreGroup, ScoreGroupOutput
+from orsay_protocol.sse import encode_result
+from orsay_protocol.tools import RunToolError, RunToolErrorReason, RunToolSuccess, ToolOutput
+
+from . import hosted as convert
+from .errors import BadTask, Faulted, Refused
+from .gate import Gate
+from .hosted import HostedEnvironment
+from .outcome import Outcome
+from .running import Done, Run, Runs
+from .threads import Threads
+from .tools import ToolRow, ToolTable
+
+__all__ = ["Episode", "Limits", "Place", "guard_author", "run_author"]
+
+_MIN_SECRET = 4
+_BLOCKS = TypeAdapter(list[TextBlock | ImageBlock])
+_MESSAGES = TypeAdapter(list[Message])
+_SUCCESS = RunToolSuccess.__pydantic_serializer__
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits that hold where author code runs: seconds and bytes."""
+
+    call_time_limit_s: float
+    setup_time_limit_s: float
+    teardown_time_limit_s: float
+    max_result_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where episodes run: the threads, runs and limits of one event loop."""
+
+    threads: Threads
+    runs: Runs
+    limits: Limits
+
+
+class Episode:
+    """See module. Create with ``open``; ``close`` may be called in any state, and more than once."""
+
+    __slots__ = (
+        "_closing",
+        "_finished",
+        "_gate",
+        "_idle",
+        "_instance",
+        "_place",
+        "_runs",
+        "_secrets",
+        "_session_tools",
+        "_toolset",
+        "_toolsets",
+        "hosted",
+    )
+
+    def __init__(
+        self, hosted: HostedEnvironment, place: Place, instance: object, secrets: tuple[str, ...]
+    ) -> None:
+        self.hosted = hosted
+        self._place = place
+        self._instance: object | None = instance
+        self._secrets = secrets
+        self._toolset: object | None = None
+        self._session_tools: ToolTable | None = None
+        self._toolsets: dict[type, object] | None = None
+        self._gate: Gate | None = None
+        self._finished = False
+        self._runs: set[Run] | None = None
+        self._closing: asyncio.Future[None] | None = None
+        self._idle: asyncio.Event | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        hosted: HostedEnvironment,
+        place: Place,
+        *,
+        task_spec: Mapping[str, Any],
+        secrets: dict[str, str],
+        toolset_name: str | None = None,
+    ) -> Episode:
+        """Run the constructor. Raises Faulted (setup_error) or BadTask, and leaves nothing behind then."""
+        hide = tuple(value for value in secrets.values() if len(value) >= _MIN_SECRET)
+        made: list[object] = []
+
+        def construct() -> None:
+            made.append(hosted.construct(dict(task_spec), secrets))
+
+        try:
+            if hosted.plain_constructor:
+                construct()
+            else:
+                what = f"the constructor of {hosted.name!r}"
+                await guard_author("setup_error", what, place.threads.run(construct), hide=hide)
+            episode = cls(hosted, place, made[0], hide)
+            if toolset_name is not None:
+                episode._bind_toolset(toolset_name)
+        except BaseException:
+            if made:  # stopped too late, or the toolset does not fit: what was built is torn down
+                await cls(hosted, place, made[0], hide).close()
+            raise
+        return episode
+
+    def _bind_toolset(self, name: str) -> None:
+        toolset_class = convert.builtin_toolset(name)
+        try:
+            self._toolset = toolset_class(self._instance)
+        except ValueError as exc:
+            raise BadTask(str(exc)) from exc
+        self._session_tools = convert.session_toolset_table(self._toolset)
+
+    @property
+    def needs_setup(self) -> bool:
+        """False when the class inherits the empty ``setup``: the session is ready as it is."""
+        return not self.hosted.plain_setup
+
+    # what may be started: each answers ``done`` exactly once
+
+    def start_setup(self, done: Done) -> Run:
+        """Run ``setup``. Faults: setup_error, time_limit."""
+        limit = self.hosted.setup_time_limit_s or self._place.limits.setup_time_limit_s
+        return self._start(lambda _: self._author("setup_error", "setup"), done, limit, "setup")
+
+    def start_prompt(self, done: Done) -> Run:
+        """JSON bytes of the prompt's blocks."""
+        return self._start(lambda _: self._prompt(), done, self._call_limit(None), "get_prompt")
+
+    def start_messages(self, done: Done) -> Run:
+        """JSON bytes of the prompt as messages."""
+        return self._start(lambda _: self._messages(), done, self._call_limit(None), "get_messages")
+
+    def start_task_tools(self, done: Done) -> Run:
+        """JSON bytes of the tools of this very session; does not need setup."""
+        return self._start(lambda _: self._task_tools(), done, self._call_limit(None), "list_task_tools")
+
+    def start_score(self, body: bytes, done: Done) -> Run:
+        """Outcome for the candidates in ``body``, a valid ScoreGroup."""
+        return self._start(lambda _: self._score(body), done, self._call_limit(None), "score_group")
+
+    def start_call(self, body: bytes, done: Done) -> Run | None:
+        """Outcome of the call in ``body``, a valid CallTool. None: it was refused and answered at once."""
+        request = from_json(body)
+        name: str = request["name"]
+        row = self._row(name)
+        if row is None:
+            done(_refusal("not_found", f"{name!r} is not a tool of {self.hosted.name!r}"), None)
+            return None
+        if row.collision:
+            text = f"{name!r} names a tool of the environment and one of its toolsets: rename one of them"
+            done(_refusal("name_collision", text), None)
+            return None
+        if self._finished:
+            done(_finished(name), None)
+            return None
+        try:
+            args, kwargs = row.bind(request["input"])
+        except ValidationError as exc:
+            text = f"Tool input validation error for {name!r}: {_problems(exc)}"
+            done(_refusal("input_validation", text), None)
+            return None
+        except Exception as exc:  # a validator of the author's own that raises what pydantic lets through
+            done(None, _fault("tool_error", exc, self._secrets, f"validating the input of {name!r}"))
+            return None
+        limit = self._call_limit(row)
+        return self._start(lambda run: self._call(run, row, args, kwargs), done, limit, f"tool {name!r}")
+
+    def _start(
+        self, body: Callable[[Run], Coroutine[Any, Any, Any]], done: Done, limit_s: float, what: str
+    ) -> Run:
+        runs = self._runs
+        if runs is None:
+            runs = self._runs = set()
+
+        def ended(value: Any, error: Faulted | Refused | None) -> None:
+            runs.discard(run)
+            if self._idle is not None and not runs:
+                self._idle.set()
+            done(value, error)
+
+        run = self._place.runs.start(body, ended, limit_s=limit_s, what=what)
+        runs.add(run)
+        return run
+
+    # calls
+
+    def _row(self, name: str) -> ToolRow | None:
+        if self._session_tools is not None and name in self._session_tools:
+            return self._session_tools[name]
+        return self.hosted.tools.get(name)
+
+    def _call_limit(self, row: ToolRow | None) -> float:
+        own = row.time_limit_s if row is not None else None
+        return own or self.hosted.call_time_limit_s or self._place.limits.call_time_limit_s
+
+    async def _call(self, run: Run, row: ToolRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
+        gate = self._gate
+        if gate is None:
+            gate = self._gate = Gate()
+        if not gate.try_enter(row):
+            await gate.enter(row)
+            run.restart_clock()
+        try:
+            if self._finished:
+                return _finished(row.name)
+            output = await guard_author(
+                "tool_error", f"tool {row.name!r}", self._run_tool(row, args, kwargs), hide=self._secrets
+            )
+            return self._outcome(row, output)
+        finally:
+            gate.leave(row)
+
+    async def _run_tool(self, row: ToolRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ToolOutput:
+        owner = self._owner(row)
+        if row.is_async:
+            value = await row.function(owner, *args, **kwargs)
+        else:
+            value = await self._place.threads.run(row.function, owner, *args, **kwargs)
+            if inspect.isawaitable(value):
+                value = await value
+        return convert.to_output(value, row.name)
+
+    def _outcome(self, row: ToolRow, output: ToolOutput) -> Outcome:
+        if self._finished:
+            return _finished(row.name)
+        reward = output.reward
+        if reward is not None and not math.isfinite(reward):
+            text = f"tool {row.name!r} returned the reward {reward}: a reward is a finite number or None"
+            raise Faulted("bad_reward", text)
+        try:
+            data = _SUCCESS.to_json(RunToolSuccess.model_construct(ok=True, output=output))
+        except Exception as exc:
+            raise _fault("tool_error", exc, self._secrets, f"the result of tool {row.name!r}") from exc
+        limit = self._place.limits.max_result_bytes
+        if len(data) > limit:
+            raise Faulted(
+                "result_too_large", f"tool {row.name!r} returned {len(data)} bytes; the limit is {limit}"
+            )
+        if output.finished:
+            self._finished = True
+        return Outcome(encode_result(data), reward, output.finished)
+
+    def _owner(self, row: ToolRow) -> object:
+        if self._session_tools is not None and self._session_tools.get(row.name) is row:
+            return self._toolset
+        if row.owner is None:
+            return self._instance
+        if self._toolsets is None:
+            self._toolsets = {}
+        toolset = self._toolsets.get(row.owner)
+        if toolset is None:
+            toolset = self._toolsets[row.owner] = convert.new_toolset(row.owner, self._instance)
+        return toolset
+
+    # the other hooks
+
+    async def _prompt(self) -> bytes:
+        value = await self._author("prompt_error", "get_prompt")
+        return self._convert("prompt_error", "get_prompt", lambda: _BLOCKS.dump_json(convert.to_blocks(value)))
+
+    async def _messages(self) -> bytes:
+        if not hasattr(self.hosted.cls, "get_messages"):  # written for a package without messages
+            blocks = await self._author("prompt_error", "get_prompt")
+            return self._convert(
+                "prompt_error",
+                "get_prompt",
+                lambda: _MESSAGES.dump_json([Message(role="user", blocks=convert.to_blocks(blocks))]),
+            )
+        value = await self._author("prompt_error", "get_messages")
+        return self._convert(
+            "prompt_error", "get_messages", lambda: _MESSAGES.dump_json(convert.to_messages(value))
+        )
+
+    async def _task_tools(self) -> bytes:
+        extra = None
+        if hasattr(self.hosted.cls, "list_task_tools"):
+            extra = await self._author("prompt_error", "list_task_tools")
+        return self._convert(
+            "prompt_error",
+            "list_task_tools",
+            lambda: convert.session_listing(self.hosted, extra, self._toolset).model_dump_json().encode(),
+        )
+
+    async def _score(self, body: bytes) -> Outcome:
+        candidates = convert.to_candidates(self.hosted, ScoreGroup.model_validate_json(body).candidates)
+        value = await self._author("score_error", "score_group", candidates)
+        scores = self._convert("score_error", "score_group", lambda: convert.to_scores(value, len(candidates)))
+        for number, score in enumerate(scores):
+            if not math.isfinite(score.reward):
+                raise Faulted("bad_reward", f"score_group returned {score.reward} for candidate {number}")
+        return Outcome(encode_result(ScoreGroupOutput(scores=scores).model_dump_json().encode()))
+
+    async def _author(self, fault: FaultClass, hook: str, *args: Any) -> Any:
+        method = getattr(self._instance, hook)
+        running = run_author(self._place.threads, method, *args)
+        return await guard_author(fault, hook, running, hide=self._secrets)
+
+    def _convert(self, fault: FaultClass, hook: str, convert_value: Callable[[], Any]) -> Any:
+        try:
+            return convert_value()
+        except Exception as exc:
+            raise _fault(fault, exc, self._secrets, f"what {hook} returned") from exc
+
+    # closing
+
+    def close_at_once(self) -> bool:
+        """Close if nothing runs and there is no teardown to run; tells whether that was so."""
+        if self._closing is not None or self._runs or not self.hosted.plain_teardown:
+            return False
+        self._release()
+        return True
+
+    async def close(self) -> None:
+        """Stop setup and calls, then tear down once. Raises Faulted when teardown failed."""
+        if self.close_at_once():
+            return
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        for run in list(self._runs or ()):
+            run.stop(Faulted("cancelled", "the session was closed while this ran"))
+        if self._runs:
+            self._idle = asyncio.Event()
+            await self._idle.wait()  # bounded: a stopped run is answered within a moment
+        try:
+            if not self.hosted.plain_teardown:
+                limit = self._place.limits.teardown_time_limit_s
+                await self._place.runs.run(
+                    lambda _: self._author("setup_error", "teardown"), limit_s=limit, what="teardown"
+                )
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        self._instance = self._toolset = self._toolsets = None
+
+
+async def run_author(threads: Threads, function: Callable[..., Any], *args: Any) -> Any:
+    """Run ``function``, an async one here and any other on a thread; raises what it raises."""
+    if inspect.iscoroutinefunction(function):
+        return await function(*args)
+    value = await threads.run(function, *args)
+    return await value if inspect.isawaitable(value) else value
+
+
+async def guard_author(
+    fault: FaultClass, what: str, running: Awaitable[Any], *, hide: tuple[str, ...] = ()
+) -> Any:
+    """Await author code; whatever it raises becomes Faulted of class ``fault``.
+
+    ``hide`` holds secret values that the fault's texts must not repeat.
+    """
+    try:
+        return await running
+    except asyncio.CancelledError:
+        if _is_cancelled():
+            raise
+        raise Faulted(fault, f"{what} raised CancelledError") from None
+    except (Refused, Faulted):
+        raise
+    except BaseException as exc:
+        raise _fault(fault, exc, hide, what) from exc
+
+
+def _fault(fault: FaultClass, exc: BaseException, hide: tuple[str, ...], what: str) -> Faulted:
+    found = Faulted(fault, _without(hide, f"{type(exc).__name__}: {exc}"))
+    found.trace = _without(hide, f"{what} raised\n" + "".join(traceback.format_exception(exc)))
+    return found
+
+
+def _without(hide: tuple[str, ...], text: str) -> str:
+    for secret in hide:
+        text = text.replace(secret, "[secret]")
+    return text
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _refusal(reason: RunToolErrorReason, error: str) -> Outcome:
+    return Outcome(encode_result(RunToolError(error=error, reason=reason).model_dump_json().encode()))
+
+
+def _finished(name: str) -> Outcome:
+    text = f"{name!r} was refused: the episode has finished and takes no more calls"
+    return _refusal("episode_finished", text)
+
+
+def _problems(exc: ValidationError) -> str:
+    return "; ".join(
+        f"{'.'.join(str(part) for part in error['loc']) or 'input'}: {error['msg']}" for error in exc.errors()
+    )

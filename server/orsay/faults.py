@@ -1,0 +1,57 @@
+"""The log of faults, and what a client may read of one."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from orsay_protocol.faults import RETRYABLE, Fault
+
+from .errors import Faulted
+from .logs import get_logger
+
+__all__ = ["FaultLog"]
+
+_log = get_logger(__name__)
+_AUTHORS = frozenset(
+    {"tool_error", "setup_error", "prompt_error", "score_error", "task_error", "internal", "bad_reward"}
+)
+
+
+class FaultLog:
+    """One policy for HTTP errors and stream errors (S4).
+
+    With ``show`` a client reads the exception; without, an id to look up in the log.
+    """
+
+    def __init__(self, *, show: bool) -> None:
+        self._show = show
+
+    def report(self, fault: Faulted, **context: Any) -> None:
+        """Give the fault an id and log it, once."""
+        if fault.fault_id:
+            return
+        fault.fault_id = os.urandom(6).hex()
+        if fault.fault == "unknown_task_id":
+            return
+        trace = {"trace": fault.trace} if fault.trace else {}
+        _log.warning("fault", fault=fault.fault, id=fault.fault_id, message=fault.message, **context, **trace)
+
+    def text(self, fault: Faulted) -> str:
+        """What a client reads."""
+        self.report(fault)
+        if self._show or fault.fault not in _AUTHORS:
+            return fault.message
+        return f"{fault.fault}: see the server's log for id {fault.fault_id}"
+
+    def event(self, fault: Faulted) -> Fault:
+        """Data of the stream event ``fault``."""
+        text = self.text(fault)
+        return Fault.model_validate(
+            {
+                "class": fault.fault,
+                "message": text,
+                "id": fault.fault_id,
+                "retryable": fault.fault in RETRYABLE,
+            }
+        )

@@ -1,0 +1,95 @@
+"""Structured logs that never block: lines go through a bounded queue to a thread that writes them.
+
+A log pipe that nobody drains must not stop the server: when the queue is full, lines are dropped and
+counted, and the count is logged when there is room again.
+"""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from typing import Any, Literal, TextIO, cast
+
+import structlog
+
+__all__ = ["LogWriter", "configure", "get_logger"]
+
+_QUEUE_LINES = 10_000
+_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+
+def get_logger(name: str) -> structlog.typing.FilteringBoundLogger:
+    """A logger of the server. Before ``configure`` it says nothing."""
+    return cast("structlog.typing.FilteringBoundLogger", structlog.get_logger(logger=name))
+
+
+class LogWriter:
+    """Writes lines to a stream from a thread of its own."""
+
+    def __init__(self, stream: TextIO, *, lines: int = _QUEUE_LINES) -> None:
+        self._stream = stream
+        self._queue: queue.Queue[str | None] = queue.Queue(lines)
+        self._dropped = 0
+        self._thread = threading.Thread(target=self._run, name="orsay-log", daemon=True)
+        self._thread.start()
+
+    def write(self, line: str) -> None:
+        """Queue a line; never waits."""
+        try:
+            self._queue.put_nowait(line)
+        except queue.Full:
+            self._dropped += 1
+
+    # the names under which structlog calls its logger
+    msg = log = debug = info = warning = error = critical = exception = failure = fatal = write
+
+    def close(self, timeout_s: float = 2.0) -> None:
+        """Write what is queued, within the time given."""
+        try:
+            self._queue.put(None, timeout=timeout_s)
+        except queue.Full:
+            return
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while (line := self._queue.get()) is not None:
+            dropped, self._dropped = self._dropped, 0
+            try:
+                if dropped:
+                    self._stream.write(f"[{dropped} log lines dropped: the log was not drained]\n")
+                self._stream.write(line + "\n")
+                if self._queue.empty():
+                    self._stream.flush()
+            except (OSError, ValueError):  # the stream is closed; there is nowhere left to say so
+                return
+
+
+def configure(
+    level: Literal["debug", "info", "warning", "error"] = "info",
+    style: Literal["auto", "console", "json"] = "auto",
+    stream: TextIO | None = None,
+) -> LogWriter:
+    """Send the server's log to ``stream`` (standard error), for people on a terminal, else as JSON."""
+    target = stream if stream is not None else sys.stderr
+    writer = LogWriter(target)
+    on_terminal = style == "console" or (style == "auto" and target.isatty())
+    renderer: Any = (
+        structlog.dev.ConsoleRenderer(colors=target.isatty(), sort_keys=False)
+        if on_terminal
+        else structlog.processors.JSONRenderer(ensure_ascii=False)
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="%H:%M:%S" if on_terminal else "iso", utc=not on_terminal),
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        logger_factory=lambda *_: writer,
+        cache_logger_on_first_use=False,
+    )
+    return writer
+
+
+structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(100))

@@ -1,0 +1,145 @@
+"""Author code that runs: each run has an owner, a time limit, and an answer in any case.
+
+A run that is stopped gets a moment to end; if it does not, it is answered without it and counted as stuck
+until it really ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from .errors import Faulted, Refused
+
+__all__ = ["Done", "Run", "Runs"]
+
+Done = Callable[[Any, "Faulted | Refused | None"], None]
+"""Called once with the value or the reason why there is none."""
+
+_TICK_S = 0.1
+_STOP_GRACE_S = 1.0
+
+
+class Run:
+    """One piece of author code under way. ``stop`` may be called at any time, also twice."""
+
+    __slots__ = ("_answered", "_deadline", "_done", "_limit_s", "_reason", "_runs", "_task", "_what")
+
+    def __init__(self, runs: Runs, done: Done, limit_s: float, what: str) -> None:
+        self._runs = runs
+        self._done = done
+        self._limit_s = limit_s
+        self._what = what
+        self._deadline = runs.now() + limit_s
+        self._reason: Faulted | None = None
+        self._answered = False
+        self._task: asyncio.Task[Any] | None = None
+
+    def restart_clock(self) -> None:
+        """Count the time limit from now: what came before was waiting, not running."""
+        self._deadline = self._runs.now() + self._limit_s
+
+    def stop(self, reason: Faulted) -> None:
+        """Cancel the run; it is answered with ``reason`` when it ends, or after a moment."""
+        if self._reason is None and self._task is not None and not self._task.done():
+            self._reason = reason
+            self._deadline = self._runs.now() + _STOP_GRACE_S
+            self._task.cancel()
+
+    def _check(self, now: float) -> None:
+        if self._answered or now < self._deadline:
+            return
+        if self._reason is None:
+            limit = f"{self._what} ran past its time limit of {self._limit_s:g} s and was stopped"
+            self.stop(Faulted("time_limit", limit))
+        else:
+            self._answered = True
+            self._runs.stuck += 1
+            self._done(None, self._reason)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._runs._forget(self)
+        if self._answered:
+            self._runs.stuck -= 1
+            if not task.cancelled():
+                task.exception()
+            return
+        if self._reason is not None or task.cancelled():
+            if not task.cancelled():
+                task.exception()
+            self._done(None, self._reason or Faulted("cancelled", f"{self._what} was cancelled"))
+            return
+        error = task.exception()
+        if error is None:
+            self._done(task.result(), None)
+        elif isinstance(error, Faulted | Refused):
+            self._done(None, error)
+        else:
+            fault = Faulted("internal", f"{type(error).__name__}: {error}")
+            fault.trace = "".join(traceback.format_exception(error))
+            self._done(None, fault)
+
+
+class Runs:
+    """All runs of one event loop, with one timer for all their limits."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._runs: dict[Run, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self.now = self._loop.time
+        self.stuck = 0
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def start(
+        self, body: Callable[[Run], Coroutine[Any, Any, Any]], done: Done, *, limit_s: float, what: str
+    ) -> Run:
+        """Start ``body(run)`` as a task. ``what`` names it in the error when the limit is reached."""
+        run = Run(self, done, limit_s, what)
+        task = run._task = self._loop.create_task(body(run))
+        self._runs[run] = None
+        if self._timer is None:
+            self._timer = self._loop.call_later(_TICK_S, self._tick)
+        task.add_done_callback(run._ended)
+        return run
+
+    async def run(self, body: Callable[[Run], Coroutine[Any, Any, Any]], *, limit_s: float, what: str) -> Any:
+        """Start ``body`` and wait for its value. Raises Faulted or Refused. Cancelling stops the run."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+
+        def done(value: Any, error: Faulted | Refused | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(value)
+            else:
+                future.set_exception(error)
+
+        run = self.start(body, done, limit_s=limit_s, what=what)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            run.stop(Faulted("cancelled", f"{what} was cancelled"))
+            raise
+
+    def _forget(self, run: Run) -> None:
+        self._runs.pop(run, None)
+
+    def _tick(self) -> None:
+        self._timer = None
+        if not self._runs:
+            return
+        now = self.now()
+        for run in list(self._runs):
+            run._check(now)
+        self._timer = self._loop.call_later(_TICK_S, self._tick)
+
+    def close(self) -> None:
+        """Stop the timer. Runs still under way are left to their owner."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,117 @@
+"""The seam between the protocol and the place where environment code runs.
+
+A runtime loads environment classes and opens sessions; a handle is one open session in it. Both are used
+from the server's event loop only. ``tests/runtimes`` is the one test suite that every runtime passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol, TypeAlias
+
+from pydantic import BaseModel, ConfigDict
+
+from orsay_protocol.faults import FaultClass
+from orsay_protocol.requests import Split
+from orsay_protocol.tools import ListToolsOutput
+
+from ..errors import Faulted, Refused
+from ..running import Done
+
+__all__ = [
+    "EnvironmentInfo",
+    "Handle",
+    "Listener",
+    "OpenSession",
+    "Operation",
+    "Runtime",
+    "Stop",
+    "TaskQuery",
+]
+
+Operation: TypeAlias = Literal["prompt", "messages", "task_tools", "call", "score_group"]
+Stop: TypeAlias = Callable[[], None]
+
+
+class EnvironmentInfo(BaseModel):
+    """What the server knows of an environment without importing it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    key: str
+    description: str
+    listing: ListToolsOutput
+    splits: tuple[Split, ...]
+    supports_score_group: bool
+    call_time_limit_s: float | None
+    setup_time_limit_s: float | None
+    tool_time_limits_s: dict[str, float]
+    detached_tools: frozenset[str]
+
+
+class OpenSession(BaseModel):
+    """Which task to play, and with what. Either ``task_spec``, or ``split`` and ``index``."""
+
+    key: str
+    task_spec: dict[str, Any] | None = None
+    split: str | None = None
+    index: int | None = None
+    toolset_name: str | None = None
+    secrets: dict[str, str] = {}
+
+
+class TaskQuery(BaseModel):
+    """A question about the tasks of a split."""
+
+    key: str
+    split: str
+    ask: Literal["list", "count", "one", "range"]
+    index: int | None = None
+    start: int | None = None
+    stop: int | None = None
+
+
+class Listener(Protocol):
+    """Hears what happens to a session in its runtime."""
+
+    def setup_ended(self, error: Faulted | Refused | None) -> None:
+        """Setup is over; comes once, before or after ``open`` returned."""
+
+    def lost(self, fault: FaultClass, reason: str) -> None:
+        """The place where the session lived is gone; running operations were answered before."""
+
+
+class Handle(Protocol):
+    """An open session. Every ``start`` answers its ``done`` exactly once, whatever happens."""
+
+    def start(self, operation: Operation, body: bytes, done: Done, *, limit_s: float) -> Stop:
+        """Start an operation; the answer is an Outcome for call and score_group, JSON bytes for the others.
+
+        ``limit_s`` is the time after which a place that does not even answer may be given up.
+        The returned function asks the operation to stop; it is still answered.
+        """
+
+    async def close(self) -> None:
+        """Stop what runs, tear down once, forget. Raises Faulted when teardown failed."""
+
+
+class Runtime(Protocol):
+    """A place where environment code runs."""
+
+    environments: Sequence[EnvironmentInfo]
+
+    async def start(self) -> None:
+        """Load the environments; returns when sessions can be opened. Raises LoadError."""
+
+    async def open(self, request: OpenSession, listener: Listener) -> Handle:
+        """Resolve the task and construct the environment; setup goes on in the background.
+
+        Raises Faulted, InvalidSplit, InvalidIndex, BadTask, Overloaded.
+        """
+
+    async def tasks(self, query: TaskQuery) -> bytes:
+        """JSON: a list of tasks, a count or one task. Raises Refused or Faulted."""
+
+    async def stop(self) -> None:
+        """Release everything; sessions were closed before."""

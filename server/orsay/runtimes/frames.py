@@ -1,0 +1,163 @@
+"""Frames between the server and a worker process, over a socket pair.
+
+A frame is a header (payload length, kind, number) and a payload of bytes. The number names the request
+that a frame belongs to; session numbers stand at the head of the payload where one is needed. Results
+are passed on as the bytes they were serialised to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+
+from pydantic import BaseModel
+from pydantic_core import from_json, to_json
+
+from orsay_protocol.faults import FaultClass
+
+from .. import errors
+from ..errors import Faulted, Refused
+from ..outcome import Outcome
+
+__all__ = [
+    "FrameReader",
+    "Kind",
+    "Outbox",
+    "WorkerConfig",
+    "error_frame",
+    "pack_outcome",
+    "read_error",
+    "split_session",
+    "unpack_outcome",
+    "with_session",
+]
+
+
+class Kind(IntEnum):
+    """First server to worker, then worker to server."""
+
+    OPEN = 1
+    CALL = 2
+    PROMPT = 3
+    MESSAGES = 4
+    TASK_TOOLS = 5
+    SCORE = 6
+    STOP = 7
+    CLOSE = 8
+    TASKS = 9
+    PULSE = 10
+    EXIT = 11
+
+    HELLO = 32
+    OUTCOME = 33
+    DATA = 34
+    ERROR = 35
+    SETUP_DONE = 36
+    SETUP_ERROR = 37
+    STATE = 38
+
+
+class WorkerConfig(BaseModel):
+    """First frame that a worker reads: what to load and under which limits."""
+
+    targets: list[str]
+    sys_path: list[str]
+    argv: list[str]
+    call_time_limit_s: float
+    setup_time_limit_s: float
+    teardown_time_limit_s: float
+    max_result_bytes: int
+    threads: int
+
+
+_HEADER = struct.Struct("<IBI")
+_SESSION = struct.Struct("<I")
+_OUTCOME = struct.Struct("<Bd")
+_FINISHED, _REWARD = 1, 2
+
+
+class FrameReader:
+    """Cuts a byte stream into frames."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, int, bytes]]:
+        """Kind, number and payload of each frame that ``data`` completes."""
+        buffer = self._rest + data if self._rest else data
+        at, end = 0, len(buffer)
+        while end - at >= 9:
+            size, kind, number = _HEADER.unpack_from(buffer, at)
+            stop = at + 9 + size
+            if stop > end:
+                break
+            yield kind, number, buffer[at + 9 : stop]
+            at = stop
+        self._rest = buffer[at:]
+
+
+class Outbox:
+    """Sends frames; those of one turn of the loop leave in one write."""
+
+    __slots__ = ("_frames", "_loop", "_write")
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self._frames: list[bytes] = []
+        self._loop = asyncio.get_running_loop()
+        self._write = write
+
+    def send(self, kind: int, number: int, payload: bytes = b"") -> None:
+        if not self._frames:
+            self._loop.call_soon(self._flush)
+        self._frames.append(_HEADER.pack(len(payload), kind, number) + payload)
+
+    def _flush(self) -> None:
+        frames, self._frames = self._frames, []
+        self._write(b"".join(frames))
+
+
+def with_session(session: int, payload: bytes = b"") -> bytes:
+    return _SESSION.pack(session) + payload
+
+
+def split_session(payload: bytes) -> tuple[int, bytes]:
+    (session,) = _SESSION.unpack_from(payload)
+    return session, payload[4:]
+
+
+def pack_outcome(outcome: Outcome) -> bytes:
+    """For an outcome without a fault."""
+    flags = (_FINISHED if outcome.finished else 0) | (_REWARD if outcome.reward is not None else 0)
+    return _OUTCOME.pack(flags, outcome.reward or 0.0) + outcome.wire
+
+
+def unpack_outcome(payload: bytes) -> Outcome:
+    flags, reward = _OUTCOME.unpack_from(payload)
+    return Outcome(payload[9:], reward if flags & _REWARD else None, bool(flags & _FINISHED))
+
+
+def error_frame(error: Faulted | Refused) -> bytes:
+    """Payload of ERROR and SETUP_ERROR."""
+    if isinstance(error, Faulted):
+        return to_json({"fault": error.fault, "message": error.message, "trace": error.trace})
+    return to_json({"refused": type(error).__name__, "detail": error.detail})
+
+
+def read_error(payload: bytes) -> Faulted | Refused:
+    content = from_json(payload)
+    if "fault" in content:
+        fault: FaultClass = content["fault"]
+        found = Faulted(fault, content["message"])
+        found.trace = content["trace"]
+        return found
+    kind = _REFUSALS.get(content["refused"], Refused)
+    return kind(content["detail"])
+
+
+_REFUSALS: dict[str, type[Refused]] = {
+    name: value
+    for name, value in vars(errors).items()
+    if isinstance(value, type) and issubclass(value, Refused)
+}

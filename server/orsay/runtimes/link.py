@@ -1,0 +1,315 @@
+"""One worker process as the server sees it: its process, its socket, what was asked of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from pydantic_core import from_json
+
+from orsay_protocol.faults import FaultClass
+
+from ..errors import Faulted, LoadError, Refused
+from ..running import Done
+from .base import EnvironmentInfo, Listener, Stop
+from .frames import FrameReader, Kind, Outbox, WorkerConfig, read_error, split_session, unpack_outcome
+
+__all__ = ["Link"]
+
+_END_GRACE_S = 3.0
+_EXIT_WAIT_S = 2.0
+
+
+class _Pending:
+    __slots__ = ("deadline", "done")
+
+    def __init__(self, done: Done, deadline: float) -> None:
+        self.done = done
+        self.deadline = deadline
+
+
+class Link(asyncio.Protocol):
+    """Made by ``launch``. Whatever was started is answered, also when the process dies."""
+
+    def __init__(self, lost: Callable[[Link, str], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._lost = lost
+        self._reader = FrameReader()
+        self._pending: dict[int, _Pending] = {}
+        self._listeners: dict[int, Listener] = {}
+        self._next = 0
+        self._heard = self._loop.time()
+        self._hello: asyncio.Future[None] = self._loop.create_future()
+        self._closed: asyncio.Future[None] = self._loop.create_future()
+        self._ending = False
+        self._killed: str | None = None
+        self._pulsed = False
+        self._process: asyncio.subprocess.Process
+        self._outbox: Outbox
+        self._transport: asyncio.WriteTransport
+        self.environments: tuple[EnvironmentInfo, ...] = ()
+        self.retiring = False
+        self.sessions = 0
+        self.opened = 0
+        self.rss_bytes = 0
+        self.stuck = 0
+
+    @classmethod
+    async def launch(
+        cls, config: WorkerConfig, limit_s: float, lost: Callable[[Link, str], None]
+    ) -> Link:
+        """Start a process and wait until it has loaded the environments. Raises LoadError."""
+        ours, theirs = socket.socketpair()
+        link = cls(lost)
+        try:
+            link._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "orsay.runtimes.worker",
+                str(theirs.fileno()),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=2,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        try:
+            ours.setblocking(False)
+            await link._loop.create_unix_connection(lambda: link, sock=ours)
+            link._send_config(config)
+            async with asyncio.timeout(limit_s):
+                await link._hello
+        except TimeoutError:
+            await link.end()
+            raise LoadError(f"a worker process did not load the environments within {limit_s:g} s") from None
+        except BaseException:
+            await link.end()
+            raise
+        return link
+
+    def _send_config(self, config: WorkerConfig) -> None:
+        self._outbox.send(0, 0, config.model_dump_json().encode())
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is under way but the heartbeat."""
+        return len(self._pending) <= self._pulsed
+
+    # asking
+
+    def start(self, kind: Kind, payload: bytes, done: Done, limit_s: float) -> Stop:
+        """Send a request. After ``limit_s`` the worker may be killed if it does not even answer pulses."""
+        if self._closed.done():
+            done(None, Faulted("worker_lost", self._killed or "the worker process is gone"))
+            return _nothing
+        self._next = number = (self._next + 1) & 0xFFFFFFFF
+        self._pending[number] = _Pending(done, self._loop.time() + limit_s)
+        self._outbox.send(kind, number, payload)
+        return _Stopper(self, number)
+
+    async def ask(self, kind: Kind, payload: bytes, limit_s: float) -> bytes:
+        """Send a request and wait for its answer. Raises Faulted or Refused."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+
+        def done(value: Any, error: Faulted | Refused | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(value)
+            else:
+                future.set_exception(error)
+
+        stop = self.start(kind, payload, done, limit_s)
+        try:
+            data: bytes = await future
+        except asyncio.CancelledError:
+            stop()
+            raise
+        return data
+
+    def stop_request(self, number: int) -> None:
+        if number in self._pending and not self._closed.done():
+            self._outbox.send(Kind.STOP, number, b"the call was cancelled")
+
+    def attach(self, listener: Listener) -> int:
+        """A number for a new session, whose events ``listener`` hears."""
+        self._next = number = (self._next + 1) & 0xFFFFFFFF
+        self._listeners[number] = listener
+        self.sessions += 1
+        self.opened += 1
+        return number
+
+    def silence(self, number: int) -> None:
+        """The session closes: its listener hears no more."""
+        self._listeners.pop(number, None)
+
+    def detach(self, number: int) -> None:
+        self._listeners.pop(number, None)
+        self.sessions -= 1
+
+    # watching
+
+    def pulse(self) -> None:
+        """Ask for a sign of life, unless one is still awaited."""
+        if self._pulsed or self._closed.done():
+            return
+        self._pulsed = True
+        self._next = number = (self._next + 1) & 0xFFFFFFFF
+        self._pending[number] = _Pending(self._beat, float("inf"))
+        self._outbox.send(Kind.PULSE, number)
+        self._asked = self._loop.time()
+
+    def _beat(self, value: Any, error: Faulted | Refused | None) -> None:
+        self._pulsed = False
+        if error is None:
+            state = from_json(value)
+            self.rss_bytes, self.stuck = state["rss_bytes"], state["stuck"]
+
+    def silent_s(self) -> float:
+        """For how long the worker has owed a sign of life."""
+        return self._loop.time() - max(self._heard, self._asked) if self._pulsed else 0.0
+
+    def kill_if_overdue(self) -> None:
+        """Kill the silent worker if something it was asked is past its limit."""
+        now = self._loop.time()
+        overdue = [p for p in self._pending.values() if p.deadline < now]
+        if not overdue:
+            return
+        culprit = min(overdue, key=lambda pending: pending.deadline)
+        number = next(n for n, p in self._pending.items() if p is culprit)
+        del self._pending[number]
+        text = "ran past its time limit and blocked its worker process, which was killed"
+        self._kill("another session's call blocked the worker process past its time limit")
+        culprit.done(None, Faulted("time_limit", f"author code {text}"))
+
+    def _kill(self, reason: str) -> None:
+        self._killed = reason
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    async def end(self) -> None:
+        """Let the process go: asked first, killed when it does not."""
+        self._ending = True
+        if not self._closed.done() and hasattr(self, "_outbox"):
+            self._outbox.send(Kind.EXIT, 0)
+        try:
+            async with asyncio.timeout(_END_GRACE_S):
+                await self._process.wait()
+        except TimeoutError:
+            self._kill("the worker process did not end when asked")
+            await self._process.wait()
+        if hasattr(self, "_transport"):
+            self._transport.close()
+
+    # the socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._transport = transport
+        self._outbox = Outbox(transport.write)
+        self._asked = self._loop.time()
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = self._loop.time()
+        for kind, number, payload in self._reader.feed(data):
+            if kind == Kind.OUTCOME:
+                pending = self._pending.pop(number, None)
+                if pending is not None:
+                    pending.done(unpack_outcome(payload), None)
+            elif kind in (Kind.DATA, Kind.STATE):
+                pending = self._pending.pop(number, None)
+                if pending is not None:
+                    pending.done(payload, None)
+            else:
+                self._hear(kind, number, payload)
+
+    def _hear(self, kind: int, number: int, payload: bytes) -> None:
+        match kind:
+            case Kind.ERROR if number:
+                pending = self._pending.pop(number, None)
+                if pending is not None:
+                    pending.done(None, read_error(payload))
+            case Kind.ERROR:
+                if not self._hello.done():
+                    self._hello.set_exception(LoadError(from_json(payload)["load"]))
+            case Kind.SETUP_DONE | Kind.SETUP_ERROR:
+                session, content = split_session(payload)
+                listener = self._listeners.get(session)
+                if listener is not None:
+                    listener.setup_ended(None if kind == Kind.SETUP_DONE else read_error(content))
+            case Kind.HELLO:
+                described = from_json(payload)["environments"]
+                self.environments = tuple(EnvironmentInfo.model_validate(each) for each in described)
+                if not self._hello.done():
+                    self._hello.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._closed.done():
+            self._closed.set_result(None)
+        if self._ending:
+            self._fail("the worker process was stopped", "shutdown")
+            return
+        self._reaper = self._loop.create_task(self._reap())
+
+    async def _reap(self) -> None:
+        try:
+            async with asyncio.timeout(_EXIT_WAIT_S):
+                code = await self._process.wait()
+        except TimeoutError:
+            self._process.kill()
+            code = await self._process.wait()
+        reason = self._killed or f"the worker process {_death(code)}"
+        self._fail(reason, "worker_lost")
+
+    def _fail(self, reason: str, fault: FaultClass) -> None:
+        if not self._hello.done():
+            self._hello.set_exception(LoadError(f"{reason} while it loaded the environments"))
+            self._hello.exception()
+        pending, self._pending = self._pending, {}
+        for each in pending.values():
+            each.done(None, Faulted(fault, reason))
+        listeners, self._listeners = self._listeners, {}
+        for listener in listeners.values():
+            listener.lost(fault, reason)
+        self._lost(self, reason)
+
+
+class _Stopper:
+    """Asks a running request to stop."""
+
+    __slots__ = ("_link", "_number")
+
+    def __init__(self, link: Link, number: int) -> None:
+        self._link = link
+        self._number = number
+
+    def __call__(self) -> None:
+        self._link.stop_request(self._number)
+
+
+def _nothing() -> None:
+    return None
+
+
+def _death(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
+    return f"was killed by {name}"
+
+
+_ = os

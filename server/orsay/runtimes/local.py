@@ -1,0 +1,87 @@
+"""The ``local`` runtime: environments run in the server's own process.
+
+For notebooks, tests and embedding. Faults are contained as far as they are exceptions; a blocked event loop,
+a crash or ``os._exit`` in author code takes the server with it. ``process`` contains those too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from ..episode import Episode, Limits
+from ..errors import Faulted, Refused
+from ..hosted import host
+from ..running import Done
+from .base import EnvironmentInfo, Listener, OpenSession, Operation, Stop, TaskQuery
+from .stage import Stage, start_operation
+
+__all__ = ["LocalRuntime"]
+
+
+class LocalRuntime:
+    """Hosts ``classes`` in this process."""
+
+    def __init__(self, classes: Sequence[type], limits: Limits, *, threads: int) -> None:
+        self._classes = classes
+        self._limits = limits
+        self._threads = threads
+        self.environments: Sequence[EnvironmentInfo] = ()
+
+    async def start(self) -> None:
+        hosted = [host(cls) for cls in self._classes]
+        self._stage = Stage(hosted, self._limits, threads=self._threads)
+        self.environments = self._stage.environments
+
+    async def open(self, request: OpenSession, listener: Listener) -> LocalHandle:
+        future: asyncio.Future[Episode] = asyncio.get_running_loop().create_future()
+
+        def done(value: Any, error: Faulted | Refused | None) -> None:
+            if future.cancelled():
+                if error is None:
+                    orphans.append(asyncio.ensure_future(value.close()))
+            elif error is None:
+                future.set_result(value)
+            else:
+                future.set_exception(error)
+
+        orphans: list[asyncio.Future[None]] = []
+        run = self._stage.start_open(request, done)
+        try:
+            episode = await future
+        except asyncio.CancelledError:
+            run.stop(Faulted("cancelled", "the session was deleted while it was constructed"))
+            raise
+        if episode.needs_setup:
+            episode.start_setup(lambda _, error: listener.setup_ended(error))
+        else:
+            listener.setup_ended(None)
+        return LocalHandle(episode)
+
+    async def tasks(self, query: TaskQuery) -> bytes:
+        return await self._stage.tasks(query)
+
+    async def stop(self) -> None:
+        self._stage.close()
+
+
+class LocalHandle:
+    """An episode in this process."""
+
+    __slots__ = ("_episode",)
+
+    def __init__(self, episode: Episode) -> None:
+        self._episode = episode
+
+    def start(self, operation: Operation, body: bytes, done: Done, *, limit_s: float) -> Stop:
+        del limit_s  # nothing outside this process could enforce it
+        run = start_operation(self._episode, operation, body, done)
+        return (lambda: None) if run is None else _stopper(run)
+
+    async def close(self) -> None:
+        await self._episode.close()
+
+
+def _stopper(run: Any) -> Stop:
+    return lambda: run.stop(Faulted("cancelled", "the call was cancelled"))

@@ -1,0 +1,245 @@
+"""The ``process`` runtime: a pool of worker processes, each session pinned to one.
+
+Workers are started before they are needed, replaced when they die, passed over when they are blocked, and
+recycled when asked. A blocked worker whose calls are past their limit is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+
+from ..errors import Faulted, LoadError, Overloaded, Refused, ShuttingDown, Starting
+from ..logs import get_logger
+from ..running import Done
+from .base import EnvironmentInfo, Listener, OpenSession, Operation, Stop, TaskQuery
+from .frames import Kind, WorkerConfig, with_session
+from .link import Link
+
+__all__ = ["ProcessHandle", "ProcessRuntime"]
+
+_log = get_logger(__name__)
+_WATCH_S = 0.25
+_BACKOFF_S = (0.0, 0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
+_LIMIT_MARGIN_S = 2.0
+
+
+class ProcessRuntime:
+    """Hosts what ``config.targets`` name in ``workers`` processes."""
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        *,
+        workers: int,
+        start_limit_s: float,
+        stall_s: float,
+        memory_limit_bytes: int | None = None,
+        session_limit: int | None = None,
+    ) -> None:
+        self._config = config
+        self._size = workers
+        self._start_limit_s = start_limit_s
+        self._stall_s = stall_s
+        self._memory_limit = memory_limit_bytes
+        self._session_limit = session_limit
+        self.environments: Sequence[EnvironmentInfo] = ()
+        self._links: list[Link] = []
+        self._starting: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self._failures = 0
+        self._stopping = False
+        self._watch: asyncio.Task[None] | None = None
+
+    # life
+
+    async def start(self) -> None:
+        for _ in range(self._size):
+            self._launch()
+        first = list(self._starting)
+        try:
+            await asyncio.gather(*first)
+        except BaseException:
+            await self.stop()
+            raise
+        self._watch = asyncio.get_running_loop().create_task(self._watch_workers())
+
+    def _launch(self, *, delay_s: float = 0.0) -> None:
+        task = asyncio.get_running_loop().create_task(self._start_worker(delay_s))
+        self._starting.add(task)
+        task.add_done_callback(self._launched)
+
+    def _launched(self, task: asyncio.Task[None]) -> None:
+        self._starting.discard(task)
+        if task.cancelled() or self._stopping:
+            return
+        error = task.exception()
+        if error is None:
+            self._failures = 0
+        elif self._watch is not None:  # the first start reports its error by itself
+            self._failures += 1
+            _log.error("worker_start_failed", error=str(error), failures=self._failures)
+            self._launch(delay_s=_BACKOFF_S[min(self._failures, len(_BACKOFF_S) - 1)])
+
+    async def _start_worker(self, delay_s: float) -> None:
+        await asyncio.sleep(delay_s)
+        link = await Link.launch(self._config, self._start_limit_s, self._lost)
+        if self._stopping:
+            await link.end()
+            return
+        self.environments = link.environments
+        self._links.append(link)
+        self._notify()
+        _log.debug("worker_ready", worker=link.pid)
+
+    def _lost(self, link: Link, reason: str) -> None:
+        if link not in self._links:
+            return
+        self._links.remove(link)
+        self._notify()
+        if self._stopping or link.retiring:
+            return
+        _log.warning("worker_lost", worker=link.pid, reason=reason, sessions=link.sessions)
+        self._launch()
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def stop(self) -> None:
+        self._stopping = True
+        if self._watch is not None:
+            self._watch.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watch
+        for task in self._starting:
+            task.cancel()
+        await asyncio.gather(*self._starting, return_exceptions=True)
+        await asyncio.gather(*(link.end() for link in list(self._links)))
+
+    # watching
+
+    async def _watch_workers(self) -> None:
+        while True:
+            await asyncio.sleep(_WATCH_S)
+            for link in list(self._links):
+                link.pulse()
+                if link.silent_s() > self._stall_s:
+                    link.kill_if_overdue()
+                elif not link.retiring and self._worn(link):
+                    self._retire(link)
+                if link.retiring and link.sessions == 0 and link.idle:
+                    self._links.remove(link)
+                    self._spawn_end(link)
+            self._balance()
+
+    def _worn(self, link: Link) -> bool:
+        return (
+            (self._memory_limit is not None and link.rss_bytes > self._memory_limit)
+            or (self._session_limit is not None and link.opened >= self._session_limit)
+            or link.stuck >= 8
+        )
+
+    def _retire(self, link: Link) -> None:
+        link.retiring = True
+        _log.info("worker_retires", worker=link.pid, sessions=link.sessions, rss_bytes=link.rss_bytes, stuck=link.stuck)
+
+    def _balance(self) -> None:
+        """Keep as many workers that answer as were asked for, within twice that number in all."""
+        fit = [link for link in self._links if not link.retiring]
+        healthy = [link for link in fit if link.silent_s() <= self._stall_s]
+        missing = self._size - len(healthy) - len(self._starting)
+        for _ in range(min(missing, 2 * self._size - len(fit) - len(self._starting))):
+            self._launch()
+        if len(healthy) > self._size:
+            self._retire(min(healthy, key=lambda link: link.sessions))
+
+    def _spawn_end(self, link: Link) -> None:
+        task = asyncio.get_running_loop().create_task(link.end())
+        self._starting.add(task)
+        task.add_done_callback(self._starting.discard)
+
+    # work
+
+    async def _place(self) -> Link:
+        """The fittest worker; waits a while for one that is just being started."""
+        try:
+            async with asyncio.timeout(self._start_limit_s):
+                while True:
+                    if self._stopping:
+                        raise ShuttingDown("the server is shutting down")
+                    link = self._fittest()
+                    if link is not None:
+                        return link
+                    await self._changed.wait()
+        except TimeoutError:
+            raise Starting("no worker process is ready yet") from None
+
+    def _fittest(self) -> Link | None:
+        best: Link | None = None
+        for link in self._links:
+            if link.retiring or (self._session_limit is not None and link.opened >= self._session_limit):
+                continue
+            if best is None or _load(link, self._stall_s) < _load(best, self._stall_s):
+                best = link
+        return best
+
+    async def open(self, request: OpenSession, listener: Listener) -> ProcessHandle:
+        link = self._fittest() or await self._place()
+        limit = self._config.setup_time_limit_s
+        for info in self.environments:
+            if info.key == request.key and info.setup_time_limit_s is not None:
+                limit = info.setup_time_limit_s
+        number = link.attach(listener)
+        try:
+            state = await link.ask(Kind.OPEN, with_session(number, request.model_dump_json().encode()), limit)
+        except BaseException:
+            link.detach(number)
+            raise
+        if state == b"ready":
+            listener.setup_ended(None)
+        return ProcessHandle(link, number, self._config.teardown_time_limit_s)
+
+    async def tasks(self, query: TaskQuery) -> bytes:
+        link = self._fittest() or await self._place()
+        return await link.ask(Kind.TASKS, query.model_dump_json().encode(), self._config.setup_time_limit_s)
+
+
+def _load(link: Link, stall_s: float) -> tuple[bool, int]:
+    return link.silent_s() > stall_s, link.sessions
+
+
+_KINDS: dict[Operation, Kind] = {
+    "call": Kind.CALL,
+    "prompt": Kind.PROMPT,
+    "messages": Kind.MESSAGES,
+    "task_tools": Kind.TASK_TOOLS,
+    "score_group": Kind.SCORE,
+}
+
+
+class ProcessHandle:
+    """A session in a worker process."""
+
+    __slots__ = ("_link", "_number", "_teardown_limit_s")
+
+    def __init__(self, link: Link, number: int, teardown_limit_s: float) -> None:
+        self._link = link
+        self._number = number
+        self._teardown_limit_s = teardown_limit_s
+
+    def start(self, operation: Operation, body: bytes, done: Done, *, limit_s: float) -> Stop:
+        return self._link.start(
+            _KINDS[operation], with_session(self._number, body), done, limit_s + _LIMIT_MARGIN_S
+        )
+
+    async def close(self) -> None:
+        self._link.silence(self._number)
+        try:
+            await self._link.ask(Kind.CLOSE, with_session(self._number), self._teardown_limit_s + _LIMIT_MARGIN_S)
+        finally:
+            self._link.detach(self._number)
+
+
+_ = (Callable, Faulted, LoadError, Overloaded, Refused)

@@ -1,0 +1,155 @@
+"""The environments hosted in one process, and what can be asked of them there.
+
+Shared by the ``local`` runtime, where that process is the server, and by worker processes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from pydantic_core import to_json
+
+from ..episode import Episode, Limits, Place, guard_author, run_author
+from ..errors import Faulted, InvalidSplit, LoadError, UnknownEnvironment
+from ..hosted import HostedEnvironment
+from ..running import Done, Run, Runs
+from ..threads import Threads
+from .base import EnvironmentInfo, OpenSession, Operation, TaskQuery
+
+__all__ = ["Stage", "describe", "start_operation"]
+
+
+def describe(hosted: HostedEnvironment) -> EnvironmentInfo:
+    """What the server needs to know of a hosted class."""
+    rows = hosted.tools.values()
+    return EnvironmentInfo(
+        name=hosted.name,
+        key=hosted.key,
+        description=hosted.description,
+        listing=hosted.listing,
+        splits=hosted.splits,
+        supports_score_group=hosted.supports_score_group,
+        call_time_limit_s=hosted.call_time_limit_s,
+        setup_time_limit_s=hosted.setup_time_limit_s,
+        tool_time_limits_s={row.name: row.time_limit_s for row in rows if row.time_limit_s is not None},
+        detached_tools=frozenset(row.name for row in rows if row.detached),
+    )
+
+
+def start_operation(episode: Episode, operation: Operation, body: bytes, done: Done) -> Run | None:
+    """Start ``operation`` on ``episode``; None when it was answered at once."""
+    match operation:
+        case "call":
+            return episode.start_call(body, done)
+        case "prompt":
+            return episode.start_prompt(done)
+        case "messages":
+            return episode.start_messages(done)
+        case "task_tools":
+            return episode.start_task_tools(done)
+        case "score_group":
+            return episode.start_score(body, done)
+
+
+class Stage:
+    """Needs a running event loop; used from it only."""
+
+    def __init__(self, hosted: Iterable[HostedEnvironment], limits: Limits, *, threads: int) -> None:
+        self._hosted: dict[str, HostedEnvironment] = {}
+        for environment in hosted:
+            other = self._hosted.setdefault(environment.key, environment)
+            if other is not environment:
+                raise LoadError(
+                    f"two environments are called {environment.key!r}: {_where(other)} and"
+                    f" {_where(environment)}; give one of them another name()"
+                )
+        self.place = Place(Threads(threads), Runs(), limits)
+
+    @property
+    def environments(self) -> tuple[EnvironmentInfo, ...]:
+        return tuple(describe(environment) for environment in self._hosted.values())
+
+    def start_open(self, request: OpenSession, done: Done) -> Run:
+        """Resolve the task and construct; ``done`` gets the Episode, or Faulted or Refused.
+
+        A construction that is stopped too late is torn down again.
+        """
+        hosted = self._environment(request.key)
+
+        async def body(_: Run) -> Episode:
+            spec = request.task_spec
+            if spec is None:
+                spec = await self._task(hosted, request.split or "", request.index or 0)
+            return await Episode.open(
+                hosted,
+                self.place,
+                task_spec=spec,
+                secrets=request.secrets,
+                toolset_name=request.toolset_name,
+            )
+
+        limit = hosted.setup_time_limit_s or self.place.limits.setup_time_limit_s
+        return self.place.runs.start(
+            body, done, limit_s=limit, what=f"the constructor of {hosted.name!r}"
+        )
+
+    async def tasks(self, query: TaskQuery) -> bytes:
+        """JSON answer. Raises Faulted (task_error, time_limit) or Refused."""
+        hosted = self._environment(query.key)
+
+        async def ask() -> Any:
+            source = hosted.tasks
+            match query.ask:
+                case "list":
+                    return await source.list_tasks(query.split, self._run)
+                case "count":
+                    return await source.num_tasks(query.split, self._run)
+                case "one":
+                    return await source.get_task(query.split, query.index or 0, self._run)
+                case "range":
+                    return await source.get_task_range(query.split, query.start, query.stop, self._run)
+
+        async def body(_: Run) -> Any:
+            self._check_split(hosted, query.split)
+            return await self._guarded(hosted, ask())
+
+        limit = hosted.setup_time_limit_s or self.place.limits.setup_time_limit_s
+        value = await self.place.runs.run(body, limit_s=limit, what=f"the tasks of {hosted.name!r}")
+        try:
+            return to_json(value)
+        except Exception as exc:
+            raise Faulted("task_error", f"a task of {hosted.name!r} is no JSON: {exc}") from exc
+
+    async def _task(self, hosted: HostedEnvironment, split: str, index: int) -> dict[str, Any]:
+        self._check_split(hosted, split)
+        spec = await self._guarded(hosted, hosted.tasks.get_task(split, index, self._run))
+        # through JSON: an episode may change its task, and must see what a client would have sent
+        copy: dict[str, Any] = json.loads(to_json(spec))
+        return copy
+
+    async def _run(self, function: Callable[..., Any], *args: Any) -> Any:
+        return await run_author(self.place.threads, function, *args)
+
+    async def _guarded(self, hosted: HostedEnvironment, asking: Awaitable[Any]) -> Any:
+        return await guard_author("task_error", f"the tasks of {hosted.name!r}", asking)
+
+    def _environment(self, key: str) -> HostedEnvironment:
+        try:
+            return self._hosted[key]
+        except KeyError:
+            raise UnknownEnvironment(f"unknown environment {key!r}") from None
+
+    def _check_split(self, hosted: HostedEnvironment, split: str) -> None:
+        if all(split != known.name for known in hosted.splits):
+            names = ", ".join(repr(known.name) for known in hosted.splits)
+            raise InvalidSplit(f"Invalid split {split!r}: {hosted.name!r} has {names}")
+
+    def close(self) -> None:
+        self.place.runs.close()
+        self.place.threads.close()
+
+
+def _where(hosted: HostedEnvironment) -> str:
+    return f"{hosted.cls.__module__}:{hosted.cls.__qualname__}"

@@ -1,0 +1,278 @@
+"""A worker process: loads the environments, plays episodes for the server at the other end of a socket.
+
+Started as ``python -m orsay.runtimes.worker FD``. Ends when told to, when the socket closes, or, should its
+own event loop be blocked, soon after its parent is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import socket
+import sys
+import threading
+import time
+import traceback
+from typing import Any
+
+from pydantic_core import to_json
+
+from ..episode import Episode, Limits
+from ..errors import Faulted, LoadError, Refused
+from ..hosted import HostedEnvironment, host
+from ..loader import load
+from ..outcome import Outcome
+from ..running import Run
+from .base import OpenSession, Operation, TaskQuery
+from .frames import (
+    FrameReader,
+    Kind,
+    Outbox,
+    WorkerConfig,
+    error_frame,
+    pack_outcome,
+    split_session,
+    with_session,
+)
+from .stage import Stage, start_operation
+
+__all__ = ["main"]
+
+_OPERATIONS: dict[int, Operation] = {
+    Kind.CALL: "call",
+    Kind.PROMPT: "prompt",
+    Kind.MESSAGES: "messages",
+    Kind.TASK_TOOLS: "task_tools",
+    Kind.SCORE: "score_group",
+}
+_ORPHAN_LIMIT_S = 40.0
+
+
+class Worker(asyncio.Protocol):
+    """The worker's end of the socket."""
+
+    def __init__(self, stage: Stage, ended: asyncio.Event) -> None:
+        self._stage = stage
+        self._ended = ended
+        self._reader = FrameReader()
+        self._episodes: dict[int, Episode] = {}
+        self._runs: dict[int, Run] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._outbox: Outbox
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._outbox = Outbox(transport.write)
+        self._send(Kind.HELLO, 0, to_json({"environments": self._stage.environments}))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended.set()
+
+    def data_received(self, data: bytes) -> None:
+        for kind, number, payload in self._reader.feed(data):
+            operation = _OPERATIONS.get(kind)
+            if operation is not None:
+                self._operate(operation, number, payload)
+            else:
+                self._control(kind, number, payload)
+
+    def _operate(self, operation: Operation, number: int, payload: bytes) -> None:
+        session, body = split_session(payload)
+        episode = self._episodes.get(session)
+        if episode is None:
+            self._answer(number, None, Faulted("session_gone", "the session is not in this worker any more"))
+            return
+
+        def done(value: Any, error: Faulted | Refused | None) -> None:
+            self._runs.pop(number, None)
+            self._answer(number, value, error)
+
+        run = start_operation(episode, operation, body, done)
+        if run is not None:
+            self._runs[number] = run
+
+    def _answer(self, number: int, value: Any, error: Faulted | Refused | None) -> None:
+        if error is not None:
+            self._send(Kind.ERROR, number, error_frame(error))
+        elif isinstance(value, Outcome):
+            self._send(Kind.OUTCOME, number, pack_outcome(value))
+        else:
+            self._send(Kind.DATA, number, value)
+
+    def _send(self, kind: Kind, number: int, payload: bytes = b"") -> None:
+        self._outbox.send(kind, number, payload)
+
+    def _control(self, kind: int, number: int, payload: bytes) -> None:
+        match kind:
+            case Kind.STOP:
+                run = self._runs.get(number)
+                if run is not None:
+                    run.stop(Faulted("cancelled", payload.decode()))
+            case Kind.OPEN:
+                self._open(number, payload)
+            case Kind.CLOSE:
+                self._close(number, payload)
+            case Kind.TASKS:
+                self._spawn(self._list_tasks(number, payload))
+            case Kind.PULSE:
+                place = self._stage.place
+                state = {"rss_bytes": _rss_bytes(), "threads": place.threads.count, "stuck": place.runs.stuck}
+                self._send(Kind.STATE, number, to_json(state))
+            case Kind.EXIT:
+                self._ended.set()
+
+    def _spawn(self, work: Any) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _open(self, number: int, payload: bytes) -> None:
+        session, body = split_session(payload)
+
+        def opened(episode: Any, error: Faulted | Refused | None) -> None:
+            self._runs.pop(number, None)
+            if error is not None:
+                self._answer(number, None, error)
+                return
+            self._episodes[session] = episode
+            self._send(Kind.DATA, number, b"starting" if episode.needs_setup else b"ready")
+            if episode.needs_setup:
+                episode.start_setup(set_up)
+
+        def set_up(_: Any, error: Faulted | Refused | None) -> None:
+            if error is None:
+                self._send(Kind.SETUP_DONE, 0, with_session(session))
+            else:
+                self._send(Kind.SETUP_ERROR, 0, with_session(session, error_frame(error)))
+
+        self._runs[number] = self._stage.start_open(OpenSession.model_validate_json(body), opened)
+
+    def _close(self, number: int, payload: bytes) -> None:
+        session, _ = split_session(payload)
+        episode = self._episodes.pop(session, None)
+        if episode is None or episode.close_at_once():
+            self._send(Kind.DATA, number, b"")
+        else:
+            self._spawn(self._tear_down(number, episode))
+
+    async def _tear_down(self, number: int, episode: Episode) -> None:
+        try:
+            await episode.close()
+        except (Faulted, Refused) as error:
+            self._answer(number, None, error)
+        else:
+            self._send(Kind.DATA, number, b"")
+
+    async def _list_tasks(self, number: int, payload: bytes) -> None:
+        try:
+            data = await self._stage.tasks(TaskQuery.model_validate_json(payload))
+        except (Faulted, Refused) as error:
+            self._answer(number, None, error)
+        else:
+            self._send(Kind.DATA, number, data)
+
+    async def close(self) -> None:
+        """Tear down what is left; the server is gone or has asked for it."""
+        episodes, self._episodes = list(self._episodes.values()), {}
+        if episodes:
+            await asyncio.gather(*(episode.close() for episode in episodes), return_exceptions=True)
+        self._stage.close()
+
+
+async def _serve(sock: socket.socket, hosted: list[HostedEnvironment], config: WorkerConfig) -> None:
+    limits = Limits(
+        call_time_limit_s=config.call_time_limit_s,
+        setup_time_limit_s=config.setup_time_limit_s,
+        teardown_time_limit_s=config.teardown_time_limit_s,
+        max_result_bytes=config.max_result_bytes,
+    )
+    stage = Stage(hosted, limits, threads=config.threads)
+    ended = asyncio.Event()
+    worker = Worker(stage, ended)
+    await asyncio.get_running_loop().create_unix_connection(lambda: worker, sock=sock)
+    await ended.wait()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(config.teardown_time_limit_s + 5):
+            await worker.close()
+
+
+def _read_config(sock: socket.socket) -> WorkerConfig:
+    reader = FrameReader()
+    while data := sock.recv(65536):
+        for _, _, payload in reader.feed(data):
+            return WorkerConfig.model_validate_json(payload)
+    sys.exit(0)  # the server is gone already
+
+
+def _load(config: WorkerConfig) -> list[HostedEnvironment]:
+    sys.path[:] = config.sys_path
+    sys.argv[:] = config.argv
+    return [host(cls) for target in config.targets for cls in load(target)]
+
+
+def _report_load_error(sock: socket.socket, text: str) -> None:
+    frames: list[bytes] = []
+    loop = asyncio.new_event_loop()
+
+    async def send() -> None:
+        Outbox(frames.append).send(Kind.ERROR, 0, to_json({"load": text}))
+        await asyncio.sleep(0)
+
+    loop.run_until_complete(send())
+    loop.close()
+    sock.setblocking(True)
+    sock.sendall(b"".join(frames))
+
+
+def _watch_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    time.sleep(_ORPHAN_LIMIT_S)
+    os._exit(1)
+
+
+def _rss_bytes() -> int:
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+def main() -> None:
+    """Run one worker on the socket whose descriptor is the only argument."""
+    sock = socket.socket(fileno=int(sys.argv[1]))
+    threading.Thread(target=_watch_parent, args=(os.getppid(),), daemon=True).start()
+    config = _read_config(sock)
+    try:
+        hosted = _load(config)
+    except LoadError as exc:
+        _report_load_error(sock, str(exc))
+        os._exit(1)
+    except BaseException:
+        _report_load_error(sock, traceback.format_exc())
+        os._exit(1)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+    sock.setblocking(False)
+    with asyncio.Runner(loop_factory=_new_loop) as runner:
+        runner.run(_serve(sock, hosted, config))
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)  # author threads that never return must not keep the process
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop  # not on Windows
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+if __name__ == "__main__":
+    main()

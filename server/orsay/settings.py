@@ -1,0 +1,114 @@
+"""Every setting of the server, and the only place that reads environment variables.
+
+Each field is also a variable ``ORSAY_<FIELD>``; arguments win over variables.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+__all__ = ["RuntimeName", "Settings", "available_cores"]
+
+RuntimeName = Literal["process", "local"]
+_MIB = 1024 * 1024
+_LOOPBACK = ("localhost", "::1")
+
+
+def available_cores() -> int:
+    """Cores this process may use: its affinity, and the CPU quota of its cgroup where there is one."""
+    cores = float(len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for quota in (_quota_v2(), _quota_v1()):
+        if quota is not None:
+            cores = min(cores, quota)
+    return max(1, math.ceil(cores))
+
+
+def _quota_v2() -> float | None:
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return None if quota == "max" else int(quota) / int(period)
+    except (OSError, ValueError):
+        return None
+
+
+def _quota_v1() -> float | None:
+    folder = Path("/sys/fs/cgroup/cpu")
+    try:
+        quota = int((folder / "cpu.cfs_quota_us").read_text())
+        return None if quota <= 0 else quota / int((folder / "cpu.cfs_period_us").read_text())
+    except (OSError, ValueError):
+        return None
+
+
+class Settings(BaseSettings):
+    """Effective settings. Times are seconds, sizes are bytes unless the name says otherwise."""
+
+    model_config = SettingsConfigDict(env_prefix="ORSAY_", extra="forbid", frozen=True)
+
+    host: str = "127.0.0.1"
+    port: int = Field(8080, ge=0, le=65535, description="0 takes any free port")
+    runtime: RuntimeName = "process"
+    workers: int = Field(default_factory=available_cores, ge=1, description="worker processes")
+
+    api_keys: tuple[SecretStr, ...] = Field((), description="JSON list in the variable; empty: no keys")
+    allow_anonymous: bool = Field(False, description="bind wider than loopback although there are no keys")
+    index_only: bool = Field(False, description="tasks by split and index only: task specs stay on the server")
+    error_detail: Literal["auto", "exception", "id"] = Field(
+        "auto", description="what clients read of an exception; auto: its text on loopback, else an id"
+    )
+
+    max_sessions: int = Field(50_000, ge=1)
+    max_sessions_per_key: int | None = Field(None, ge=1)
+    max_calls: int = Field(10_000, ge=1, description="calls in flight")
+    max_body_bytes: int = Field(32 * _MIB, ge=1024)
+    max_result_bytes: int = Field(64 * _MIB, ge=1024)
+    threads_per_worker: int = Field(1_000, ge=1, description="synchronous author code at once, per process")
+
+    stored_results_per_session: int = Field(64, ge=1)
+    stored_bytes_per_session: int = Field(64 * _MIB, ge=1024)
+    stored_bytes: int = Field(512 * _MIB, ge=1024, description="stored results of all sessions together")
+    stored_age_s: float = Field(900, gt=0)
+
+    idle_limit_s: float = Field(900, gt=0)
+    lifetime_limit_s: float = Field(86_400, gt=0)
+    call_time_limit_s: float = Field(1_800, gt=0)
+    setup_time_limit_s: float = Field(900, gt=0)
+    teardown_time_limit_s: float = Field(30, gt=0)
+    client_grace_s: float = Field(60, ge=0, description="a call outlives its client's connection this long")
+    shutdown_grace_s: float = Field(30, ge=0)
+    gone_memory_s: float = Field(900, gt=0, description="how long a session that is gone answers 410, not 404")
+    setup_wait_s: float = Field(25, gt=0, description="how long one request waits for setup")
+    stream_after_s: float = Field(0.02, ge=0, description="a call that takes longer is answered as a stream")
+    stream_ping_s: float = Field(10, gt=0, description="time between comments on an open stream")
+
+    worker_memory_limit_mib: int | None = Field(None, ge=32, description="a worker above it takes no new sessions")
+    worker_session_limit: int | None = Field(None, ge=1, description="a worker is replaced after so many sessions")
+    worker_start_limit_s: float = Field(120, gt=0)
+    worker_stall_s: float = Field(2, gt=0, description="silence after which a worker counts as blocked")
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["auto", "console", "json"] = "auto"
+
+    @property
+    def loopback(self) -> bool:
+        return self.host in _LOOPBACK or self.host.startswith("127.")
+
+    @property
+    def shows_exceptions(self) -> bool:
+        """Whether a client reads the text of an exception, or an id only."""
+        return self.error_detail == "exception" or (self.error_detail == "auto" and self.loopback)
+
+    @model_validator(mode="after")
+    def _keys_or_loopback(self) -> Settings:
+        if not self.loopback and not self.api_keys and not self.allow_anonymous:
+            raise ValueError(
+                f"binding to {self.host} without API keys would let anyone in: set ORSAY_API_KEYS or"
+                " --api-key, or say --allow-anonymous if that is what you want"
+            )
+        return self

@@ -1,0 +1,193 @@
+"""Threads for synchronous author code: one for each call that runs, kept a while for the next.
+
+asyncio's default executor is small and hidden, so one session's blocking tools make all others wait. Here
+the number of threads is a setting, and a full pool says so instead of queueing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import ctypes
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .errors import Overloaded
+
+__all__ = ["Interrupted", "Job", "Threads"]
+
+
+class Interrupted(BaseException):
+    """Raised inside author code on a thread whose call ran past its limit or was cancelled."""
+
+
+class Job:
+    """One function on its way through a thread. ``future`` resolves on the event loop."""
+
+    __slots__ = ("_args", "_context", "_function", "_thread", "ended", "future")
+
+    def __init__(self, future: asyncio.Future[Any], function: Callable[..., Any], args: Any) -> None:
+        self.future = future
+        self._function = function
+        self._args = args
+        self._context = contextvars.copy_context()
+        self._thread: _Thread | None = None
+        self.ended: asyncio.Future[None] | None = None
+
+    def run(self) -> Any:
+        args, kwargs = self._args
+        return self._context.run(self._function, *args, **kwargs)
+
+    def interrupt(self) -> None:
+        """Raise Interrupted in the running function; reaches Python code only, not a blocking C call."""
+        if self._thread is not None:
+            self._thread.interrupt(self)
+
+
+class _Thread(threading.Thread):
+    def __init__(self, owner: Threads) -> None:
+        super().__init__(name="orsay-author", daemon=True)
+        self.jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self.idle_since = 0.0
+        self._owner = owner
+        self._current: Job | None = None
+        self._lock = threading.Lock()
+
+    def run(self) -> None:
+        while (job := self.jobs.get()) is not None:
+            result: Any = None
+            error: BaseException | None = None
+            with self._lock:
+                self._current = job
+            try:
+                try:
+                    result = job.run()
+                except BaseException as exc:
+                    error = exc
+                self._leave()
+            except Interrupted as exc:  # arrived after the function had returned
+                error = error or exc
+                self._leave()
+            self._owner.finished(self, job, result, error)
+            del job, result, error
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._current = None
+            _raise_in(self.ident, None)
+
+    def interrupt(self, job: Job) -> None:
+        with self._lock:
+            if self._current is job:
+                _raise_in(self.ident, Interrupted)
+
+
+def _raise_in(ident: int | None, exception: type[BaseException] | None) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(ident or 0), None if exception is None else ctypes.py_object(exception)
+    )
+
+
+class Threads:
+    """An elastic pool that belongs to one event loop and is used from that loop only."""
+
+    def __init__(self, limit: int, *, idle_s: float = 10.0) -> None:
+        self._limit = limit
+        self._idle_s = idle_s
+        self._idle: list[_Thread] = []
+        self._count = 0
+        self._loop = asyncio.get_running_loop()
+        self._sweep: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    @property
+    def count(self) -> int:
+        """Threads alive, busy and idle."""
+        return self._count
+
+    @property
+    def busy(self) -> int:
+        """Threads that run author code now."""
+        return self._count - len(self._idle)
+
+    def start(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Job:
+        """Run ``function`` on a thread of its own. Raises Overloaded when all threads are busy."""
+        if self._idle:
+            thread = self._idle.pop()
+        elif self._count < self._limit:
+            thread = _Thread(self)
+            self._count += 1
+            thread.start()
+        else:
+            raise Overloaded(
+                f"server at maximum capacity: all {self._limit} threads for author code are busy"
+            )
+        job = Job(self._loop.create_future(), function, (args, kwargs))
+        job._thread = thread
+        thread.jobs.put(job)
+        return job
+
+    async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run ``function`` and wait. A cancelled wait interrupts it, and ends when the function does."""
+        job = self.start(function, *args, **kwargs)
+        try:
+            return await job.future
+        except asyncio.CancelledError:
+            if job.future.cancelled():
+                job.ended = self._loop.create_future()
+                job.interrupt()
+                await job.ended
+            raise
+
+    def finished(self, thread: _Thread, job: Job, result: Any, error: BaseException | None) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._resolve, thread, job, result, error)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            return
+
+    def _resolve(self, thread: _Thread, job: Job, result: Any, error: BaseException | None) -> None:
+        if self._closed:
+            self._count -= 1
+            thread.jobs.put(None)
+        else:
+            thread.idle_since = time.monotonic()
+            self._idle.append(thread)
+            if self._sweep is None:
+                self._sweep = self._loop.call_later(self._idle_s, self._expire)
+        if job.ended is not None and not job.ended.done():
+            job.ended.set_result(None)
+        if job.future.done():
+            return
+        if error is None:
+            job.future.set_result(result)
+        elif isinstance(error, StopIteration):  # a future refuses StopIteration
+            job.future.set_exception(RuntimeError(f"StopIteration raised by author code: {error}"))
+        else:
+            job.future.set_exception(error)
+
+    def _expire(self) -> None:
+        self._sweep = None
+        limit = time.monotonic() - self._idle_s
+        keep = []
+        for thread in self._idle:
+            if thread.idle_since <= limit:
+                self._count -= 1
+                thread.jobs.put(None)
+            else:
+                keep.append(thread)
+        self._idle = keep
+        if keep:
+            self._sweep = self._loop.call_later(self._idle_s, self._expire)
+
+    def close(self) -> None:
+        """End idle threads now and busy ones when they return; waits for none."""
+        self._closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for thread in self._idle:
+            self._count -= 1
+            thread.jobs.put(None)
+        self._idle.clear()
