@@ -1,0 +1,79 @@
+"""From an HTTP answer to the exception it means: status codes are read here and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orsay_protocol.headers import FAULT
+
+from . import errors
+from .redact import Redact
+from .retry import is_starting, retry_after_s
+from .transport import Answer
+
+__all__ = ["detail_of", "error_for", "is_missing_route", "is_orsay"]
+
+ORSAY = "X-Orsay"
+_LONGEST_DETAIL = 4000
+
+
+def is_orsay(answer: Answer) -> bool:
+    """The server says that it does a call once per idempotency key."""
+    return str(answer.headers.get(ORSAY, "")).strip() == "1"
+
+
+def is_missing_route(answer: Answer) -> bool:
+    """The server is too old for this endpoint, as opposed to: it does not know the session or environment."""
+    if answer.status in (405, 501):
+        return True
+    return answer.status == 404 and detail_of(answer) in ("Not Found", "")
+
+
+def error_for(answer: Answer, what: str, *, in_session: bool, redact: Redact) -> errors.OrsayClientError:
+    """The exception for an answer that is no success. ``what`` names the request, as in "POST /create"."""
+    detail = detail_of(answer)
+    message = redact(f"{what}: {detail}" if detail else f"{what}: the server answered {answer.status}")
+    status, headers = answer.status, answer.headers
+    fault_class = headers.get(FAULT, "").strip()
+    if status in (401, 403):
+        return errors.Unauthorized(message, status=status)
+    if status == 410 or (status == 404 and in_session):
+        if fault_class in ("", "session_gone"):
+            return errors.SessionLost(message)
+        known = errors.fault(fault_class, message)
+        return known if isinstance(known, errors.SessionLost) else errors.SessionLost(message)
+    if status == 429 or fault_class == "overloaded":
+        return errors.Overloaded(message, retry_after_s=retry_after_s(headers))
+    if status < 500 and status != 408 and fault_class in ("", "task_error"):
+        return errors.BadRequest(message, status=status)
+    if fault_class and fault_class != "internal":
+        return errors.fault(fault_class, message)
+    if is_starting(status, headers):
+        return errors.TimeLimit(f"{message} (setup did not end while this client waited)")
+    if status == 503:
+        return errors.Overloaded(message, retry_after_s=retry_after_s(headers))
+    return errors.ServerError(message, status=status)
+
+
+def detail_of(answer: Answer) -> str:
+    """What the server says in words: ``detail`` of a JSON body, else the beginning of a text."""
+    if "json" not in answer.headers.get("content-type", ""):
+        if "html" in answer.headers.get("content-type", ""):
+            return ""
+        return answer.body[:_LONGEST_DETAIL].decode(errors="replace").strip()
+    try:
+        body = answer.json()
+    except errors.ProtocolError:
+        return ""
+    detail: Any = body.get("detail", "") if isinstance(body, dict) else ""
+    if isinstance(detail, list):
+        return "; ".join(_complaint(entry) for entry in detail)[:_LONGEST_DETAIL]
+    return str(detail)[:_LONGEST_DETAIL]
+
+
+def _complaint(entry: Any) -> str:
+    """One entry of a 422 in words; its ``input`` stays out, for it may be a secret."""
+    if not isinstance(entry, dict):
+        return str(entry)
+    place = ".".join(str(part) for part in entry.get("loc", ()) if part != "body")
+    return f"{place}: {entry.get('msg', '')}" if place else str(entry.get("msg", ""))

@@ -1,0 +1,251 @@
+"""The border to HTTP: one request, one answer, no retries.
+
+httpx is the interface and aiohttp carries the bytes, since the pool of httpx is searched linearly and
+costs milliseconds per request at a thousand connections. Every failure below HTTP leaves here as
+ConnectionLost, which says whether the request may have reached the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from ssl import SSLContext
+from typing import Any, TypeAlias
+
+import aiohttp
+import httpx
+from httpx_aiohttp import AiohttpTransport
+
+from .errors import ConnectionLost, ProtocolError, ResultTooLarge
+
+__all__ = ["Answer", "NotJSON", "Stream", "Transport", "Verify", "encode_json"]
+
+Verify: TypeAlias = SSLContext | bool
+
+_CONNECT_S = 10.0
+_IDLE_CONNECTION_S = 4.0  # below the 5 s of uvicorn: a server must not close a connection we are about to use
+_LINGER_S = 1.0
+_ERROR_BODY_BYTES = 1024 * 1024
+_MOVED = frozenset({307, 308})
+_MAX_HOPS = 3
+_NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ServerFingerprintMismatch)
+_BROKEN = (httpx.TransportError, aiohttp.ClientError, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole HTTP answer."""
+
+    status: int
+    headers: httpx.Headers
+    body: bytes
+
+    def json(self) -> Any:
+        """The body as JSON. Raises ProtocolError for anything else."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            kind = self.headers.get("content-type", "no content type")
+            raise ProtocolError(
+                f"expected JSON, got {kind} of {len(self.body)} bytes (status {self.status})"
+            ) from None
+
+
+class Stream:
+    """An HTTP answer whose body is still to come; broken when it stays silent for too long."""
+
+    def __init__(self, response: httpx.Response, watch: asyncio.Timeout, silence_s: float) -> None:
+        self._response = response
+        self._watch = watch
+        self._silence_s = silence_s
+        self.status = response.status_code
+        self.headers = response.headers
+
+    @property
+    def is_event_stream(self) -> bool:
+        kind: str = self.headers.get("content-type", "")
+        return kind.partition(";")[0].strip().lower() == "text/event-stream"
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it arrives; every byte, comments included, is a sign of life."""
+        self._alive_for(self._silence_s)
+        async for chunk in self._response.aiter_bytes():
+            self._alive_for(self._silence_s)
+            yield chunk
+
+    def last_bytes_only(self) -> None:
+        """The result is known: wait for the end of the body no longer than the connection is worth."""
+        self._silence_s = _LINGER_S
+        self._alive_for(_LINGER_S)
+
+    async def answer(self, max_bytes: int = _ERROR_BODY_BYTES) -> Answer:
+        """Read the rest. Raises ResultTooLarge past ``max_bytes``."""
+        body = bytearray()
+        async for chunk in self.chunks():
+            body += chunk
+            if len(body) > max_bytes:
+                raise ResultTooLarge(f"the answer is larger than the {max_bytes} bytes this client accepts")
+        return Answer(self.status, self.headers, bytes(body))
+
+    def _alive_for(self, seconds: float) -> None:
+        self._watch.reschedule(asyncio.get_running_loop().time() + seconds)
+
+
+class Transport:
+    """Sends requests to one server over as many connections as there are requests in flight.
+
+    Uses neither proxies nor credentials of the process environment unless ``trust_env``. Redirects are
+    followed within the server only, so that a key never travels elsewhere. Cookies are not kept:
+    sessions of one client have nothing in common but the connection pool.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        max_answer_bytes: int,
+        trust_env: bool = False,
+        verify: Verify = True,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        base = httpx.URL(url)
+        if base.scheme not in ("http", "https") or not base.host:
+            raise ValueError(
+                "a server URL looks like http://host:8080; it needs http:// or https:// and a host"
+            )
+        self.place = f"{base.scheme}://{base.netloc.decode()}{base.path.rstrip('/')}"
+        self._timeout_s = timeout_s
+        self._max_answer_bytes = max_answer_bytes
+        self._moved: dict[str, str] = {}
+        secure = base.scheme == "https"
+
+        def pool() -> aiohttp.ClientSession:
+            context = httpx.create_ssl_context(verify=verify, trust_env=trust_env) if secure else True
+            return aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=0, ssl=context, keepalive_timeout=_IDLE_CONNECTION_S, ttl_dns_cache=60
+                ),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=trust_env,
+            )
+
+        self._http = httpx.AsyncClient(
+            base_url=base,
+            headers={"Accept": "application/json", **headers},
+            # verify=False is for a context that the transport makes and never uses: ours sits in the pool.
+            transport=transport or AiohttpTransport(client=pool, verify=False),
+            timeout=httpx.Timeout(None, connect=_CONNECT_S),
+            trust_env=False,
+            cookies=CookieJar(policy=DefaultCookiePolicy(allowed_domains=[])),
+        )
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Answer:
+        """One request and its whole answer, whatever the status. Raises ConnectionLost."""
+        wait_s = self._timeout_s if timeout_s is None else timeout_s
+        async with self.stream(
+            method, path, body=body, headers=headers, answer_s=wait_s, silence_s=wait_s
+        ) as stream:
+            return await stream.answer(self._max_answer_bytes)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        answer_s: float | None = None,
+        silence_s: float,
+    ) -> AsyncIterator[Stream]:
+        """One request whose answer is read as it comes.
+
+        ``answer_s`` bounds the time to the first byte of the answer, ``silence_s`` each wait for more.
+        Raises ConnectionLost, also inside the block.
+        """
+        content = None if body is None else encode_json(body)
+        wait_s = self._timeout_s if answer_s is None else answer_s
+        watch = asyncio.timeout(wait_s)
+        try:
+            async with watch:
+                response = await self._open(method, path, content, headers)
+                try:
+                    stream = Stream(response, watch, silence_s)
+                    yield stream
+                finally:
+                    with suppress(*_BROKEN):
+                        await response.aclose()
+        except _BROKEN as exc:
+            if not isinstance(exc, TimeoutError):
+                raise self._lost(method, path, exc) from exc
+            if not watch.expired():
+                raise
+            raise ConnectionLost(
+                f"{method} {self.place}{path}: no sign of life for too long", may_have_run=True
+            ) from exc
+
+    async def _open(
+        self, method: str, path: str, content: bytes | None, headers: Mapping[str, str] | None
+    ) -> httpx.Response:
+        target = self._moved.get(path, path)
+        for _ in range(_MAX_HOPS):
+            request = self._http.build_request(method, target, content=content, headers=headers)
+            if content is not None:
+                request.headers["Content-Type"] = "application/json"
+            response = await self._http.send(request, stream=True, follow_redirects=False)
+            if response.status_code == 404:
+                self._moved.pop(path, None)
+            if response.status_code not in _MOVED or "location" not in response.headers:
+                return response
+            await response.aread()
+            await response.aclose()
+            location = request.url.join(response.headers["location"])
+            if (location.scheme, location.netloc) != (request.url.scheme, request.url.netloc):
+                place = f"{location.scheme}://{location.netloc.decode()}"
+                raise ProtocolError(
+                    f"{method} {self.place}{path} redirects to {place}; use that URL if you trust it"
+                )
+            target = str(location)
+            if response.status_code == 308:
+                self._moved[path] = target
+        raise ProtocolError(f"{method} {self.place}{path}: more than {_MAX_HOPS} redirects")
+
+    def _lost(self, method: str, path: str, exc: BaseException) -> ConnectionLost:
+        cause: BaseException = exc
+        if isinstance(exc, httpx.TransportError) and exc.__cause__ is not None:
+            cause = exc.__cause__
+        not_sent = isinstance(cause, _NOT_SENT) or (cause is exc and isinstance(exc, httpx.ConnectError))
+        what = "cannot connect" if not_sent else "the connection broke"
+        detail = str(cause) or type(cause).__name__
+        return ConnectionLost(f"{method} {self.place}{path}: {what}: {detail}", may_have_run=not not_sent)
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+
+class NotJSON(ValueError):
+    """A value of a request that JSON cannot hold: NaN, or half a surrogate pair."""
+
+
+def encode_json(body: Any) -> bytes:
+    """Compact JSON in UTF-8. Raises NotJSON."""
+    try:
+        return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        raise NotJSON("text holds half of a surrogate pair, which is no character") from None
+    except ValueError as exc:
+        raise NotJSON(f"no JSON: {exc}") from None
