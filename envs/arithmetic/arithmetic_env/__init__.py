@@ -1,0 +1,1 @@
+"""Arithmetic: word problems, a calculator, and a graded answer."""

@@ -1,0 +1,120 @@
+"""Grading with math-verify, in a process of its own.
+
+What a model wrote can take for ever to compare (a tower of powers is enough), and math-verify's own time
+limits are alarms, which work in a main thread only. So a child process does the comparing, with a limit on
+its processor time and memory. A text that meets those limits is no answer, hence wrong; anything else
+that goes wrong raises, since a failed grader must not look like a wrong answer.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+__all__ = ["Grader", "GraderFailed", "Verdict"]
+
+_CHILD = Path(__file__).with_name("grader_child.py")
+_UNREADABLE_EXITS = (-signal.SIGPROF, -signal.SIGSEGV)
+
+
+class GraderFailed(RuntimeError):
+    """No verdict: the grader could not be run. Never a statement about the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether the message gives the right answer, and what was read as the answer."""
+
+    correct: bool
+    read: str
+
+
+class Grader:
+    """Hands messages to child processes, which start when first needed and end with this process.
+
+    Thread safe. ``wall_limit_s`` is for a child that neither answers nor uses the processor.
+    """
+
+    def __init__(self, *, children: int = 2, wall_limit_s: float = 60.0) -> None:
+        self._slots = threading.BoundedSemaphore(children)
+        self._idle: list[_Child] = []
+        self._wall_limit_s = wall_limit_s
+        self._closes_at_exit = False
+
+    def grade(self, message: str, answer: Fraction) -> Verdict:
+        """Compare the answer given in ``message`` with ``answer``. Raises GraderFailed."""
+        request = json.dumps({"message": message, "answer": [answer.numerator, answer.denominator]})
+        with self._slots:
+            child = self._take()
+            reply = child.ask(request, self._wall_limit_s)
+            if reply is not None:
+                self._idle.append(child)
+                verdict = json.loads(reply)
+                return Verdict(bool(verdict["correct"]), str(verdict["read"]))
+            code = child.close()
+        if code in _UNREADABLE_EXITS:
+            return Verdict(False, "")
+        raise GraderFailed(f"the grading process ended with exit status {code} and without a verdict")
+
+    def close(self) -> None:
+        """End the idle children; the next message starts new ones."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def _take(self) -> _Child:
+        if not self._closes_at_exit:
+            self._closes_at_exit = True
+            atexit.register(self.close)
+        while self._idle:
+            child = self._idle.pop()
+            if child.usable():
+                return child
+            child.close()
+        return _Child()
+
+
+class _Child:
+    def __init__(self) -> None:
+        self._owner = os.getpid()
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", str(_CHILD)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def usable(self) -> bool:
+        # A fork of the owner must not read from the same pipe.
+        return self._owner == os.getpid() and self._process.poll() is None
+
+    def ask(self, request: str, wall_limit_s: float) -> str | None:
+        """One line of reply, or None when the process ended instead."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        watchdog = threading.Timer(wall_limit_s, self._process.kill)
+        watchdog.daemon = True
+        watchdog.start()
+        try:
+            self._process.stdin.write(request + "\n")
+            self._process.stdin.flush()
+            return self._process.stdout.readline() or None
+        except BrokenPipeError:
+            return None
+        finally:
+            watchdog.cancel()
+
+    def close(self) -> int:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        if self._owner != os.getpid():
+            return 0
+        try:
+            self._process.stdin.close()
+        except BrokenPipeError:
+            # The process is gone, and with it the request that still sat in the buffer.
+            self._process.kill()
+        self._process.stdout.close()
+        return self._process.wait()

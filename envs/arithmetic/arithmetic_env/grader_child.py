@@ -1,0 +1,72 @@
+"""The grading process: a line of JSON in, a line of JSON out, until the input ends.
+
+Meeting the limit on processor time kills the process, also in the middle of a C function; that is what the
+default action of SIGPROF is for.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import resource
+import signal
+import sys
+from typing import Any
+
+from math_verify import parse, verify
+from sympy import Rational
+
+CPU_LIMIT_S = 3.0
+MEMORY_BYTES = 2 * 1024**3
+MESSAGE_CHARACTERS = 4_000
+ANSWER_CHARACTERS = 200
+
+_BOLD = re.compile(r"(?<![0-9)])\*\*|\*\*(?![0-9(])")
+_BLANKS = re.compile(r"[^\S\n]+")
+_LINE_BREAKS = re.compile(r"\n\s*")
+_MARKED = re.compile(r"answer ?(?:is ?[:=]?|[:=])\s?(.*[0-9].*)", re.IGNORECASE)
+
+
+def answer_part(message: str) -> str:
+    """What follows the last "Answer:" before a number, when there is one; else the end of the message."""
+    message = _BOLD.sub("", message[-MESSAGE_CHARACTERS:].replace("\\$", "").replace("`", ""))
+    message = _LINE_BREAKS.sub("\n", _BLANKS.sub(" ", message))
+    marked = _MARKED.findall(message)
+    if not marked:
+        return message
+    answer = str(marked[-1])[:ANSWER_CHARACTERS]
+    # math-verify takes the last number; a remark such as "(about 2.33)" is not the answer.
+    before, _, _ = answer.partition(" (")
+    return before if any(char.isdigit() for char in before) else answer
+
+
+def grade(message: str, numerator: int, denominator: int) -> dict[str, Any]:
+    """The verdict on ``message``; what math-verify cannot read is wrong."""
+    read: list[Any] = []
+    try:
+        # Its time limits are off: this process has one that cannot be missed.
+        read = parse(answer_part(message), parsing_timeout=None)
+        correct = verify(Rational(numerator, denominator), read, timeout_seconds=None)
+    except (Exception, MemoryError, RecursionError):
+        correct = False
+    return {"correct": bool(correct), "read": str(read[-1])[:ANSWER_CHARACTERS] if read else ""}
+
+
+def main() -> None:
+    """Serve until standard input ends, which it does when the parent dies."""
+    logging.disable(logging.CRITICAL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, hard))
+    for line in sys.stdin:
+        request = json.loads(line)
+        signal.setitimer(signal.ITIMER_PROF, CPU_LIMIT_S)
+        verdict = grade(request["message"], *request["answer"])
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        print(json.dumps(verdict), flush=True)
+
+
+if __name__ == "__main__":
+    main()

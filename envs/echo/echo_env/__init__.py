@@ -1,0 +1,1 @@
+"""Echo: repeat the word to win."""

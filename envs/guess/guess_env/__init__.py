@@ -1,0 +1,1 @@
+"""Guess: find a hidden number from hints."""
