@@ -26,7 +26,8 @@ from orsay_protocol import (
 )
 
 from .results import flatten, to_blocks, to_messages, to_output, when_ready
-from .tools import check_tools, listing, tool_table
+from .tables import check_tools, new_toolset, tool_table
+from .tools import listing
 
 __all__ = ["Environment", "Prompt", "Splits", "Toolset"]
 
@@ -46,7 +47,7 @@ class _Alias:
         return self if instance is None else getattr(instance, self._target)
 
 
-class Environment(ABC):
+class Environment(ABC):  # noqa: B024  # an ABC so that authors may have abstract methods of their own
     """Tasks, a prompt for each, and tools that act on one; an instance is one episode on one task.
 
         class Echo(Environment):
@@ -125,13 +126,13 @@ class Environment(ABC):
         return when_ready(self.prompt(), to_blocks)
 
     def get_messages(self) -> Sequence[Message] | Awaitable[Sequence[Message]]:
-        """The prompt as messages. By default made from ``prompt``, else one user message of ``get_prompt``."""
+        """The prompt as messages. Made from ``prompt``, else from ``get_prompt`` in one message."""
         if type(self).prompt is Environment.prompt and type(self).get_prompt is not Environment.get_prompt:
             return when_ready(self.get_prompt(), to_messages)
         return when_ready(self.prompt(), to_messages)
 
     def list_task_tools(self) -> ListToolsOutput | Awaitable[ListToolsOutput]:
-        """Tools for this task only, listed after the shared ones. Their methods are ``@tool(shared=False)``."""
+        """Tools of this task only, listed after the shared ones; methods are ``@tool(shared=False)``."""
         return ListToolsOutput(tools=[])
 
     def score_group(
@@ -214,15 +215,16 @@ class Environment(ABC):
 
         Raises ValueError when the class has none.
         """
-        row = tool_table(type(self)).terminal
+        row = tool_table(type(self), self.toolsets).terminal
         if row is None:
             raise ValueError(f"{type(self).__name__} has no @terminal tool")
-        args, kwargs = row.bind({name: message for name in row.fields})
-        value = await _value(row.function(self, *args, **kwargs))
+        args, kwargs = row.bind(dict.fromkeys(row.fields, message))
+        owner = self if row.owner is None else new_toolset(row.owner, self)
+        value = await _value(row.function(owner, *args, **kwargs))
         return RunToolOutput(RunToolSuccess(output=to_output(value, row.name)))
 
 
-class Toolset(ABC):
+class Toolset(ABC):  # noqa: B024  # as above
     """Tools that several environments share: list the class in ``toolsets``.
 
     ``env`` is the environment of the session. ``sandbox`` is what the environment holds under that name, if

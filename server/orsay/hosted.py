@@ -5,9 +5,9 @@ Takes classes of this package, of ``openreward.environments`` and of ``ors`` ali
 
 from __future__ import annotations
 
+import importlib
 import inspect
-from abc import ABC
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,9 @@ from .env import Environment
 from .errors import BadTask, LoadError, ToolDefinitionError
 from .foreign import foreign_base, to_foreign_candidates
 from .results import to_blocks, to_listing, to_messages, to_output, to_scores
+from .tables import new_toolset, tool_table, toolset_table
 from .tasks import Run, TaskSource, overrides, run_author
-from .tools import ToolTable, listing, terminal_spec, tool_table
+from .tools import ToolTable, listing, terminal_spec
 
 __all__ = [
     "HostedEnvironment",
@@ -110,7 +111,7 @@ def host(cls: type, *, run: Run = run_author) -> HostedEnvironment:
         call_time_limit_s=_limit(cls, "call_time_limit_s"),
         setup_time_limit_s=_limit(cls, "setup_time_limit_s"),
         supports_score_group=scores,
-        plain_constructor=cls.__init__ is base.__init__ and cls.__new__ is base.__new__,
+        plain_constructor=not (overrides(cls, base, "__init__") or overrides(cls, base, "__new__")),
         plain_setup=not overrides(cls, base, "setup"),
         plain_teardown=not overrides(cls, base, "teardown"),
         plain_task_tools=not overrides(cls, base, "list_task_tools"),
@@ -154,7 +155,7 @@ def _splits(cls: Any) -> tuple[Split, ...]:
         raw = cls.list_splits()
     except Exception as exc:
         raise LoadError(f"{cls.__qualname__}.list_splits() raised {type(exc).__name__}: {exc}") from exc
-    if isinstance(raw, str) or not isinstance(raw, Sequence | Mapping):
+    if isinstance(raw, str) or not isinstance(raw, Iterable):
         if inspect.iscoroutine(raw):
             raw.close()
         raise LoadError(f"{cls.__qualname__}.list_splits() must return a list; it returned {raw!r}")
@@ -162,7 +163,8 @@ def _splits(cls: Any) -> tuple[Split, ...]:
     names = [split.name for split in splits]
     if not names:
         raise LoadError(
-            f'{cls.__qualname__} has no splits; write for example splits = {{"train": [{{"question": "..."}}]}}'
+            f"{cls.__qualname__} has no splits; "
+            'write for example splits = {"train": [{"question": "..."}]}'
         )
     if len(set(names)) < len(names):
         raise LoadError(f"{cls.__qualname__} names a split twice: {', '.join(names)}")
@@ -189,8 +191,8 @@ def _require_tasks(cls: Any, base: type, splits: Sequence[Split]) -> None:
     for split in splits:
         if not isinstance(declared, Mapping) or split.name not in declared:
             raise LoadError(
-                f"{cls.__qualname__} has no tasks for split {split.name!r}; give splits as a mapping of names to "
-                "tasks, or implement list_tasks, or num_tasks and get_task"
+                f"{cls.__qualname__} has no tasks for split {split.name!r}; give splits as a mapping of "
+                "names to tasks, or implement list_tasks, or num_tasks and get_task"
             )
         tasks = declared[split.name]
         if isinstance(tasks, str | Mapping) or not (
@@ -226,14 +228,15 @@ def _takes_secrets(cls: type) -> bool:
         signature = inspect.signature(cls)
     except (TypeError, ValueError):  # made by C code: it cannot be asked
         return True
-    for arguments in ({"task_spec": {}, "secrets": {}}, {"task_spec": {}}):
+    for names in (("task_spec", "secrets"), ("task_spec",)):
         try:
-            signature.bind(**arguments)
+            signature.bind(**dict.fromkeys(names))
         except TypeError:
             continue
-        return "secrets" in arguments
+        return "secrets" in names
     raise LoadError(
-        f"{cls.__qualname__}.__init__ must take task_spec and secrets by these names; it is __init__{signature}"
+        f"{cls.__qualname__}.__init__ must take task_spec and secrets by these names; "
+        f"it is __init__{signature}"
     )
 
 
@@ -242,42 +245,30 @@ def to_candidates(hosted: HostedEnvironment, candidates: Sequence[GroupCandidate
     return list(candidates) if hosted.base is Environment else to_foreign_candidates(hosted.base, candidates)
 
 
-def new_toolset(cls: Any, env: object) -> object:
-    """Make a declared toolset: with the environment if its constructor takes it, else without arguments."""
-    try:
-        inspect.signature(cls).bind(env)
-    except ValueError:
-        return cls(env)
-    except TypeError:
-        return cls()
-    return cls(env)
-
-
 def builtin_toolset(name: str) -> type:
     """The toolset that a client binds to its session by name. Raises BadTask.
 
     Those are classes of the package ``openreward``, which is imported now: do this where author code runs.
     """
     try:
-        from openreward.toolsets import BUILTIN_TOOLSETS  # optional, and slow to import
+        package: Any = importlib.import_module("openreward.toolsets")  # optional, and slow to import
     except ImportError as exc:
         raise BadTask(
             f"Toolset {name!r} is not available: toolsets by name come with the package openreward (and most "
             f"need env.sandbox), which cannot be imported here ({exc})"
         ) from exc
-    known: Mapping[str, type] = BUILTIN_TOOLSETS
+    known: Mapping[str, type] = package.BUILTIN_TOOLSETS
     if name not in known:
         raise BadTask(f"unknown toolset {name!r}; known toolsets: {', '.join(sorted(known))}")
     return known[name]
 
 
 def session_toolset_table(toolset: object) -> ToolTable:
-    """The tools of a toolset that is bound to one session. Raises LoadError."""
+    """The tools of a toolset that is bound to one session. Raises BadTask."""
     try:
-        own = tool_table(ABC, (type(toolset),))
+        return toolset_table(type(toolset))
     except ToolDefinitionError as exc:
-        raise LoadError(str(exc)) from exc
-    return own
+        raise BadTask(f"toolset {type(toolset).__name__}: {exc}") from exc
 
 
 def session_listing(

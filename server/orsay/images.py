@@ -89,7 +89,8 @@ def _pixels(array: Any) -> Any:
     shape = array.shape
     if len(shape) == 3 and shape[2] == 1:
         array, shape = array[:, :, 0], shape[:2]
-    if len(shape) != 2 and not (len(shape) == 3 and shape[2] in (3, 4)) or 0 in shape:
+    fits = len(shape) == 2 or (len(shape) == 3 and shape[2] in (3, 4))
+    if not fits or 0 in shape:
         raise TypeError(
             f"an array of shape {tuple(array.shape)} is no image: use (height, width), "
             "(height, width, 3) or (height, width, 4)"

@@ -10,6 +10,7 @@ import inspect
 import os
 import pkgutil
 import sys
+import sysconfig
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,7 +23,8 @@ from .hosted import environment_base, host
 __all__ = ["load", "source_of"]
 
 _FILE_PREFIX = "orsay_file_"
-_OWN_FILES = (__file__, "<frozen importlib", importlib.__file__)
+_OWN_FILES = (__file__, "<frozen importlib", str(importlib.__file__))
+_LIBRARIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")})
 
 
 def load(target: str) -> list[type]:
@@ -38,7 +40,7 @@ def load(target: str) -> list[type]:
     """
     if "," in target:
         return [cls for part in target.split(",") if part.strip() for cls in load(part.strip())]
-    place, _, name = target.partition(":") if not target[1:3] == ":\\" else target.rpartition(":")
+    place, name = (target, "") if target.endswith(".py") or ":" not in target else target.rsplit(":", 1)
     if not place:
         raise LoadError(f"{target!r} names no module; write module:Class or path/to/file.py:Class")
     module = _load_file(place) if _is_file(place) else _load_module(place)
@@ -48,7 +50,7 @@ def load(target: str) -> list[type]:
 def source_of(cls: type) -> str:
     """The target from which another process can load ``cls``.
 
-    Raises LoadError for a class that lives in this process only: defined in a function, a notebook or a shell.
+    Raises LoadError for a class that lives in this process only: one of a function, a notebook or a shell.
     """
     local = "serve it with the local runtime, or move it to the top level of a file"
     qualname = cls.__qualname__
@@ -188,8 +190,11 @@ def _import_failed(place: str, exc: BaseException) -> LoadError:
             for frame in traceback.extract_tb(exc.__traceback__)
             if not frame.filename.startswith(_OWN_FILES)
         ]
-        if frames:
-            at = f" at {frames[-1].filename}:{frames[-1].lineno}"
+        own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)] or frames
+        if own:
+            at = f" at {own[-1].filename}:{own[-1].lineno}"
+            if own[-1] is not frames[-1]:
+                what += f" (raised at {frames[-1].filename}:{frames[-1].lineno})"
     return LoadError(f"importing {place} failed{at}: {what}")
 
 
@@ -201,7 +206,7 @@ def _what_is_missing(name: str, missing: str) -> str:
     package = sys.modules.get(parent)
     path = getattr(package, "__path__", None)
     if path is None:
-        return f"{parent!r} is a module and not a package, so there is no {name!r}; for a class write {parent}:{last}"
+        return f"{parent!r} is a module, not a package: no {name!r}; for a class write {parent}:{last}"
     inside = [entry.name for entry in pkgutil.iter_modules(path)]
     return f"package {parent!r} is there, but has no module {last!r}{_nearest(last, inside)}"
 

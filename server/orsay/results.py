@@ -12,8 +12,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from inspect import isawaitable
 from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import BaseModel, BeforeValidator
-
 from orsay_protocol import (
     Blocks,
     GroupScore,
@@ -27,6 +25,7 @@ from orsay_protocol import (
     ToolSpec,
 )
 from orsay_protocol import ToolOutput as WireToolOutput
+from pydantic import BaseModel, BeforeValidator
 
 from .images import image_block, is_image
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import builtins
 import inspect
 import re
-import sys
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -55,7 +54,7 @@ class _ShortInput(BaseModel):
 
 
 def read_signature(function: Any, namespace: Mapping[str, Any], *, where: str, bound: bool) -> Signature:
-    """Read a tool's function. ``where`` names the tool in errors; ``bound`` says that no ``self`` comes first.
+    """Read a tool's function. ``where`` names the tool in errors; ``bound`` says that it takes no ``self``.
 
     ``namespace`` is where the names of string annotations are looked up last: the tool's class.
     Raises ToolDefinitionError for what can never be a tool, Unresolved for what may become one later.
@@ -78,10 +77,10 @@ def read_signature(function: Any, namespace: Mapping[str, Any], *, where: str, b
     return Signature(text.description, schema, _wire_names(model), _bind_fields(model, names))
 
 
-def capture_scope(function: Any, depth: int) -> None:
+def capture_scope(function: Any) -> None:
     """Keep what string annotations of ``function`` name in the functions around it, while these still run.
 
-    Called by the decorator; ``depth`` is how many frames lie between here and the class body.
+    Called while the class body runs; only frames that ``function`` lies in by its qualified name are read.
     """
     real = inspect.unwrap(function)
     annotations = [text for text in getattr(real, "__annotations__", {}).values() if isinstance(text, str)]
@@ -90,13 +89,11 @@ def capture_scope(function: Any, depth: int) -> None:
         return
     wanted = {name for text in annotations for name in _IDENTIFIER.findall(text)}
     found: dict[str, Any] = {}
-    frame = sys._getframe(depth)
+    frame = inspect.currentframe()
     while frame is not None and frame.f_code.co_name != "<module>":
         if frame.f_globals is real.__globals__ and frame.f_code.co_name in qualname:
-            for name in wanted & frame.f_locals.keys():
+            for name in wanted.intersection(frame.f_locals):
                 found.setdefault(name, frame.f_locals[name])
-        if frame.f_back is None:
-            break
         frame = frame.f_back
     setattr(real, _SCOPE, found)
 
@@ -194,6 +191,7 @@ def _short_model(
         if isinstance(parameter.default, FieldInfo):
             given.append(parameter.default)
         extra: dict[str, Any] = {"description": descriptions[name]} if name in descriptions else {}
+        default = _default(parameter, annotation, given, where)
         field = name
         if name.startswith(("_", "model_")) or hasattr(BaseModel, name):
             field = _free_name(name, annotations)
@@ -202,7 +200,7 @@ def _short_model(
         if extra:
             annotation = _with_field_first(annotation, Field(**extra))
         names[name] = field
-        fields[field] = (annotation, _default(parameter, annotation, given, where))
+        fields[field] = (annotation, default)
     try:
         return create_model(_camel(tool) + "Input", __base__=_ShortInput, **fields), names
     except PydanticUndefinedAnnotation as exc:
@@ -236,7 +234,7 @@ def _with_field_first(annotation: Any, field: Any) -> Any:
     """Add a Field that gives way to those the author wrote."""
     metadata = getattr(annotation, "__metadata__", ())
     inner = annotation.__origin__ if metadata else annotation
-    return Annotated[(inner, field, *metadata)]  # type: ignore[return-value]
+    return Annotated[(inner, field, *metadata)]
 
 
 def _free_name(name: str, taken: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Where the tasks of an environment come from: counted, got and listed, each as cheaply as the class allows."""
+"""Where the tasks of an environment come from: counted, got and listed as cheaply as the class allows."""
 
 from __future__ import annotations
 
@@ -146,9 +146,10 @@ class TaskSource:
                     tasks = await self.run(self._cls.list_tasks, split)
                 except NotImplementedError as exc:
                     raise ListingUnsupported(
-                        f"Environment {self._name!r} does not list its tasks; use num_tasks, task and task_range"
+                        f"Environment {self._name!r} does not list its tasks; "
+                        "use num_tasks, task and task_range"
                     ) from exc
-                self._listings[split] = tasks if _is_plain(tasks) else list(tasks)
+                self._listings[split] = tasks if _is_plain(tasks) else await self.run(list, tasks)
             return self._listings[split]
 
     def _require(self, split: str) -> None:

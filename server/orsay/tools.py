@@ -1,26 +1,23 @@
-"""Tools: the marks on methods, and the table that a class is read into, once.
+"""Tools: the marks on methods, and what a marked method is to the server.
 
-A tool is found in its class's table and nowhere else: no attribute of an instance is reachable by name from
-outside. Marks are the ones that ``openreward.environments`` and ``ors`` set, so their classes read the same.
+``orsay.tables`` reads classes into rows. Marks are the ones that ``openreward.environments`` and ``ors`` set, so their classes read the same.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
 
 from orsay_protocol import ListToolsOutput, TerminalToolSpec, ToolSpec
 
 from .errors import ToolDefinitionError
-from .signature import Bind, Signature, Unresolved, capture_scope, read_signature
+from .signature import Bind, capture_scope
 
-__all__ = ["ToolRow", "ToolTable", "check_tools", "listing", "read_tools", "terminal", "tool", "tool_table"]
+__all__ = ["ToolRow", "ToolTable", "listing", "mark_of", "method_of", "terminal", "terminal_spec", "tool"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_SIGNATURE = "_orsay_signature"
 
 
 @overload
@@ -78,7 +75,7 @@ def tool(
         marked._env_tool_exclusive = exclusive
         marked._env_tool_time_limit_s = time_limit_s
         marked._env_tool_detached = detached
-        capture_scope(_function(marked), 3)
+        capture_scope(method_of(marked))
         return marked
 
     return mark if fn is None else mark(fn)
@@ -134,7 +131,8 @@ class ToolRow:
 
 
 class ToolTable(dict[str, ToolRow]):
-    """Tools by name, as they are called; never changed after it was built.
+    """Tools by name, as they are called; never changed after it was built. The only way to find one: no
+    attribute of an instance is reachable by name from outside.
 
     ``listed`` holds what clients are shown, in order: two toolsets may list the same name, of which the
     first is called. ``terminal`` is the terminal tool, if any.
@@ -161,168 +159,13 @@ def terminal_spec(row: ToolRow) -> TerminalToolSpec:
     )
 
 
-def check_tools(cls: type) -> None:
-    """Raise ToolDefinitionError for the first tool of ``cls`` that cannot be one.
-
-    Names in annotations that are not defined yet are let pass; ``tool_table`` looks again.
-    """
-    terminals: list[str] = []
-    for name, raw in _marked(cls):
-        try:
-            row = _read_row(cls, name, raw, owner=None)
-        except Unresolved:
-            continue
-        if row.terminal:
-            terminals.append(name)
-    _require_one_terminal(cls, terminals)
-
-
-def read_tools(cls: type, *, owner: type | None) -> list[ToolRow]:
-    """The tools of one class, alphabetically. Raises ToolDefinitionError."""
-    rows = []
-    for name, raw in _marked(cls):
-        try:
-            rows.append(_read_row(cls, name, raw, owner=owner))
-        except Unresolved as exc:
-            raise ToolDefinitionError(
-                f"tool {name!r} of {cls.__qualname__} is annotated with something that is not defined: {exc}; "
-                "define or import it in the module (not under TYPE_CHECKING)"
-            ) from exc
-    return rows
-
-
-def tool_table(cls: type, toolsets: Sequence[type] = ()) -> ToolTable:
-    """The tools of a class and of its toolsets, read and checked. Raises ToolDefinitionError."""
-    own = read_tools(cls, owner=None)
-    borrowed = [read_tools(toolset, owner=toolset) for toolset in toolsets]
-    terminals = [row for rows in [own, *borrowed] for row in rows if row.terminal]
-    _require_one_terminal(cls, [row.name for row in terminals])
-    last = terminals[0] if terminals else None
-    hidden = last.name if last else None
-
-    rows = {row.name: row for row in own}
-    listed = [row for row in own if row.shared and row.name != hidden]
-    shown = {row.name for row in listed}
-    for toolset in borrowed:
-        for row in toolset:
-            visible = row.shared and row.name != hidden
-            if visible and row.name in shown:
-                raise ToolDefinitionError(
-                    f"tool {row.name!r} is defined in {cls.__qualname__} and in its toolset "
-                    f"{row.owner.__qualname__ if row.owner else ''}; rename one of them"
-                )
-            if visible:
-                listed.append(row)
-            taken = rows.get(row.name)
-            if taken is None:
-                rows[row.name] = row
-            elif taken.owner is None and not taken.collision:
-                rows[row.name] = _collided(taken)
-    return ToolTable(rows.values(), listed, last)
-
-
-def _collided(row: ToolRow) -> ToolRow:
-    values = {name: getattr(row, name) for name in ToolRow.__slots__}
-    return ToolRow(**{**values, "collision": True})
-
-
-def _require_one_terminal(cls: type, names: Sequence[str]) -> None:
-    if len(names) > 1:
-        raise ToolDefinitionError(
-            f"{cls.__qualname__} has {len(names)} @terminal tools ({', '.join(names)}); keep one"
-        )
-
-
-def _marked(cls: type) -> Iterator[tuple[str, Any]]:
-    """Names and raw attributes of marked methods, alphabetically; what a subclass overrides is gone."""
-    for name in dir(cls):
-        raw = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
-        if _mark(raw, "_env_tool", False) is True:
-            yield name, raw
-        elif _mark(raw, "_env_tool_terminal", False) is True:
-            raise ToolDefinitionError(
-                f"method {name!r} of {cls.__qualname__} is marked @terminal but not @tool; add @tool"
-            )
-
-
-def _mark(raw: Any, name: str, default: Any) -> Any:
-    if not (inspect.isroutine(raw) or isinstance(raw, staticmethod | classmethod)):
+def mark_of(raw: Any, name: str, default: Any) -> Any:
+    """A mark of an attribute as the class holds it."""
+    if inspect.isclass(raw):
         return default
-    return getattr(raw, name, getattr(_function(raw), name, default))
+    return getattr(raw, name, getattr(method_of(raw), name, default))
 
 
-def _function(raw: Any) -> Any:
+def method_of(raw: Any) -> Any:
+    """The function inside a staticmethod or classmethod."""
     return raw.__func__ if isinstance(raw, staticmethod | classmethod) else raw
-
-
-def _read_row(cls: type, name: str, raw: Any, *, owner: type | None) -> ToolRow:
-    where = f"tool {name!r} of {cls.__qualname__}"
-    function = _function(raw)
-    signature = _signature(cls, raw, function, where)
-    is_terminal = bool(_mark(raw, "_env_tool_terminal", False))
-    is_async = inspect.iscoroutinefunction(function)
-    concurrent, exclusive = _locking(raw, is_async=is_async)
-    if is_terminal and len(signature.fields) > 1:
-        raise ToolDefinitionError(
-            f"{where} is @terminal and takes {len(signature.fields)} arguments "
-            f"({', '.join(signature.fields)}); it gets the model's last message and nothing else: keep one or none"
-        )
-    if is_terminal and _mark(raw, "_env_tool_concurrent", False):
-        raise ToolDefinitionError(
-            f"{where} is @terminal and concurrent=True, but it ends the episode and must run alone; "
-            "remove concurrent=True"
-        )
-    return ToolRow(
-        name=name,
-        description=signature.description,
-        input_schema=signature.input_schema,
-        owner=owner,
-        function=_callable(raw),
-        shared=bool(_mark(raw, "_env_tool_shared", True)),
-        concurrent=concurrent and not (exclusive or is_terminal),
-        exclusive=exclusive or is_terminal,
-        terminal=is_terminal,
-        detached=bool(_mark(raw, "_env_tool_detached", False)),
-        time_limit_s=_mark(raw, "_env_tool_time_limit_s", None),
-        is_async=is_async,
-        fields=signature.fields,
-        binder=signature.bind,
-    )
-
-
-def _locking(raw: Any, *, is_async: bool) -> tuple[bool, bool]:
-    """Whether a tool is concurrent, and whether it is exclusive.
-
-    ``ors`` knows neither: there async calls overlap freely, and a sync call has the event loop, so that
-    nothing else runs. Its tools carry no such marks.
-    """
-    concurrent = _mark(raw, "_env_tool_concurrent", None)
-    if concurrent is None:
-        return is_async, not is_async
-    return bool(concurrent), bool(_mark(raw, "_env_tool_exclusive", False))
-
-
-def _signature(cls: type, raw: Any, function: Any, where: str) -> Signature:
-    """Read once per function, also when many classes inherit it."""
-    known: Signature | None = vars(function).get(_SIGNATURE)
-    if known is not None:
-        return known
-    if not inspect.isfunction(inspect.unwrap(function)):
-        raise ToolDefinitionError(f"{where} is a {type(function).__name__}; write it as a method")
-    namespace = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
-    signature = read_signature(function, namespace, where=where, bound=isinstance(raw, staticmethod))
-    setattr(function, _SIGNATURE, signature)
-    return signature
-
-
-def _callable(raw: Any) -> Callable[..., Any]:
-    """The function with the owner's instance as first argument."""
-    if isinstance(raw, staticmethod):
-        function = raw.__func__
-        return lambda owner, *args, **kwargs: function(*args, **kwargs)
-    if isinstance(raw, classmethod):
-        function = raw.__func__
-        return lambda owner, *args, **kwargs: function(type(owner), *args, **kwargs)
-    function = raw
-    assert callable(function)
-    return function
