@@ -1,0 +1,1 @@
+"""Load generators and reports behind `benchmarks/serve` and `benchmarks/client`; no part of the product."""
