@@ -50,7 +50,8 @@ class GuessEnvironment(Environment):
         return (
             f"I am thinking of a whole number from {self.low} to {self.high}, both included. "
             f"Find it with the tool `guess`; "
-            f"after each wrong guess I say whether my number is higher or lower. You have {self.guesses_left} guesses."
+            f"after each wrong guess I say whether my number is higher or lower. "
+            f"You have {self.guesses_left} guesses."
         )
 
     @tool
