@@ -10,7 +10,7 @@ import asyncio
 import os
 from dataclasses import dataclass, field
 
-from .errors import Faulted
+from .errors import Faulted, Refused
 from .outcome import Outcome
 from .runtimes.base import Operation, Stop
 
@@ -44,6 +44,7 @@ class Call:
         "operation",
         "orphaned_at",
         "outcome",
+        "refused",
         "started_at",
         "stop",
         "task_id",
@@ -62,6 +63,7 @@ class Call:
         self.ended_at = 0.0
         self.orphaned_at: float | None = None
         self.outcome: Outcome | None = None
+        self.refused: Refused | None = None
         self.stop: Stop | None = None
         self._readers = 0
         self._waiters: list[asyncio.Future[None]] | None = None
@@ -185,6 +187,10 @@ class Calls:
                 return
             if call.outcome is not None and call is not keep:
                 self._drop(call)
+
+    def forget(self, call: Call) -> None:
+        """Nothing ran: the same request may be sent again, and is a new call then."""
+        self._drop(call)
 
     def unfinished(self) -> list[Call]:
         """Calls that still run."""

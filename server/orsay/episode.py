@@ -297,7 +297,7 @@ class Episode:
 
     async def _task_tools(self) -> bytes:
         extra = None
-        if hasattr(self.hosted.cls, "list_task_tools"):
+        if not self.hosted.plain_task_tools:
             extra = await self._author("prompt_error", "list_task_tools")
         return self._convert(
             "prompt_error",

@@ -86,12 +86,12 @@ def host(cls: type, *, run: Run = run_author) -> HostedEnvironment:
     base = environment_base(cls)
     if base is None or cls is base:
         raise LoadError(
-            f"{cls.__qualname__} is not an environment; derive it from orsay.Environment "
+            f"{cls.__name__} is not an environment; derive it from orsay.Environment "
             "(classes of openreward.environments and ors are taken too)"
         )
     if inspect.isabstract(cls):
         missing = ", ".join(sorted(getattr(cls, "__abstractmethods__", ())))
-        raise LoadError(f"{cls.__qualname__} is abstract; implement {missing}")
+        raise LoadError(f"{cls.__name__} is abstract; implement {missing}")
     name = _name(cls)
     tools = _tools(cls)
     splits = _splits(cls)
@@ -123,9 +123,9 @@ def _name(cls: Any) -> str:
     try:
         name = cls.name()
     except Exception as exc:
-        raise LoadError(f"{cls.__qualname__}.name() raised {type(exc).__name__}: {exc}") from exc
+        raise LoadError(f"{cls.__name__}.name() raised {type(exc).__name__}: {exc}") from exc
     if not isinstance(name, str) or not name or "/" in name:
-        raise LoadError(f"{cls.__qualname__}.name() must return a name without '/'; it returned {name!r}")
+        raise LoadError(f"{cls.__name__}.name() must return a name without '/'; it returned {name!r}")
     return name
 
 
@@ -133,13 +133,13 @@ def _tools(cls: Any) -> ToolTable:
     toolsets = tuple(getattr(cls, "toolsets", None) or ())
     for toolset in toolsets:
         if not inspect.isclass(toolset):
-            raise LoadError(f"{cls.__qualname__}.toolsets must hold classes; found {toolset!r}")
+            raise LoadError(f"{cls.__name__}.toolsets must hold classes; found {toolset!r}")
     try:
         tools = tool_table(cls, toolsets)
     except ToolDefinitionError as exc:
         raise LoadError(str(exc)) from exc
     if not tools.listed and tools.terminal is None:
-        raise LoadError(f"{cls.__qualname__} has no tools; put @tool on the methods a model may call")
+        raise LoadError(f"{cls.__name__} has no tools; put @tool on the methods a model may call")
     return tools
 
 
@@ -154,20 +154,20 @@ def _splits(cls: Any) -> tuple[Split, ...]:
     try:
         raw = cls.list_splits()
     except Exception as exc:
-        raise LoadError(f"{cls.__qualname__}.list_splits() raised {type(exc).__name__}: {exc}") from exc
+        raise LoadError(f"{cls.__name__}.list_splits() raised {type(exc).__name__}: {exc}") from exc
     if isinstance(raw, str) or not isinstance(raw, Iterable):
         if inspect.iscoroutine(raw):
             raw.close()
-        raise LoadError(f"{cls.__qualname__}.list_splits() must return a list; it returned {raw!r}")
+        raise LoadError(f"{cls.__name__}.list_splits() must return a list; it returned {raw!r}")
     splits = tuple(_split(cls, item) for item in raw)
     names = [split.name for split in splits]
     if not names:
         raise LoadError(
-            f"{cls.__qualname__} has no splits; "
+            f"{cls.__name__} has no splits; "
             'write for example splits = {"train": [{"question": "..."}]}'
         )
     if len(set(names)) < len(names):
-        raise LoadError(f"{cls.__qualname__} names a split twice: {', '.join(names)}")
+        raise LoadError(f"{cls.__name__} names a split twice: {', '.join(names)}")
     return splits
 
 
@@ -179,7 +179,7 @@ def _split(cls: type, item: Any) -> Split:
         return Split.model_validate({"name": item, "type": kind})
     if hasattr(item, "model_dump"):
         return Split.model_validate(item.model_dump())
-    raise LoadError(f"{cls.__qualname__} has a split that is neither a name nor a Split: {item!r}")
+    raise LoadError(f"{cls.__name__} has a split that is neither a name nor a Split: {item!r}")
 
 
 def _require_tasks(cls: Any, base: type, splits: Sequence[Split]) -> None:
@@ -191,7 +191,7 @@ def _require_tasks(cls: Any, base: type, splits: Sequence[Split]) -> None:
     for split in splits:
         if not isinstance(declared, Mapping) or split.name not in declared:
             raise LoadError(
-                f"{cls.__qualname__} has no tasks for split {split.name!r}; give splits as a mapping of "
+                f"{cls.__name__} has no tasks for split {split.name!r}; give splits as a mapping of "
                 "names to tasks, or implement list_tasks, or num_tasks and get_task"
             )
         tasks = declared[split.name]
@@ -199,7 +199,7 @@ def _require_tasks(cls: Any, base: type, splits: Sequence[Split]) -> None:
             hasattr(tasks, "__len__") and hasattr(tasks, "__getitem__")
         ):
             raise LoadError(
-                f"the tasks of split {split.name!r} of {cls.__qualname__} must be a sequence of dicts "
+                f"the tasks of split {split.name!r} of {cls.__name__} must be a sequence of dicts "
                 f"(with len() and an index); found {type(tasks).__name__}"
             )
 
@@ -208,10 +208,10 @@ def _require_prompt(cls: Any, base: type) -> None:
     hooks = [name for name in ("prompt", "get_prompt", "get_messages") if hasattr(base, name)]
     own = [name for name in hooks if overrides(cls, base, name)]
     if not own:
-        raise LoadError(f"{cls.__qualname__} has no prompt; implement {' or '.join(hooks)}")
+        raise LoadError(f"{cls.__name__} has no prompt; implement {' or '.join(hooks)}")
     for name in own:
         if not callable(getattr(cls, name)):
-            raise LoadError(f"{cls.__qualname__}.{name} must be a method that returns the prompt")
+            raise LoadError(f"{cls.__name__}.{name} must be a method that returns the prompt")
 
 
 def _limit(cls: type, name: str) -> float | None:
@@ -219,7 +219,7 @@ def _limit(cls: type, name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise LoadError(f"{cls.__qualname__}.{name} must be a number of seconds over 0; found {value!r}")
+        raise LoadError(f"{cls.__name__}.{name} must be a number of seconds over 0; found {value!r}")
     return float(value)
 
 
@@ -235,7 +235,7 @@ def _takes_secrets(cls: type) -> bool:
             continue
         return "secrets" in names
     raise LoadError(
-        f"{cls.__qualname__}.__init__ must take task_spec and secrets by these names; "
+        f"{cls.__name__}.__init__ must take task_spec and secrets by these names; "
         f"it is __init__{signature}"
     )
 

@@ -14,8 +14,8 @@ from orsay_protocol import ImageBlock
 
 __all__ = ["image_block", "is_image"]
 
-_PNG_MODES = frozenset({"1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA"})
-_WITH_ALPHA = {"La": "LA", "RGBa": "RGBA", "PA": "RGBA"}
+_PNG_MODES = frozenset({"1", "L", "LA", "I;16", "P", "RGB", "RGBA"})
+_NEAREST_MODES = {"La": "LA", "RGBa": "RGBA", "PA": "RGBA", "I": "I;16"}
 
 
 def is_image(value: object) -> bool:
@@ -70,7 +70,7 @@ def _mime_type(data: bytes) -> str:
 
 def _png(picture: Any) -> bytes:
     if picture.mode not in _PNG_MODES:
-        picture = picture.convert(_WITH_ALPHA.get(picture.mode, "RGB"))
+        picture = picture.convert(_NEAREST_MODES.get(picture.mode, "RGB"))
     buffer = io.BytesIO()
     picture.save(buffer, format="PNG")
     return buffer.getvalue()

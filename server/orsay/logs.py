@@ -20,8 +20,8 @@ _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 def get_logger(name: str) -> structlog.typing.FilteringBoundLogger:
-    """A logger of the server. Before ``configure`` it says nothing."""
-    return cast("structlog.typing.FilteringBoundLogger", structlog.get_logger(logger=name))
+    """A logger of the server; its lines go where ``configure`` says."""
+    return cast("structlog.typing.FilteringBoundLogger", structlog.get_logger(module=name))
 
 
 class LogWriter:
@@ -90,6 +90,3 @@ def configure(
         cache_logger_on_first_use=False,
     )
     return writer
-
-
-structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(100))

@@ -341,6 +341,7 @@ class Sessions:
         now = session.touched_at = self._now()
         if outcome is None:
             if isinstance(error, Refused):
+                call.refused = error
                 fault = Faulted(error.fault or "internal", error.detail)
             else:
                 fault = error or Faulted("internal", "the runtime gave no answer")
@@ -354,6 +355,8 @@ class Sessions:
         if outcome.finished:
             session.finished = True
         calls.finish(call, outcome, now)
+        if call.refused is not None:
+            calls.forget(call)
 
     def orphan(self, call: Call) -> None:
         """Nobody reads the call any more; it is stopped unless somebody comes back in time (L5)."""

@@ -14,13 +14,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
-import docstring_parser
-from docstring_parser.common import DocstringExample, DocstringParam, DocstringRaises, DocstringReturns
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from .docstrings import read_docstring
 from .errors import ToolDefinitionError
 
 __all__ = ["Bind", "Signature", "Unresolved", "capture_scope", "read_signature"]
@@ -71,7 +70,7 @@ def read_signature(function: Any, namespace: Mapping[str, Any], *, where: str, b
         schema = _schema(model, where)
         bind = _bind_model(model, only.name if only.kind is only.KEYWORD_ONLY else None)
         return Signature((function.__doc__ or "").strip(), schema, _wire_names(model), bind)
-    text = _read_docstring(documentation)
+    text = read_docstring(documentation)
     model, names = _short_model(real.__name__, parameters, annotations, text.parameters, where)
     schema = _schema(model, where)
     return Signature(text.description, schema, _wire_names(model), _bind_fields(model, names))
@@ -299,29 +298,3 @@ def _bind_fields(model: type[BaseModel], names: Mapping[str, str]) -> Bind:
         return (), {name: values[field] for name, field in pairs}
 
     return bind if all(name == field for name, field in pairs) else bind_renamed
-
-
-@dataclass(frozen=True, slots=True)
-class _Docstring:
-    description: str
-    parameters: dict[str, str]
-
-
-def _read_docstring(text: str) -> _Docstring:
-    """Split off what the docstring says of parameters, results and errors, in any common style."""
-    try:
-        parsed = docstring_parser.parse(text)
-    except docstring_parser.ParseError:
-        return _Docstring(text, {})
-    if not any(isinstance(item, DocstringParam | DocstringReturns | DocstringRaises) for item in parsed.meta):
-        return _Docstring(text, {})
-    parts = [parsed.short_description or ""]
-    if parsed.long_description:
-        parts.append(("\n" if parsed.blank_after_short_description else "") + parsed.long_description)
-    parts.extend(
-        f"\nExample:\n{item.description}"
-        for item in parsed.meta
-        if isinstance(item, DocstringExample) and item.description
-    )
-    parameters = {item.arg_name: item.description for item in parsed.params if item.description}
-    return _Docstring("\n".join(parts).strip(), parameters)

@@ -40,7 +40,7 @@ def read_tools(cls: type, *, owner: type | None) -> list[ToolRow]:
             rows.append(_read_row(cls, name, raw, owner=owner))
         except Unresolved as exc:
             raise ToolDefinitionError(
-                f"tool {name!r} of {cls.__qualname__} is annotated with something undefined: {exc}; "
+                f"tool {name!r} of {cls.__name__} is annotated with something undefined: {exc}; "
                 "define or import it in the module (not under TYPE_CHECKING)"
             ) from exc
     return rows
@@ -63,8 +63,8 @@ def tool_table(cls: type, toolsets: Sequence[type] = ()) -> ToolTable:
             visible = row.shared and row.name != hidden
             if visible and row.name in shown:
                 raise ToolDefinitionError(
-                    f"tool {row.name!r} is defined in {cls.__qualname__} and in its toolset "
-                    f"{row.owner.__qualname__ if row.owner else ''}; rename one of them"
+                    f"tool {row.name!r} is defined in {cls.__name__} and in its toolset "
+                    f"{row.owner.__name__ if row.owner else ''}; rename one of them"
                 )
             if visible:
                 listed.append(row)
@@ -92,7 +92,7 @@ def _collided(row: ToolRow) -> ToolRow:
 def _require_one_terminal(cls: type, names: Sequence[str]) -> None:
     if len(names) > 1:
         raise ToolDefinitionError(
-            f"{cls.__qualname__} has {len(names)} @terminal tools ({', '.join(names)}); keep one"
+            f"{cls.__name__} has {len(names)} @terminal tools ({', '.join(names)}); keep one"
         )
 
 
@@ -104,12 +104,12 @@ def _marked(cls: type) -> Iterator[tuple[str, Any]]:
             yield name, raw
         elif mark_of(raw, "_env_tool_terminal", False) is True:
             raise ToolDefinitionError(
-                f"method {name!r} of {cls.__qualname__} is marked @terminal but not @tool; add @tool"
+                f"method {name!r} of {cls.__name__} is marked @terminal but not @tool; add @tool"
             )
 
 
 def _read_row(cls: type, name: str, raw: Any, *, owner: type | None) -> ToolRow:
-    where = f"tool {name!r} of {cls.__qualname__}"
+    where = f"tool {name!r} of {cls.__name__}"
     function = method_of(raw)
     signature = _signature(cls, raw, function, where)
     is_terminal = bool(mark_of(raw, "_env_tool_terminal", False))

@@ -1,6 +1,7 @@
 """Tools: the marks on methods, and what a marked method is to the server.
 
-``orsay.tables`` reads classes into rows. Marks are the ones that ``openreward.environments`` and ``ors`` set, so their classes read the same.
+``orsay.tables`` reads classes into rows. Marks are the ones that ``openreward.environments`` and ``ors`` set,
+so that their classes read the same.
 """
 
 from __future__ import annotations

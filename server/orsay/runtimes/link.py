@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import socket
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from pydantic_core import from_json
 
@@ -218,9 +217,8 @@ class Link(asyncio.Protocol):
     # the socket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._transport = transport
-        self._outbox = Outbox(transport.write)
+        self._transport = cast("asyncio.WriteTransport", transport)  # uvloop's are one by shape only
+        self._outbox = Outbox(self._transport.write)
         self._asked = self._loop.time()
 
     def data_received(self, data: bytes) -> None:
@@ -310,6 +308,3 @@ def _death(code: int) -> str:
         return f"ended with exit code {code}"
     name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
     return f"was killed by {name}"
-
-
-_ = os

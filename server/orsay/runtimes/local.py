@@ -12,7 +12,6 @@ from typing import Any
 
 from ..episode import Episode, Limits
 from ..errors import Faulted, Refused
-from ..hosted import host
 from ..running import Done
 from .base import EnvironmentInfo, Listener, OpenSession, Operation, Stop, TaskQuery
 from .stage import Stage, start_operation
@@ -30,8 +29,7 @@ class LocalRuntime:
         self.environments: Sequence[EnvironmentInfo] = ()
 
     async def start(self) -> None:
-        hosted = [host(cls) for cls in self._classes]
-        self._stage = Stage(hosted, self._limits, threads=self._threads)
+        self._stage = Stage(self._classes, self._limits, threads=self._threads)
         self.environments = self._stage.environments
 
     async def open(self, request: OpenSession, listener: Listener) -> LocalHandle:

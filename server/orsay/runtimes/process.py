@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from ..errors import Faulted, LoadError, Overloaded, Refused, ShuttingDown, Starting
+from ..errors import LoadError, ShuttingDown, Starting
 from ..logs import get_logger
 from ..running import Done
 from .base import EnvironmentInfo, Listener, OpenSession, Operation, Stop, TaskQuery
@@ -117,6 +117,26 @@ class ProcessRuntime:
             task.cancel()
         await asyncio.gather(*self._starting, return_exceptions=True)
         await asyncio.gather(*(link.end() for link in list(self._links)))
+
+    async def reload(self) -> None:
+        """Start workers with the code as it is now; sessions go on where they are, in the old workers.
+
+        When the new code does not load, the old workers stay.
+        """
+        old = list(self._links)
+        try:
+            fresh = await asyncio.gather(
+                *(Link.launch(self._config, self._start_limit_s, self._lost) for _ in range(self._size))
+            )
+        except LoadError as exc:
+            _log.error("reload_failed", error=str(exc))
+            return
+        self._links.extend(fresh)
+        self.environments = fresh[0].environments
+        for link in old:
+            self._retire(link)
+        self._notify()
+        _log.info("reloaded")
 
     # watching
 
@@ -240,6 +260,3 @@ class ProcessHandle:
             await self._link.ask(Kind.CLOSE, with_session(self._number), self._teardown_limit_s + _LIMIT_MARGIN_S)
         finally:
             self._link.detach(self._number)
-
-
-_ = (Callable, Faulted, LoadError, Overloaded, Refused)

@@ -12,8 +12,8 @@ from typing import Any
 from pydantic_core import to_json
 
 from ..episode import Episode, Limits, Place, guard_author, run_author
-from ..errors import Faulted, InvalidSplit, LoadError, UnknownEnvironment
-from ..hosted import HostedEnvironment
+from ..errors import Faulted, LoadError, UnknownEnvironment
+from ..hosted import HostedEnvironment, host
 from ..running import Done, Run, Runs
 from ..threads import Threads
 from .base import EnvironmentInfo, OpenSession, Operation, TaskQuery
@@ -54,11 +54,11 @@ def start_operation(episode: Episode, operation: Operation, body: bytes, done: D
 
 
 class Stage:
-    """Needs a running event loop; used from it only."""
+    """Needs a running event loop, and is used from it only. Raises LoadError when a class cannot be hosted."""
 
-    def __init__(self, hosted: Iterable[HostedEnvironment], limits: Limits, *, threads: int) -> None:
+    def __init__(self, classes: Iterable[type], limits: Limits, *, threads: int) -> None:
         self._hosted: dict[str, HostedEnvironment] = {}
-        for environment in hosted:
+        for environment in (host(cls, run=self._run) for cls in classes):
             other = self._hosted.setdefault(environment.key, environment)
             if other is not environment:
                 raise LoadError(
@@ -99,20 +99,20 @@ class Stage:
         """JSON answer. Raises Faulted (task_error, time_limit) or Refused."""
         hosted = self._environment(query.key)
 
+        source = hosted.tasks
+
         async def ask() -> Any:
-            source = hosted.tasks
             match query.ask:
                 case "list":
-                    return await source.list_tasks(query.split, self._run)
+                    return await source.list_tasks(query.split)
                 case "count":
-                    return await source.num_tasks(query.split, self._run)
+                    return await source.num_tasks(query.split)
                 case "one":
-                    return await source.get_task(query.split, query.index or 0, self._run)
+                    return await source.get_task(query.split, query.index or 0)
                 case "range":
-                    return await source.get_task_range(query.split, query.start, query.stop, self._run)
+                    return await source.get_task_range(query.split, query.start, query.stop)
 
         async def body(_: Run) -> Any:
-            self._check_split(hosted, query.split)
             return await self._guarded(hosted, ask())
 
         limit = hosted.setup_time_limit_s or self.place.limits.setup_time_limit_s
@@ -123,8 +123,7 @@ class Stage:
             raise Faulted("task_error", f"a task of {hosted.name!r} is no JSON: {exc}") from exc
 
     async def _task(self, hosted: HostedEnvironment, split: str, index: int) -> dict[str, Any]:
-        self._check_split(hosted, split)
-        spec = await self._guarded(hosted, hosted.tasks.get_task(split, index, self._run))
+        spec = await self._guarded(hosted, hosted.tasks.get_task(split, index))
         # through JSON: an episode may change its task, and must see what a client would have sent
         copy: dict[str, Any] = json.loads(to_json(spec))
         return copy
@@ -140,11 +139,6 @@ class Stage:
             return self._hosted[key]
         except KeyError:
             raise UnknownEnvironment(f"unknown environment {key!r}") from None
-
-    def _check_split(self, hosted: HostedEnvironment, split: str) -> None:
-        if all(split != known.name for known in hosted.splits):
-            names = ", ".join(repr(known.name) for known in hosted.splits)
-            raise InvalidSplit(f"Invalid split {split!r}: {hosted.name!r} has {names}")
 
     def close(self) -> None:
         self.place.runs.close()

@@ -15,13 +15,12 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any
+from typing import Any, cast
 
 from pydantic_core import to_json
 
 from ..episode import Episode, Limits
 from ..errors import Faulted, LoadError, Refused
-from ..hosted import HostedEnvironment, host
 from ..loader import load
 from ..outcome import Outcome
 from ..running import Run
@@ -64,8 +63,7 @@ class Worker(asyncio.Protocol):
         self._outbox: Outbox
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._outbox = Outbox(transport.write)
+        self._outbox = Outbox(cast("asyncio.WriteTransport", transport).write)
         self._send(Kind.HELLO, 0, to_json({"environments": self._stage.environments}))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -182,14 +180,18 @@ class Worker(asyncio.Protocol):
         self._stage.close()
 
 
-async def _serve(sock: socket.socket, hosted: list[HostedEnvironment], config: WorkerConfig) -> None:
+async def _serve(sock: socket.socket, classes: list[type], config: WorkerConfig) -> None:
     limits = Limits(
         call_time_limit_s=config.call_time_limit_s,
         setup_time_limit_s=config.setup_time_limit_s,
         teardown_time_limit_s=config.teardown_time_limit_s,
         max_result_bytes=config.max_result_bytes,
     )
-    stage = Stage(hosted, limits, threads=config.threads)
+    stage = Stage(classes, limits, threads=config.threads)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+    sock.setblocking(False)
     ended = asyncio.Event()
     worker = Worker(stage, ended)
     await asyncio.get_running_loop().create_unix_connection(lambda: worker, sock=sock)
@@ -207,10 +209,10 @@ def _read_config(sock: socket.socket) -> WorkerConfig:
     sys.exit(0)  # the server is gone already
 
 
-def _load(config: WorkerConfig) -> list[HostedEnvironment]:
+def _load(config: WorkerConfig) -> list[type]:
     sys.path[:] = config.sys_path
     sys.argv[:] = config.argv
-    return [host(cls) for target in config.targets for cls in load(target)]
+    return [cls for target in config.targets for cls in load(target)]
 
 
 def _report_load_error(sock: socket.socket, text: str) -> None:
@@ -248,22 +250,17 @@ def main() -> None:
     threading.Thread(target=_watch_parent, args=(os.getppid(),), daemon=True).start()
     config = _read_config(sock)
     try:
-        hosted = _load(config)
+        classes = _load(config)
+        with asyncio.Runner(loop_factory=_new_loop) as runner:
+            runner.run(_serve(sock, classes, config))
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)  # author threads that never return must not keep the process
     except LoadError as exc:
         _report_load_error(sock, str(exc))
-        os._exit(1)
     except BaseException:
         _report_load_error(sock, traceback.format_exc())
-        os._exit(1)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
-    sock.setblocking(False)
-    with asyncio.Runner(loop_factory=_new_loop) as runner:
-        runner.run(_serve(sock, hosted, config))
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)  # author threads that never return must not keep the process
+    os._exit(1)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

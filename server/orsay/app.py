@@ -1,0 +1,265 @@
+"""Puts the objects together: settings in, a running server out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from .auth import Keys
+from .calls import CallLimits
+from .episode import Limits
+from .errors import ConfigError, LoadError
+from .faults import FaultLog
+from .http.app import HttpApp
+from .http.episodes import EpisodeEndpoints
+from .loader import load, source_of
+from .logs import configure, get_logger
+from .reload import reload_on_change
+from .runtimes.base import Runtime
+from .runtimes.frames import WorkerConfig
+from .runtimes.local import LocalRuntime
+from .runtimes.process import ProcessRuntime
+from .sessions import SessionLimits, Sessions
+from .settings import Settings
+
+__all__ = ["Running", "Server", "make_runtime"]
+
+_log = get_logger(__name__)
+
+
+def make_runtime(settings: Settings, targets: Sequence[str], classes: Sequence[type] = ()) -> Runtime:
+    """The runtime that the settings ask for. ``local`` loads the targets here. Raises LoadError."""
+    if settings.runtime == "local":
+        loaded = classes or [cls for target in targets for cls in load(target)]
+        limits = Limits(
+            call_time_limit_s=settings.call_time_limit_s,
+            setup_time_limit_s=settings.setup_time_limit_s,
+            teardown_time_limit_s=settings.teardown_time_limit_s,
+            max_result_bytes=settings.max_result_bytes,
+        )
+        return LocalRuntime(loaded, limits, threads=settings.threads_per_worker)
+    config = WorkerConfig(
+        targets=list(targets),
+        sys_path=list(sys.path),
+        argv=list(sys.argv),
+        call_time_limit_s=settings.call_time_limit_s,
+        setup_time_limit_s=settings.setup_time_limit_s,
+        teardown_time_limit_s=settings.teardown_time_limit_s,
+        max_result_bytes=settings.max_result_bytes,
+        threads=settings.threads_per_worker,
+    )
+    memory = settings.worker_memory_limit_mib
+    return ProcessRuntime(
+        config,
+        workers=settings.workers,
+        start_limit_s=settings.worker_start_limit_s,
+        stall_s=settings.worker_stall_s,
+        memory_limit_bytes=None if memory is None else memory * 1024 * 1024,
+        session_limit=settings.worker_session_limit,
+    )
+
+
+class Running:
+    """A server that accepts requests: ``url`` says where, ``ready`` waits for the environments."""
+
+    def __init__(self, settings: Settings, runtime: Runtime, sock: socket.socket) -> None:
+        self.settings = settings
+        self.runtime = runtime
+        host, port = sock.getsockname()[:2]
+        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        faults = FaultLog(show=settings.shows_exceptions)
+        self.sessions = Sessions(runtime, _session_limits(settings), _call_limits(settings), faults)
+        episodes = EpisodeEndpoints(
+            self.sessions,
+            max_body_bytes=settings.max_body_bytes,
+            stream_after_s=settings.stream_after_s,
+            stream_ping_s=settings.stream_ping_s,
+            index_only=settings.index_only,
+        )
+        self.app = HttpApp(
+            episodes, runtime, Keys(settings.api_keys), faults, index_only=settings.index_only
+        )
+        self._sock = sock
+        self._http = _Http(
+            uvicorn.Config(
+                self.app,  # type: ignore[arg-type]  # an ASGI application by shape
+                loop="none",
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                date_header=False,
+                timeout_keep_alive=75,
+                timeout_graceful_shutdown=5,
+                backlog=4096,
+            )
+        )
+
+    async def serve(self) -> None:
+        """Accept requests until ``stop``."""
+        await self._http.serve(sockets=[self._sock])
+
+    async def load(self) -> None:
+        """Load the environments and let sessions in. Raises LoadError."""
+        await self.runtime.start()
+        for info in self.runtime.environments:
+            self.app.know(info.name)
+            self.app.know(info.key)
+        self.sessions.start()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 100)
+
+    async def shut_down(self) -> None:
+        """Refuse new sessions, let calls finish, tear down, then stop listening (L6)."""
+        self.sessions.refuse_new()
+        await self.sessions.drain(self.settings.shutdown_grace_s)
+        await self.sessions.close_all("the server is shutting down")
+        await self.runtime.stop()
+        self._http.should_exit = True
+
+
+class _Http(uvicorn.Server):
+    """uvicorn without its signal handling: the order of stopping is ours."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Server:
+    """Hosts environment classes, as ``Server`` of other ORS packages does.
+
+        Server([MyEnv]).run(port=8080)
+
+    The first environment is the default. Settings are keyword arguments of ``run``, or variables ``ORSAY_…``.
+    """
+
+    def __init__(self, environments: Sequence[type | str], *, reload: bool = False, **settings: Any) -> None:
+        if not environments:
+            raise LoadError("a server needs at least one environment class")
+        self._targets = [each for each in environments if isinstance(each, str)]
+        self._classes = [each for each in environments if not isinstance(each, str)]
+        if self._targets and self._classes:
+            raise LoadError("give the server classes or import paths, not both")
+        self._settings = settings
+        self._reload = reload
+
+    def run(self, host: str | None = None, port: int | None = None, **settings: Any) -> None:
+        """Serve until SIGINT or SIGTERM. Raises LoadError or ConfigError before anything is served."""
+        given = {**self._settings, **settings}
+        if host is not None:
+            given["host"] = host
+        if port is not None:
+            given["port"] = port
+        effective = Settings(**given)
+        configure(effective.log_level, effective.log_format)
+        with asyncio.Runner(loop_factory=_new_loop) as runner:
+            runner.run(self.main(effective))
+
+    async def main(self, settings: Settings) -> None:
+        """``run`` inside a running loop."""
+        async with self.running(settings) as running, self._reloading(running):
+            print(f"Orsay serves {_names(running)} at {running.url}", flush=True)
+            await _until_signal()
+            _log.info("shutting_down")
+
+    @contextlib.asynccontextmanager
+    async def _reloading(self, running: Running) -> AsyncIterator[None]:
+        if not self._reload:
+            yield
+            return
+        if not isinstance(running.runtime, ProcessRuntime):
+            raise ConfigError("--reload needs worker processes: use --runtime process")
+        watching = asyncio.create_task(reload_on_change(running.runtime.reload, Path.cwd()))
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    @contextlib.asynccontextmanager
+    async def running(self, settings: Settings) -> AsyncIterator[Running]:
+        """A server that is ready; shut down at the end of the block."""
+        targets = self._targets
+        if not targets and settings.runtime == "process":
+            targets = [source_of(cls) for cls in self._classes]
+        runtime = make_runtime(settings, targets, self._classes)
+        running = Running(settings, runtime, _listen(settings.host, settings.port))
+        serving = asyncio.create_task(running.serve())
+        try:
+            await running.load()
+            yield running
+        finally:
+            await running.shut_down()
+            await serving
+
+
+def _names(running: Running) -> str:
+    return ", ".join(info.name for info in running.runtime.environments)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+    except OSError as exc:
+        sock.close()
+        reason = exc.strerror or str(exc)
+        raise ConfigError(
+            f"cannot listen on {host}:{port}: {reason}; choose another port with --port, or 0 for any free one"
+        ) from exc
+    return sock
+
+
+async def _until_signal() -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    await stopped.wait()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop  # not on Windows
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def _session_limits(settings: Settings) -> SessionLimits:
+    return SessionLimits(
+        max_sessions=settings.max_sessions,
+        max_sessions_per_owner=settings.max_sessions_per_key,
+        max_calls=settings.max_calls,
+        idle_limit_s=settings.idle_limit_s,
+        lifetime_limit_s=settings.lifetime_limit_s,
+        call_time_limit_s=settings.call_time_limit_s,
+        setup_time_limit_s=settings.setup_time_limit_s,
+        setup_wait_s=settings.setup_wait_s,
+        client_grace_s=settings.client_grace_s,
+        gone_memory_s=settings.gone_memory_s,
+    )
+
+
+def _call_limits(settings: Settings) -> CallLimits:
+    return CallLimits(
+        results_per_session=settings.stored_results_per_session,
+        bytes_per_session=settings.stored_bytes_per_session,
+        bytes_in_all=settings.stored_bytes,
+        age_s=settings.stored_age_s,
+    )

@@ -1,0 +1,102 @@
+"""``orsay serve``: host environment classes until told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from pydantic import ValidationError
+
+from ..app import Server
+from ..errors import ConfigError, LoadError
+from ..settings import Settings
+
+__all__ = ["add_parser"]
+
+_EXAMPLES = """examples:
+  orsay serve my_env.env:MyEnv                        one class, worker processes, http://127.0.0.1:8080
+  orsay serve my_env.env:MyEnv --port 0               any free port, printed when ready
+  orsay serve envs/one.py:One envs/two.py:Two         classes from files; the first is the default
+  orsay serve my_env.env:MyEnv --reload               new sessions run the code as it is on disk
+  orsay serve my_env.env:MyEnv --host 0.0.0.0 --api-key "$KEY"
+
+Every setting is also a variable ORSAY_…, for example ORSAY_IDLE_LIMIT_S=3600; 'orsay serve --settings' lists them."""
+
+
+def add_parser(verbs: Any) -> None:
+    parser = verbs.add_parser(
+        "serve",
+        help="host environments over HTTP",
+        description="Host environment classes as an ORS server.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("targets", nargs="*", metavar="MODULE:CLASS", help="what to host; also FILE.py:CLASS")
+    parser.add_argument("--host", help="address to listen on (127.0.0.1)")
+    parser.add_argument("--port", type=int, help="port to listen on (8080); 0 takes a free one")
+    parser.add_argument("--runtime", choices=["process", "local"], help="where environments run (process)")
+    parser.add_argument("--workers", type=int, help="worker processes (as many as cores)")
+    parser.add_argument(
+        "--api-key",
+        action="append",
+        dest="api_keys",
+        metavar="KEY",
+        help="let in who sends this key; may be repeated. ORSAY_API_KEYS keeps keys off the process list",
+    )
+    parser.add_argument(
+        "--allow-anonymous", action="store_true", default=None, help="listen wider than loopback without keys"
+    )
+    parser.add_argument(
+        "--index-only",
+        action="store_true",
+        default=None,
+        help="take and give tasks by split and index only: no task_spec leaves or enters",
+    )
+    parser.add_argument(
+        "--error-detail", choices=["auto", "exception", "id"], help="what clients read of an exception (auto)"
+    )
+    parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"], help="(info)")
+    parser.add_argument("--log-format", choices=["auto", "console", "json"], help="(auto)")
+    parser.add_argument("--reload", action="store_true", help="load the code again when it changes on disk")
+    parser.add_argument("--settings", action="store_true", help="list every setting with its variable and exit")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.settings:
+        _print_settings()
+        return 0
+    if not args.targets:
+        return _wrong("name at least one environment, for example: orsay serve my_env.env:MyEnv")
+    names = ("host", "port", "runtime", "workers", "api_keys", "allow_anonymous", "index_only")
+    names += ("error_detail", "log_level", "log_format")
+    given = {name: value for name in names if (value := getattr(args, name)) is not None}
+    try:
+        Server(args.targets, reload=args.reload).run(**given)
+    except ValidationError as exc:
+        return _wrong(_setting_problems(exc))
+    except (LoadError, ConfigError) as exc:
+        return _wrong(str(exc))
+    return 0
+
+
+def _wrong(text: str) -> int:
+    print(f"orsay serve: {text}", file=sys.stderr)
+    return 2
+
+
+def _setting_problems(exc: ValidationError) -> str:
+    lines = []
+    for error in exc.errors(include_url=False, include_input=False):
+        name = ".".join(str(part) for part in error["loc"])
+        text = error["msg"].removeprefix("Value error, ")
+        lines.append(f"{name} (ORSAY_{name.upper()}): {text}" if name else text)
+    return "; ".join(lines)
+
+
+def _print_settings() -> None:
+    for name, field in Settings.model_fields.items():
+        default = "" if field.is_required() else field.get_default(call_default_factory=True)
+        note = f"  {field.description}" if field.description else ""
+        print(f"ORSAY_{name.upper()}={default!r}{note}")

@@ -1,0 +1,24 @@
+"""The contract of an ORS server as checks against any server by URL. Behind ``orsay check`` and our own tests."""
+
+from .model import Check, Failed, Group, NotSupported, Outcome, Status, expect
+from .report import to_json, to_junit
+from .suite import CHECKS, checks_named, run_check, run_suite
+from .target import Target, Unreachable
+
+__all__ = [
+    "CHECKS",
+    "Check",
+    "Failed",
+    "Group",
+    "NotSupported",
+    "Outcome",
+    "Status",
+    "Target",
+    "Unreachable",
+    "checks_named",
+    "expect",
+    "run_check",
+    "run_suite",
+    "to_json",
+    "to_junit",
+]

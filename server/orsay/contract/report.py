@@ -1,0 +1,66 @@
+"""Outcomes as documents for other programs: JSON, and JUnit XML as continuous integration reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from xml.etree import ElementTree
+
+from .model import Outcome
+
+__all__ = ["to_json", "to_junit"]
+
+
+def to_json(url: str, env: str, outcomes: Sequence[Outcome]) -> str:
+    """One object: the server, a count for each status, and every check."""
+    counts = {status: 0 for status in ("passed", "failed", "not supported")}
+    for outcome in outcomes:
+        counts[outcome.status] += 1
+    checks = [
+        {
+            "id": outcome.check.id,
+            "group": outcome.check.group,
+            "source": outcome.check.source,
+            "sentence": outcome.check.sentence,
+            "status": outcome.status,
+            "reason": outcome.reason,
+            "duration_s": round(outcome.duration_s, 4),
+        }
+        for outcome in outcomes
+    ]
+    document = {"url": url, "environment": env, "counts": counts, "checks": checks}
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def to_junit(url: str, env: str, outcomes: Sequence[Outcome]) -> str:
+    """A test suite for each group; what a server does not support counts as skipped."""
+    root = ElementTree.Element("testsuites", name=f"{url} {env}")
+    for group in ("standard", "orsay"):
+        mine = [outcome for outcome in outcomes if outcome.check.group == group]
+        suite = ElementTree.SubElement(
+            root,
+            "testsuite",
+            name=group,
+            tests=str(len(mine)),
+            failures=str(sum(outcome.status == "failed" for outcome in mine)),
+            skipped=str(sum(outcome.status == "not supported" for outcome in mine)),
+            time=f"{sum(outcome.duration_s for outcome in mine):.3f}",
+        )
+        for outcome in mine:
+            case = ElementTree.SubElement(
+                suite,
+                "testcase",
+                classname=f"orsay.contract.{group}",
+                name=f"{outcome.check.id}: {outcome.check.sentence}",
+                time=f"{outcome.duration_s:.3f}",
+            )
+            tag = {"failed": "failure", "not supported": "skipped"}.get(outcome.status)
+            if tag:
+                ElementTree.SubElement(case, tag, message=_printable(outcome.reason))
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _printable(text: str) -> str:
+    """XML cannot hold most control characters in any form."""
+    return "".join(char if char.isprintable() or char in "\n\t" else "?" for char in text)

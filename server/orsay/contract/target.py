@@ -1,0 +1,293 @@
+"""The server under test, with what checks need to know about its environment, asked once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+from orsay_protocol import headers as names
+from orsay_protocol.sse import Decoder, Event
+
+from .inputs import fitting, only_string_property
+from .model import Failed, NotSupported, expect
+from .wire import Connection, connection
+
+__all__ = ["Reply", "Target", "TargetSession", "Unreachable"]
+
+_TIMEOUT_S = 30.0
+_SETUP_LIMIT_S = 120.0
+_TOOLS_TRIED = 24
+_TOKEN = "contract check 7f3a"
+
+
+class Unreachable(Exception):
+    """No ORS server answers at that URL; the text says what happened instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer of ``/call`` or ``/score_group``, read to its end."""
+
+    status: int
+    headers: httpx.Headers
+    body: bytes
+    events: list[Event]
+
+    @property
+    def task_id(self) -> str:
+        found = [event.data for event in self.events if event.event == "task_id"]
+        expect(found, f"the stream holds no task_id event: {self.body[:200]!r}")
+        return found[0]
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The JSON that ``chunk`` and ``end`` carry together. Raises Failed where there is none."""
+        expect(self.status == 200, f"a call answered {self.status}: {self.body[:200]!r}")
+        expect(
+            self.events and self.events[-1].event == "end", f"the stream does not end with end: {self.body[-200:]!r}"
+        )
+        text = "".join(event.data for event in self.events if event.event in ("chunk", "end"))
+        try:
+            result = json.loads(text)
+        except ValueError as exc:
+            raise Failed(f"the data of chunk and end is no JSON: {text[:200]!r}") from exc
+        expect(isinstance(result, dict), f"the result of a call is no JSON object: {text[:200]!r}")
+        return dict(result)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Inputs found by trying: a call that works, one that ends the episode, one whose text comes back."""
+
+    working: tuple[str, dict[str, Any]] | None = None
+    finishing: tuple[str, dict[str, Any]] | None = None
+    repeating: tuple[str, str] | None = None
+
+
+@dataclass
+class Target:
+    """One environment of one server. Make it with ``Target.open``."""
+
+    url: str
+    http: httpx.AsyncClient
+    api_key: str | None
+    environments: list[str] = field(default_factory=list)
+    env: str = ""
+    splits: list[dict[str, Any]] = field(default_factory=list)
+    split: str = ""
+    count: int = 0
+    tools: dict[str, Any] = field(default_factory=dict)
+    _probe: asyncio.Task[Probe] | None = None
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, url: str, *, env: str | None = None, api_key: str | None = None
+    ) -> AsyncIterator[Target]:
+        """Connect and look around. Raises Unreachable where no ORS server answers or has that environment."""
+        url = url.rstrip("/")
+        if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+            raise Unreachable(f"{url!r} is no URL of a server; it looks like http://127.0.0.1:8080")
+        headers = {} if api_key is None else {names.API_KEY: api_key}
+        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=_TIMEOUT_S, trust_env=False) as http:
+            target = cls(url, http, api_key)
+            try:
+                await target._look_around(env)
+            except httpx.TransportError as exc:
+                raise Unreachable(f"{url} does not answer: {exc or type(exc).__name__}") from exc
+            try:
+                yield target
+            finally:
+                if target._probe is not None:
+                    target._probe.cancel()
+                    await asyncio.gather(target._probe, return_exceptions=True)
+
+    async def _look_around(self, env: str | None) -> None:
+        self.environments = list(await self._must("GET", "/list_environments"))
+        self.env = (env or self.environments[0]).lower()
+        if self.env not in self.environments:
+            raise Unreachable(f"{self.url} has no environment {env!r}; it has: {', '.join(self.environments)}")
+        self.splits = list(await self._must("GET", f"/{self.env}/splits"))
+        self.tools = dict(await self._must("GET", f"/{self.env}/tools"))
+        for split in self.splits:
+            counted = await self._must("POST", f"/{self.env}/num_tasks", {"split": split["name"]})
+            self.split, self.count = split["name"], counted["num_tasks"]
+            if self.count:
+                break
+
+    async def _must(self, method: str, path: str, body: Any = None) -> Any:
+        answer = await self.http.request(method, path, json=body)
+        if answer.status_code == 401:
+            raise Unreachable(f"{self.url} wants an API key: {answer.text[:200]}")
+        if answer.status_code != 200:
+            raise Unreachable(f"{method} {self.url}{path} answered {answer.status_code}: {answer.text[:200]}")
+        try:
+            return answer.json()
+        except ValueError as exc:
+            raise Unreachable(f"{method} {self.url}{path} did not answer with JSON: {answer.text[:200]}") from exc
+
+    def path(self, suffix: str) -> str:
+        return f"/{self.env}{suffix}"
+
+    async def get(self, path: str, **more: Any) -> httpx.Response:
+        return await self.http.get(path, **more)
+
+    async def post(self, path: str, body: Any = None, **more: Any) -> httpx.Response:
+        if body is not None:
+            more["json"] = body
+        return await self.http.post(path, **more)
+
+    def tool_specs(self) -> list[dict[str, Any]]:
+        return list(self.tools["tools"])
+
+    def need_tasks(self) -> None:
+        if not self.count:
+            raise NotSupported("no split of this environment has a task")
+
+    def raw(self) -> Any:
+        """An ``async with`` connection for requests written by hand."""
+        return connection(self.url, {} if self.api_key is None else {names.API_KEY: self.api_key})
+
+    async def new_sid(self) -> str:
+        """A session id, by whichever form of ``/create_session`` the server speaks."""
+        answer = await self.post("/create_session", headers={"Accept": "text/event-stream"})
+        expect(answer.status_code == 200, f"/create_session answered {answer.status_code}: {answer.text[:200]}")
+        if answer.headers.get("content-type", "").startswith("application/json"):
+            return str(answer.json()["sid"])
+        events = Decoder().feed(answer.content)
+        found = [event.data for event in events if event.event == "task_id"]
+        expect(found, f"/create_session sent no task_id event: {answer.text[:200]!r}")
+        return found[0]
+
+    def task_source(self) -> dict[str, Any]:
+        self.need_tasks()
+        return {"split": self.split, "index": 0, "env_name": self.env}
+
+    @asynccontextmanager
+    async def session(self, body: Mapping[str, Any] | None = None) -> AsyncIterator[TargetSession]:
+        """A session on the first task, deleted at the end."""
+        session = TargetSession(self, await self.new_sid())
+        answer = await session.post("/create", body or self.task_source())
+        expect(answer.status_code == 200, f"/create answered {answer.status_code}: {answer.text[:200]}")
+        try:
+            yield session
+        finally:
+            await session.post("/delete")
+            await session.post("/delete_session")
+
+    async def probe(self) -> Probe:
+        """What trying the tools brought to light; they are tried once, when a check first asks."""
+        if self._probe is None:
+            self._probe = asyncio.create_task(self._try_tools())
+        return await asyncio.shield(self._probe)
+
+    async def working(self) -> tuple[str, dict[str, Any]]:
+        """Name and input of a call that works and, where possible, does not end the episode."""
+        probe = await self.probe()
+        found = probe.working or probe.finishing
+        if found is None:
+            raise NotSupported("no tool of this environment accepts an input made from its schema")
+        return found
+
+    async def going_on(self) -> tuple[str, dict[str, Any]]:
+        """As ``working``, but never a call that ends the episode."""
+        found = (await self.probe()).working
+        if found is None:
+            raise NotSupported("no tool accepts an input made from its schema without ending the episode")
+        return found
+
+    async def repeating(self) -> tuple[str, str]:
+        """A tool and its property whose text comes back in the result."""
+        found = (await self.probe()).repeating
+        if found is None:
+            raise NotSupported("no tool of this environment gives back the text it is sent")
+        return found
+
+    async def _try_tools(self) -> Probe:
+        found: dict[str, Any] = {}
+        for spec in self.tool_specs()[:_TOOLS_TRIED]:
+            name, value = spec["name"], fitting(spec["input_schema"])
+            field_name = only_string_property(spec["input_schema"])
+            if field_name:
+                value = {**value, field_name: _TOKEN}
+            async with self.session() as session:
+                reply = await session.call(name, value)
+                if reply.status != 200 or reply.events[-1:] and reply.events[-1].event != "end":
+                    continue
+                result = reply.result
+            if not result.get("ok"):
+                continue
+            finished = result["output"].get("finished")
+            found.setdefault("finishing" if finished else "working", (name, value))
+            texts = "".join(str(block.get("text", "")) for block in result["output"].get("blocks", []))
+            if field_name and _TOKEN in texts and not finished:
+                found.setdefault("repeating", (name, field_name))
+        return Probe(**found)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetSession:
+    """Requests of one session id. Waits where the server says that setup still runs."""
+
+    target: Target
+    sid: str
+
+    def headers(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        return {names.SESSION_ID: self.sid, **(more or {})}
+
+    async def get(self, path: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
+        return await self._send("GET", path, None, headers)
+
+    async def post(self, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> httpx.Response:
+        return await self._send("POST", path, body, headers)
+
+    async def _send(
+        self, method: str, path: str, body: Any, headers: Mapping[str, str] | None
+    ) -> httpx.Response:
+        async with asyncio.timeout(_SETUP_LIMIT_S):
+            while True:
+                extra = {} if body is None else {"json": body}
+                answer = await self.target.http.request(method, path, headers=self.headers(headers), **extra)
+                starting = answer.headers.get(names.BACKEND_STATE) == "starting"
+                if answer.status_code != 503 or not starting:
+                    return answer
+                await asyncio.sleep(min(5.0, float(answer.headers.get("retry-after", 1))))
+
+    async def call(
+        self,
+        name: str,
+        value: Mapping[str, Any],
+        *,
+        task_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        body: dict[str, Any] = {"name": name, "input": dict(value)}
+        if task_id is not None:
+            body["task_id"] = task_id
+        return await self.stream("/call", body, headers)
+
+    async def stream(
+        self, suffix: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    ) -> Reply:
+        accept = {"Accept": "text/event-stream", **(headers or {})}
+        answer = await self.post(self.target.path(suffix), body, accept)
+        decoded = Decoder().feed(answer.content) if answer.status_code == 200 else []
+        return Reply(answer.status_code, answer.headers, answer.content, decoded)
+
+    async def raw_call(self, wire: Connection, name: str, value: Mapping[str, Any]) -> Any:
+        """A call by hand: its ``body`` holds the very bytes of the stream."""
+        body = json.dumps({"name": name, "input": dict(value)}).encode()
+        headers = self.headers({"Content-Type": "application/json", "Accept": "text/event-stream"})
+        return await wire.request("POST", self.target.path("/call"), headers, body)
+
+
+def fresh_sid() -> str:
+    """A session id that the server has never seen."""
+    return str(uuid.uuid4())

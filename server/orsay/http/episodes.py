@@ -1,0 +1,293 @@
+"""The endpoints of a session, as plain ASGI.
+
+A call that finishes within a moment is answered in one write; a longer one becomes an open stream. The
+environment's name in the path is not compared with the session's: the session id alone says which is meant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from pydantic_core import to_json
+from sse_starlette import EventSourceResponse
+
+from orsay_protocol.headers import BadSecrets, decode_secrets
+from orsay_protocol.requests import CallTool, CreateSession, ScoreGroup
+from orsay_protocol.sse import encode_event
+
+from ..calls import Call
+from ..errors import BadRequest, BadTask, Faulted, Refused, UnknownEnvironment, Unsupported
+from ..outcome import Outcome
+from ..runtimes.base import EnvironmentInfo, Handle, OpenSession, Operation
+from ..sessions import Session, Sessions
+from .messages import (
+    Headers,
+    Receive,
+    Scope,
+    Send,
+    has_gone,
+    read_body,
+    send_json,
+    send_once,
+    session_id,
+    text_header,
+)
+
+__all__ = ["EpisodeEndpoints"]
+
+_STREAM_HEADERS = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+)
+_OK = b'{"status":"ok"}'
+_MARK = ((b"x-orsay", b"1"),)
+_CALL = CallTool.__pydantic_validator__
+
+Endpoint = Callable[[Scope, Headers, str, Receive, Send], Awaitable[None]]
+
+
+class EpisodeEndpoints:
+    """One method an endpoint: ``(scope, headers, owner, receive, send)``."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        *,
+        max_body_bytes: int,
+        stream_after_s: float,
+        stream_ping_s: float,
+        index_only: bool,
+    ) -> None:
+        self._sessions = sessions
+        self._faults = sessions.faults
+        self._max_body = max_body_bytes
+        self._stream_after_s = stream_after_s
+        self._stream_ping_s = stream_ping_s
+        self._index_only = index_only
+        self.table: dict[tuple[str, str], Endpoint] = {
+            ("POST", "call"): self.call,
+            ("POST", "ping"): self.ping,
+            ("GET", "prompt"): self.prompt,
+            ("POST", "create"): self.create,
+            ("POST", "delete"): self.delete,
+            ("POST", "create_session"): self.create_session,
+            ("POST", "delete_session"): self.delete_session,
+            ("GET", "messages"): self.messages,
+            ("GET", "task_tools"): self.task_tools,
+            ("POST", "score_group"): self.score_group,
+        }
+
+    # beginning and end
+
+    async def create_session(
+        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
+    ) -> None:
+        sid = str(uuid.uuid4())
+        if b"text/event-stream" in headers.get(b"accept", b""):
+            body = encode_event("task_id", sid) + b"event: end\r\ndata: \r\n\r\n"
+            await send_once(send, 200, body, _STREAM_HEADERS + _MARK)
+        else:
+            await send_json(send, to_json({"sid": sid}), headers=_MARK)
+
+    async def delete_session(
+        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
+    ) -> None:
+        await send_json(send, to_json({"sid": session_id(headers)}))
+
+    async def create(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+        sid = session_id(headers)
+        body = CreateSession.model_validate_json(await read_body(headers, receive, self._max_body) or b"null")
+        secrets = {name: value for name, value in (body.secrets or {}).items() if value is not None}
+        header = text_header(headers, b"x-secrets")
+        if header is not None:
+            try:
+                secrets = decode_secrets(header)
+            except BadSecrets as exc:
+                raise BadRequest(str(exc)) from None
+        info = self._environment(body.env_name)
+        request = self._opening(info, body, secrets)
+        await self._sessions.create(sid, owner, info, request)
+        await send_json(send, to_json({"sid": sid}), headers=_MARK)
+
+    def _environment(self, name: str | None) -> EnvironmentInfo:
+        environments = self._sessions.runtime.environments
+        if name is None:
+            return environments[0]
+        key = name.lower()
+        for info in environments:
+            if info.key == key:
+                return info
+        known = ", ".join(info.key for info in environments)
+        raise UnknownEnvironment(f"unknown environment {name!r}; this server hosts: {known}")
+
+    def _opening(self, info: EnvironmentInfo, body: CreateSession, secrets: dict[str, str]) -> OpenSession:
+        spec = None if body.task_spec is None else dict(body.task_spec)
+        split, index = body.split, body.index
+        if self._index_only and spec is not None:
+            reference = _as_reference(spec)
+            if reference is None:
+                raise BadTask("this server takes tasks by split and index only, no task_spec")
+            spec, (split, index) = None, reference
+        return OpenSession(
+            key=info.key,
+            task_spec=spec,
+            split=split,
+            index=index,
+            toolset_name=body.toolset_name,
+            secrets=secrets,
+        )
+
+    async def delete(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+        sid = session_id(headers)
+        await self._sessions.delete(sid, owner)
+        await send_json(send, to_json({"sid": sid}))
+
+    async def ping(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+        self._sessions.get(session_id(headers), owner)
+        await send_json(send, _OK)
+
+    # what a session shows
+
+    async def prompt(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+        session = self._sessions.get(session_id(headers), owner)
+        await send_json(send, await self._ask(session, await session.ready(), "prompt"))
+
+    async def messages(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+        session = self._sessions.get(session_id(headers), owner)
+        await send_json(send, await self._ask(session, await session.ready(), "messages"))
+
+    async def task_tools(
+        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
+    ) -> None:
+        session = self._sessions.get(session_id(headers), owner)
+        await send_json(send, await self._ask(session, session.handle_now(after_setup=False), "task_tools"))
+
+    async def _ask(self, session: Session, handle: Handle, operation: Operation) -> bytes:
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        def done(value: Any, error: Faulted | Refused | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(value)
+            else:
+                future.set_exception(error)
+
+        handle.start(operation, b"", done, limit_s=session.limit_s(operation))
+        try:
+            return await future
+        except Faulted as fault:
+            self._faults.report(fault, session=session.sid, environment=session.info.name)
+            raise
+
+    # calls
+
+    async def call(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+        session = self._sessions.get(session_id(headers), owner)
+        body = await read_body(headers, receive, self._max_body)
+        request = _CALL.validate_json(body)
+        await self._answer(
+            session, "call", request.name, body, request.task_id, scope, headers, receive, send
+        )
+
+    async def score_group(
+        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
+    ) -> None:
+        session = self._sessions.get(session_id(headers), owner)
+        body = await read_body(headers, receive, self._max_body)
+        request = ScoreGroup.model_validate_json(body)
+        await session.ready()
+        if not session.info.supports_score_group:
+            raise Unsupported(f"environment {session.info.name!r} does not score groups")
+        await self._answer(
+            session, "score_group", "score_group", body, request.task_id, scope, headers, receive, send
+        )
+
+    async def _answer(
+        self,
+        session: Session,
+        operation: Operation,
+        name: str,
+        body: bytes,
+        task_id: str | None,
+        scope: Scope,
+        headers: Headers,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        handle = await session.ready()
+        key = None
+        if task_id is not None:
+            try:
+                call = session.attach(task_id, operation)
+            except Faulted as fault:
+                await send_once(send, 200, self._failure(fault), _STREAM_HEADERS)
+                return
+        else:
+            key = text_header(headers, b"idempotency-key")
+            call = session.start_call(handle, operation, name, body, key)
+        call.arrive()
+        complete = False
+        try:
+            if call.outcome is not None or await call.wait(self._stream_after_s):
+                complete = key is not None or not has_gone(receive)
+                await self._send_finished(call, send)
+            else:
+                complete = await self._stream(call, scope, receive, send)
+        finally:
+            call.leave(asyncio.get_running_loop().time(), complete=complete)
+            if not complete and call.orphaned_at is not None:
+                self._sessions.orphan(call)
+
+    async def _send_finished(self, call: Call, send: Send) -> None:
+        outcome = call.outcome
+        assert outcome is not None
+        if call.refused is not None:
+            raise call.refused
+        await send_once(
+            send, 200, _task_id_event(call) + (outcome.wire or self._failure_of(outcome)), _STREAM_HEADERS
+        )
+
+    async def _stream(self, call: Call, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Stream until the outcome; tells whether the client was there to the end."""
+        complete = False
+
+        async def events() -> AsyncIterator[bytes]:
+            nonlocal complete
+            yield _task_id_event(call)
+            while not await call.wait(3600):
+                pass
+            assert call.outcome is not None
+            yield call.outcome.wire or self._failure_of(call.outcome)
+            complete = True
+
+        response = EventSourceResponse(
+            events(),
+            ping=self._stream_ping_s,  # type: ignore[arg-type]  # typed int, used as seconds to sleep
+            headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
+        )
+        await response(scope, receive, send)
+        return complete
+
+    def _failure_of(self, outcome: Outcome) -> bytes:
+        return self._failure(outcome.fault or Faulted("internal", "an outcome without content"))
+
+    def _failure(self, fault: Faulted) -> bytes:
+        event = self._faults.event(fault)
+        detail = encode_event("fault", event.model_dump_json(by_alias=True))
+        return detail + encode_event("error", event.message)
+
+
+def _task_id_event(call: Call) -> bytes:
+    return b"event: task_id\r\ndata: " + call.task_id.encode() + b"\r\n\r\n"
+
+
+def _as_reference(spec: dict[str, Any]) -> tuple[str, int] | None:
+    split, index = spec.get("split"), spec.get("index")
+    if set(spec) == {"split", "index"} and isinstance(split, str) and isinstance(index, int):
+        return split, index
+    return None

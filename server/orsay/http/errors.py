@@ -1,0 +1,73 @@
+"""The one place where errors become status codes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import to_json
+
+from .. import errors
+from ..errors import Faulted, Refused
+from ..faults import FaultLog
+
+__all__ = ["error_answer", "validation_answer"]
+
+_STATUS: dict[type[Refused], int] = {
+    errors.BadRequest: 400,
+    errors.InvalidSplit: 400,
+    errors.InvalidIndex: 400,
+    errors.ListingUnsupported: 400,
+    errors.BadTask: 400,
+    errors.Unauthorized: 401,
+    errors.UnknownEnvironment: 404,
+    errors.UnknownSession: 404,
+    errors.Unsupported: 404,
+    errors.SessionConflict: 409,
+    errors.SessionGone: 410,
+    errors.TooLarge: 413,
+    errors.Overloaded: 429,
+    errors.Starting: 503,
+    errors.ShuttingDown: 503,
+}
+
+# Released clients retry 429, 502, 503 and 504: only faults that a retry can mend may answer with those.
+_FAULT_STATUS = {
+    "worker_lost": 410,
+    "session_gone": 410,
+    "cancelled": 410,
+    "overloaded": 429,
+    "shutdown": 503,
+}
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+
+def error_answer(error: Refused | Faulted, faults: FaultLog) -> tuple[int, bytes, Headers]:
+    """Status, JSON body and headers."""
+    headers: list[tuple[bytes, bytes]] = []
+    if isinstance(error, Faulted):
+        status, detail, fault = _FAULT_STATUS.get(error.fault, 500), faults.text(error), error.fault
+        retry_after_s = 2.0 if status in (429, 503) else None
+        headers.append((b"x-orsay-fault", fault.encode()))
+    else:
+        status, detail, retry_after_s = _STATUS[type(error)], error.detail, error.retry_after_s
+        if error.fault is not None:
+            headers.append((b"x-orsay-fault", error.fault.encode()))
+        if isinstance(error, errors.Starting):
+            headers.append((b"x-backend-state", b"starting"))
+        if isinstance(error, errors.Unauthorized):
+            headers.append((b"www-authenticate", b"Bearer"))
+    if retry_after_s is not None:
+        headers.append((b"retry-after", b"%d" % math.ceil(retry_after_s)))
+    return status, to_json({"detail": detail}), tuple(headers)
+
+
+def validation_answer(error: ValidationError) -> bytes:
+    """Body of a 422, in the form FastAPI gives it."""
+    problems: list[dict[str, Any]] = [
+        {**problem, "loc": ["body", *problem["loc"]]}
+        for problem in error.errors(include_url=False, include_context=False)
+    ]
+    return to_json({"detail": problems}, serialize_unknown=True)
