@@ -141,7 +141,7 @@ class Environment(ABC):  # noqa: B024  # an ABC so that authors may have abstrac
         """One score per candidate rollout of this task, in order. Optional; raise when scoring fails."""
         raise NotImplementedError(f"{type(self).__name__} does not score groups")
 
-    # tasks. Results are Any: authors override these sync or async, and await the inherited ones
+    # tasks. Results are Any, and awaitable where inherited: authors override these sync or async
 
     @classmethod
     def list_splits(cls) -> Sequence[str | Split]:
@@ -154,19 +154,31 @@ class Environment(ABC):  # noqa: B024  # an ABC so that authors may have abstrac
         return list(cls._declared(split))
 
     @classmethod
-    async def num_tasks(cls, split: str) -> Any:
+    def num_tasks(cls, split: str) -> Any:
         """How many tasks ``split`` has."""
+        return cls._num_tasks(split)
+
+    @classmethod
+    def get_task(cls, split: str, index: int) -> Any:
+        """The task at ``index``; negative counts from the end. Raises IndexError."""
+        return cls._get_task(split, index)
+
+    @classmethod
+    def get_task_range(cls, split: str, start: int | None = None, stop: int | None = None) -> Any:
+        """Tasks from ``start`` up to ``stop``, as a slice: None and negative numbers as in Python."""
+        return cls._get_task_range(split, start, stop)
+
+    @classmethod
+    async def _num_tasks(cls, split: str) -> int:
         return len(await cls._tasks(split))
 
     @classmethod
-    async def get_task(cls, split: str, index: int) -> Any:
-        """The task at ``index``; negative counts from the end. Raises IndexError."""
+    async def _get_task(cls, split: str, index: int) -> Any:
         tasks = await cls._tasks(split)
         return tasks[index + len(tasks) if -len(tasks) <= index < 0 else index]
 
     @classmethod
-    async def get_task_range(cls, split: str, start: int | None = None, stop: int | None = None) -> Any:
-        """Tasks from ``start`` up to ``stop``, as a slice: None and negative numbers as in Python."""
+    async def _get_task_range(cls, split: str, start: int | None, stop: int | None) -> list[Any]:
         total = await _value(cls.num_tasks(split))
         return [
             await _value(cls.get_task(split, index)) for index in range(*slice(start, stop).indices(total))
