@@ -67,7 +67,8 @@ class ArithmeticEnvironment(Environment):
 
 def _own_task(task_spec: Mapping[str, Any]) -> tuple[str, int]:
     split, index = task_spec.get("split"), task_spec.get("index")
-    known = isinstance(split, str) and split in SIZES and type(index) is int and 0 <= index < SIZES[split]
-    if known and dict(task_spec) == _SPLITS[split][index]:
-        return split, index
+    if isinstance(split, str) and split in SIZES and type(index) is int and 0 <= index < SIZES[split]:
+        task = _SPLITS[split][index]
+        if dict(task_spec) == task:
+            return split, index
     raise ValueError("not a task of the arithmetic environment; take one from its splits by index")

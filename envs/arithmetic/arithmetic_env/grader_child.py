@@ -14,8 +14,8 @@ import signal
 import sys
 from typing import Any
 
-from math_verify import parse, verify
-from sympy import Rational
+from math_verify import parse, verify  # type: ignore[import-untyped]  # has no stubs
+from sympy import Rational  # type: ignore[import-untyped]  # has no stubs
 
 CPU_LIMIT_S = 3.0
 MEMORY_BYTES = 2 * 1024**3
