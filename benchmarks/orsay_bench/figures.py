@@ -60,17 +60,18 @@ def _per_cpu(title: str, limit: float, aim: float | None = None) -> tuple[Readin
     return (Reading("per_cpu_s", f"{title} per CPU second", target=target, compared=True),)
 
 
-_ERRORS = Reading("error_count", "errors", target=Target("at_most", 0))
+def _errors(title: str) -> Reading:
+    return Reading("error_count", f"{title}: errors", target=Target("at_most", 0))
 
 
 def _hold(name: str, title: str, *extra: str) -> Figure:
     return Figure(
         name,
         (
-            Reading("error_count", f"16,000 sessions pinged, {title}: errors", target=Target("at_most", 0)),
-            Reading("max_ms", "worst ping", "ms", Target("at_most", 1000)),
-            Reading("p99_ms", "p99 of pings", "ms"),
-            Reading("server_cpu", "cores used", "", compared=True),
+            _errors(f"16,000 sessions pinged, {title}"),
+            Reading("max_ms", f"{title}: worst ping", "ms", Target("at_most", 1000)),
+            Reading("p99_ms", f"{title}: p99 of pings", "ms"),
+            Reading("server_cpu", f"{title}: cores used", compared=True),
         ),
         ("--mode", "hold", "--sessions", "16000", "--interval", "10", *extra),
         servers=("orsay-process", "orsay-local", "openreward"),
@@ -126,14 +127,20 @@ FIGURES: dict[str, Figure] = {
         ),
         Figure(
             "burst-async",
-            (Reading("wall_s", "1,000 async calls of 1 s at once", "s", Target("at_most", 1.5)), _ERRORS),
+            (
+                Reading("wall_s", "1,000 async calls of 1 s at once", "s", Target("at_most", 1.5)),
+                _errors("1,000 async calls"),
+            ),
             ("--mode", "burst", "--sessions", "1000", "--tool", "slow", "--input", '{"seconds": 1.0}'),
             timed=False,
             quick_arguments=("--sessions", "200"),
         ),
         Figure(
             "burst-block",
-            (Reading("wall_s", "200 blocking calls of 0.5 s at once", "s", Target("at_most", 1.5)), _ERRORS),
+            (
+                Reading("wall_s", "200 blocking calls of 0.5 s at once", "s", Target("at_most", 1.5)),
+                _errors("200 blocking calls"),
+            ),
             ("--mode", "burst", "--sessions", "200", "--tool", "block", "--input", '{"seconds": 0.5}'),
             timed=False,
             limit_s=150,

@@ -119,10 +119,10 @@ def grid(table: Sequence[Row], servers: Sequence[str], ours: Sequence[str]) -> l
     return [head, *lines]
 
 
-def plain(cells: Sequence[Sequence[str]]) -> str:
-    """Columns of even width: texts to the left, the rest to the right."""
+def plain(cells: Sequence[Sequence[str]], *, texts: int = 2) -> str:
+    """Columns of even width; the first and the last `texts` stand to the left, figures to the right."""
     widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
-    last = len(widths) - 2
+    last = len(widths) - texts
     made = []
     for line in cells:
         parts = [
@@ -133,9 +133,9 @@ def plain(cells: Sequence[Sequence[str]]) -> str:
     return "\n".join([made[0], "-" * len(made[0]), *made[1:]])
 
 
-def markdown(cells: Sequence[Sequence[str]]) -> str:
+def markdown(cells: Sequence[Sequence[str]], *, texts: int = 2) -> str:
     head, *lines = cells
-    rule = ["---", *("--:" for _ in head[1:-2]), "---", "---"]
+    rule = ["---", *["--:"] * (len(head) - 1 - texts), *["---"] * texts]
     return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *lines))
 
 
