@@ -32,7 +32,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One number of a run's result; only those with `compared` get a ratio against the baseline."""
+    """One number of a run's result; only those with `compared` get a ratio against the baseline.
+
+    `{sessions}` in a title stands for as many as the figure uses.
+    """
 
     key: str
     title: str
@@ -54,6 +57,10 @@ class Figure:
     limit_s: float = 120.0
     quick_arguments: tuple[str, ...] = ()
 
+    def title_of(self, reading: Reading) -> str:
+        named = [self.arguments[i + 1] for i, part in enumerate(self.arguments) if part == "--sessions"]
+        return reading.title.format(sessions=f"{int(named[-1]):,}" if named else "64")
+
 
 def _per_cpu(title: str, limit: float, aim: float | None = None) -> tuple[Reading, ...]:
     target = Target("ratio", limit, aim)
@@ -68,7 +75,7 @@ def _hold(name: str, title: str, *extra: str) -> Figure:
     return Figure(
         name,
         (
-            _errors(f"16,000 sessions pinged, {title}"),
+            _errors(f"{{sessions}} sessions pinged, {title}"),
             Reading("max_ms", f"{title}: worst ping", "ms", Target("at_most", 1000)),
             Reading("p99_ms", f"{title}: p99 of pings", "ms"),
             Reading("server_cpu", f"{title}: cores used", compared=True),
@@ -116,7 +123,7 @@ FIGURES: dict[str, Figure] = {
                 Reading("kib_per_session", "an idle session", "KiB", Target("at_most", 1.5)),
                 Reading("gateway_rss_mb", "idle server (gateway)", "MB", Target("at_most", 70)),
                 Reading("idle_rss_mb", "idle server (with workers)", "MB"),
-                Reading("left_mib", "kept after 5,000 sessions ended", "MiB", Target("at_most", 2)),
+                Reading("left_mib", "kept after {sessions} sessions ended", "MiB", Target("at_most", 2)),
                 Reading("second_fill_mib", "more when filled again", "MiB"),
             ),
             ("--mode", "memory", "--sessions", "5000"),
@@ -128,8 +135,8 @@ FIGURES: dict[str, Figure] = {
         Figure(
             "burst-async",
             (
-                Reading("wall_s", "1,000 async calls of 1 s at once", "s", Target("at_most", 1.5)),
-                _errors("1,000 async calls"),
+                Reading("wall_s", "{sessions} async calls of 1 s at once", "s", Target("at_most", 1.5)),
+                _errors("{sessions} async calls"),
             ),
             ("--mode", "burst", "--sessions", "1000", "--tool", "slow", "--input", '{"seconds": 1.0}'),
             timed=False,
@@ -138,8 +145,8 @@ FIGURES: dict[str, Figure] = {
         Figure(
             "burst-block",
             (
-                Reading("wall_s", "200 blocking calls of 0.5 s at once", "s", Target("at_most", 1.5)),
-                _errors("200 blocking calls"),
+                Reading("wall_s", "{sessions} blocking calls of 0.5 s at once", "s", Target("at_most", 1.5)),
+                _errors("{sessions} blocking calls"),
             ),
             ("--mode", "burst", "--sessions", "200", "--tool", "block", "--input", '{"seconds": 0.5}'),
             timed=False,

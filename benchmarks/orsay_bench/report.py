@@ -9,6 +9,7 @@ from typing import Any
 
 from .figures import Figure, Reading
 
+NOT_JUDGED = "not judged (quick)"
 REACHED = {True: "reached", False: "NOT reached", None: "no baseline"}
 
 
@@ -72,7 +73,7 @@ def rows(
             }
             if values:
                 target = reading.target.text(reading.unit) if reading.target else ""
-                made.append(Row(figure.name, reading.title, reading.unit, target, values))
+                made.append(Row(figure.name, figure.title_of(reading), reading.unit, target, values))
     return made
 
 
@@ -103,8 +104,10 @@ def verdict(row: Row, ours: Sequence[str]) -> str:
     return ", ".join(f"{server}: {REACHED[reached]}" for server, reached in found.items())
 
 
-def grid(table: Sequence[Row], servers: Sequence[str], ours: Sequence[str]) -> list[list[str]]:
-    """The head and the lines of a table, as texts."""
+def grid(
+    table: Sequence[Row], servers: Sequence[str], ours: Sequence[str], *, judged: bool = True
+) -> list[list[str]]:
+    """The head and the lines of a table, as texts; a quick run is not judged, it is too short and small."""
     shown = [server for server in servers if any(server in row.values for row in table)]
     head = ["", *shown, "target", "reached?"]
     lines = [
@@ -112,7 +115,7 @@ def grid(table: Sequence[Row], servers: Sequence[str], ours: Sequence[str]) -> l
             f"{row.title}, {row.unit}" if row.unit else row.title,
             *(cell(row.values.get(server)) for server in shown),
             row.target,
-            verdict(row, ours),
+            verdict(row, ours) if judged or not row.target else NOT_JUDGED,
         ]
         for row in table
     ]

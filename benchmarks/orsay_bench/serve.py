@@ -194,7 +194,7 @@ class Book:
         servers = [spec.name for spec in self._plan.servers]
         ours = [spec.name for spec in self._plan.servers if spec.ours]
         self.rows = rows(self.runs, self._plan.figures, servers, BASELINE, ours)
-        return grid(self.rows, servers, ours)
+        return grid(self.rows, servers, ours, judged=not self._facts.get("quick"))
 
     def write(self, *, complete: bool) -> None:
         cells, found = self.cells(), notes(self.runs)
@@ -223,7 +223,7 @@ def stop(signum: int, frame: object) -> None:
 def show_list() -> None:
     print("figures:")
     for figure in FIGURES.values():
-        print(f"  {figure.name:12} {'; '.join(r.title.rstrip(',') for r in figure.readings)}")
+        print(f"  {figure.name:12} {'; '.join(figure.title_of(r) for r in figure.readings)}")
     print("servers:")
     for spec in SERVERS.values():
         print(f"  {spec.name:18} {'' if spec.by_default else 'only when named; '}{' '.join(spec.command)}")

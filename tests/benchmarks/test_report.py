@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from orsay_bench.figures import FIGURES, Figure, Reading, Target
 from orsay_bench.report import Run, cell, grid, markdown, notes, number, plain, rows, value_of
 
@@ -103,3 +105,15 @@ def test_every_figure_has_a_reading_and_at_least_one_of_our_servers() -> None:
     for figure in FIGURES.values():
         assert figure.readings
         assert "orsay-process" in figure.servers
+
+
+def test_a_title_tells_the_sessions_that_were_really_used() -> None:
+    figure = FIGURES["hold"]
+    quick = replace(figure, arguments=(*figure.arguments, *figure.quick_arguments))
+    assert figure.title_of(figure.readings[0]).startswith("16,000 sessions pinged")
+    assert quick.title_of(quick.readings[0]).startswith("2,000 sessions pinged")
+
+
+def test_a_quick_run_is_not_judged() -> None:
+    table = rows(three_each(), [CALLS], SERVERS, "openreward", ["orsay"])
+    assert grid(table, SERVERS, ["orsay"], judged=False)[1][-1] == "not judged (quick)"
