@@ -23,7 +23,7 @@ from .hosted import environment_base, host
 __all__ = ["load", "source_of"]
 
 _FILE_PREFIX = "orsay_file_"
-_OWN_FILES = (__file__, "<frozen importlib", str(importlib.__file__))
+_OWN_FILES = (os.path.dirname(__file__) + os.sep, "<frozen importlib", str(importlib.__file__))
 _LIBRARIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")})
 
 
@@ -132,7 +132,8 @@ def _add_to_path(folder: str) -> None:
 def _class(module: ModuleType, name: str, place: str) -> type:
     found = _attribute(module, name)
     if found is None:
-        known = [key for key, value in vars(module).items() if inspect.isclass(value)]
+        classes = {key: value for key, value in vars(module).items() if inspect.isclass(value)}
+        known = [key for key, value in classes.items() if environment_base(value) not in (None, value)]
         raise LoadError(f"{place} has no class {name!r}{_nearest(name, known)}")
     if not inspect.isclass(found) or environment_base(found) is None:
         raise LoadError(
