@@ -23,7 +23,7 @@ from .hosted import environment_base, host
 __all__ = ["load", "source_of"]
 
 _FILE_PREFIX = "orsay_file_"
-_OWN_FILES = (os.path.dirname(__file__) + os.sep, "<frozen importlib", str(importlib.__file__))
+_OWN_FILES = (os.path.dirname(__file__) + os.sep, "<frozen ", str(importlib.__file__))
 _LIBRARIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")})
 
 
