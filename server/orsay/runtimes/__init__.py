@@ -1,0 +1,1 @@
+"""Places where environment code runs, behind one contract."""
