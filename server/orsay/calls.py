@@ -177,16 +177,17 @@ class Calls:
             self._evict(keep=call)
 
     def _evict(self, keep: Call) -> None:
+        """Drop the oldest results until the bounds hold."""
         limits = self._limits
-        for call in list(self._by_id.values()):
-            if (
-                len(self._by_id) - self.running <= limits.results_per_session
-                and self._bytes <= limits.bytes_per_session
-                and limits.stored_bytes <= limits.bytes_in_all
-            ):
+        while (
+            len(self._by_id) - self.running > limits.results_per_session
+            or self._bytes > limits.bytes_per_session
+            or limits.stored_bytes > limits.bytes_in_all
+        ):
+            oldest = next((c for c in self._by_id.values() if c.outcome is not None and c is not keep), None)
+            if oldest is None:
                 return
-            if call.outcome is not None and call is not keep:
-                self._drop(call)
+            self._drop(oldest)
 
     def forget(self, call: Call) -> None:
         """Nothing ran: the same request may be sent again, and is a new call then."""

@@ -22,14 +22,14 @@ from orsay_protocol.blocks import ImageBlock, Message, TextBlock
 from orsay_protocol.faults import FaultClass
 from orsay_protocol.requests import ScoreGroup, ScoreGroupOutput
 from orsay_protocol.sse import encode_result
-from orsay_protocol.tools import RunToolError, RunToolErrorReason, RunToolSuccess, ToolOutput
+from orsay_protocol.tools import RunToolError, RunToolErrorReason, ToolOutput
 
 from . import hosted as convert
 from .errors import BadTask, Faulted, Refused
 from .gate import Gate
 from .hosted import HostedEnvironment
 from .outcome import Outcome
-from .running import Done, Run, Runs
+from .running import Done, Group, Run, Runs
 from .threads import Threads
 from .tools import ToolRow, ToolTable
 
@@ -38,7 +38,7 @@ __all__ = ["Episode", "Limits", "Place", "guard_author", "run_author"]
 _MIN_SECRET = 4
 _BLOCKS = TypeAdapter(list[TextBlock | ImageBlock])
 _MESSAGES = TypeAdapter(list[Message])
-_SUCCESS = RunToolSuccess.__pydantic_serializer__
+_OUTPUT = ToolOutput.__pydantic_serializer__
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,6 @@ class Episode:
         "_closing",
         "_finished",
         "_gate",
-        "_idle",
         "_instance",
         "_place",
         "_runs",
@@ -90,9 +89,8 @@ class Episode:
         self._toolsets: dict[type, object] | None = None
         self._gate: Gate | None = None
         self._finished = False
-        self._runs: set[Run] | None = None
+        self._runs: Group | None = None
         self._closing: asyncio.Future[None] | None = None
-        self._idle: asyncio.Event | None = None
 
     @classmethod
     async def open(
@@ -192,19 +190,9 @@ class Episode:
     def _start(
         self, body: Callable[[Run], Coroutine[Any, Any, Any]], done: Done, limit_s: float, what: str
     ) -> Run:
-        runs = self._runs
-        if runs is None:
-            runs = self._runs = set()
-
-        def ended(value: Any, error: Faulted | Refused | None) -> None:
-            runs.discard(run)
-            if self._idle is not None and not runs:
-                self._idle.set()
-            done(value, error)
-
-        run = self._place.runs.start(body, ended, limit_s=limit_s, what=what)
-        runs.add(run)
-        return run
+        if self._runs is None:
+            self._runs = Group()
+        return self._place.runs.start(body, done, limit_s=limit_s, what=what, group=self._runs)
 
     # calls
 
@@ -252,7 +240,7 @@ class Episode:
             text = f"tool {row.name!r} returned the reward {reward}: a reward is a finite number or None"
             raise Faulted("bad_reward", text)
         try:
-            data = _SUCCESS.to_json(RunToolSuccess.model_construct(ok=True, output=output))
+            data = b'{"ok":true,"output":' + _OUTPUT.to_json(output) + b"}"
         except Exception as exc:
             raise _fault("tool_error", exc, self._secrets, f"the result of tool {row.name!r}") from exc
         limit = self._place.limits.max_result_bytes
@@ -343,11 +331,8 @@ class Episode:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        for run in list(self._runs or ()):
-            run.stop(Faulted("cancelled", "the session was closed while this ran"))
-        if self._runs:
-            self._idle = asyncio.Event()
-            await self._idle.wait()  # bounded: a stopped run is answered within a moment
+        if self._runs is not None:
+            await self._runs.stop(Faulted("cancelled", "the session was closed while this ran"))
         try:
             if not self.hosted.plain_teardown:
                 limit = self._place.limits.teardown_time_limit_s

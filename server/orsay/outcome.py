@@ -9,7 +9,7 @@ from .errors import Faulted
 __all__ = ["Outcome"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that makes the one object of every call twice as dear
 class Outcome:
     """An answer (``wire`` holds the events ``chunk`` and ``end``) or a fault, never both."""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from .errors import Faulted, Refused
 
-__all__ = ["Done", "Run", "Runs"]
+__all__ = ["Done", "Group", "Run", "Runs"]
 
 Done = Callable[[Any, "Faulted | Refused | None"], None]
 """Called once with the value or the reason why there is none."""
@@ -25,16 +25,18 @@ _STOP_GRACE_S = 1.0
 class Run:
     """One piece of author code under way. ``stop`` may be called at any time, also twice."""
 
-    __slots__ = ("_answered", "_deadline", "_done", "_limit_s", "_reason", "_runs", "_task", "_what")
+    __slots__ = ("_answered", "_deadline", "_done", "_group", "_limit_s", "_reason", "_runs", "_started", "_task", "_what")
 
-    def __init__(self, runs: Runs, done: Done, limit_s: float, what: str) -> None:
+    def __init__(self, runs: Runs, group: Group | None, done: Done, limit_s: float, what: str) -> None:
         self._runs = runs
+        self._group = group
         self._done = done
         self._limit_s = limit_s
         self._what = what
         self._deadline = runs.now() + limit_s
         self._reason: Faulted | None = None
         self._answered = False
+        self._started = False
         self._task: asyncio.Task[Any] | None = None
 
     def restart_clock(self) -> None:
@@ -46,7 +48,8 @@ class Run:
         if self._reason is None and self._task is not None and not self._task.done():
             self._reason = reason
             self._deadline = self._runs.now() + _STOP_GRACE_S
-            self._task.cancel()
+            if self._started:  # else _main sees the reason; cancelled now, it would never run to answer
+                self._task.cancel()
 
     def _check(self, now: float) -> None:
         if self._answered or now < self._deadline:
@@ -55,31 +58,72 @@ class Run:
             limit = f"{self._what} ran past its time limit of {self._limit_s:g} s and was stopped"
             self.stop(Faulted("time_limit", limit))
         else:
-            self._answered = True
             self._runs.stuck += 1
-            self._done(None, self._reason)
+            self._answer(None, self._reason)
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    async def _main(self, body: Coroutine[Any, Any, Any]) -> None:
+        value: Any = None
+        error: Faulted | Refused | None = None
+        self._started = True
+        try:
+            if self._reason is None:
+                value = await body
+            else:
+                body.close()
+        except (Faulted, Refused) as exc:
+            error = exc
+        except asyncio.CancelledError:
+            error = Faulted("cancelled", f"{self._what} was cancelled")
+        except Exception as exc:
+            error = Faulted("internal", f"{type(exc).__name__}: {exc}")
+            error.trace = "".join(traceback.format_exception(exc))
         self._runs._forget(self)
         if self._answered:
             self._runs.stuck -= 1
-            if not task.cancelled():
-                task.exception()
-            return
-        if self._reason is not None or task.cancelled():
-            if not task.cancelled():
-                task.exception()
-            self._done(None, self._reason or Faulted("cancelled", f"{self._what} was cancelled"))
-            return
-        error = task.exception()
-        if error is None:
-            self._done(task.result(), None)
-        elif isinstance(error, Faulted | Refused):
-            self._done(None, error)
+        elif self._reason is not None:
+            self._answer(None, self._reason)
         else:
-            fault = Faulted("internal", f"{type(error).__name__}: {error}")
-            fault.trace = "".join(traceback.format_exception(error))
-            self._done(None, fault)
+            self._answer(value, error)
+
+    def _answer(self, value: Any, error: Faulted | Refused | None) -> None:
+        self._answered = True
+        if self._group is not None:
+            self._group.leave(self)
+        self._done(value, error)
+
+
+class Group:
+    """Runs that end together, such as those of one episode."""
+
+    __slots__ = ("_empty", "_members")
+
+    def __init__(self) -> None:
+        self._members: set[Run] | None = None  # none while idle: an idle session should weigh little
+        self._empty: asyncio.Event | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._members)
+
+    def enter(self, run: Run) -> None:
+        if self._members is None:
+            self._members = set()
+        self._members.add(run)
+
+    def leave(self, run: Run) -> None:
+        if self._members is not None:
+            self._members.discard(run)
+            if not self._members:
+                self._members = None
+                if self._empty is not None:
+                    self._empty.set()
+
+    async def stop(self, reason: Faulted) -> None:
+        """Stop all, and wait until each is answered, which takes a moment at most."""
+        for run in list(self._members or ()):
+            run.stop(reason)
+        if self._members:
+            self._empty = asyncio.Event()
+            await self._empty.wait()
 
 
 class Runs:
@@ -96,15 +140,22 @@ class Runs:
         return len(self._runs)
 
     def start(
-        self, body: Callable[[Run], Coroutine[Any, Any, Any]], done: Done, *, limit_s: float, what: str
+        self,
+        body: Callable[[Run], Coroutine[Any, Any, Any]],
+        done: Done,
+        *,
+        limit_s: float,
+        what: str,
+        group: Group | None = None,
     ) -> Run:
         """Start ``body(run)`` as a task. ``what`` names it in the error when the limit is reached."""
-        run = Run(self, done, limit_s, what)
-        task = run._task = self._loop.create_task(body(run))
+        run = Run(self, group, done, limit_s, what)
+        if group is not None:
+            group.enter(run)
         self._runs[run] = None
+        run._task = self._loop.create_task(run._main(body(run)))
         if self._timer is None:
             self._timer = self._loop.call_later(_TICK_S, self._tick)
-        task.add_done_callback(run._ended)
         return run
 
     async def run(self, body: Callable[[Run], Coroutine[Any, Any, Any]], *, limit_s: float, what: str) -> Any:

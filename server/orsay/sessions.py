@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -32,6 +32,7 @@ from .errors import (
     UnknownSession,
 )
 from .faults import FaultLog
+from .graveyard import Graveyard, Tombstone
 from .logs import get_logger
 from .outcome import Outcome
 from .runtimes.base import EnvironmentInfo, Handle, OpenSession, Operation, Runtime
@@ -40,7 +41,6 @@ __all__ = ["Session", "SessionLimits", "Sessions"]
 
 _log = get_logger(__name__)
 _SWEEP_S = 1.0
-_TOMBSTONES = 20_000
 
 State = Literal["opening", "starting", "ready", "failed", "closing", "closed"]
 
@@ -59,14 +59,6 @@ class SessionLimits:
     setup_wait_s: float
     client_grace_s: float
     gone_memory_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Tombstone:
-    reason: str
-    fault: FaultClass
-    owner: str
-    expires_at: float
 
 
 class Session:
@@ -215,7 +207,7 @@ class Sessions:
         self.call_limits = call_limits
         self.faults = faults
         self._live: dict[str, Session] = {}
-        self._gone: OrderedDict[str, _Tombstone] = OrderedDict()
+        self._gone = Graveyard(memory_s=limits.gone_memory_s)
         self._per_owner: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stopping = False
@@ -243,7 +235,6 @@ class Sessions:
             self._admit(owner)
             session = Session(self, sid, owner, info, digest, self._now())
             self._live[sid] = session
-            self._gone.pop(sid, None)
             self._per_owner[owner] += 1
             session._opened = self._spawn(self._open(session, request))
         elif session.owner != owner or session.digest != digest:
@@ -295,8 +286,8 @@ class Sessions:
         return session
 
     def _missing(self, sid: str, owner: str) -> Refused:
-        tombstone = self._gone.get(sid)
-        if tombstone is None or tombstone.owner != owner:
+        tombstone = self._gone.find(sid, owner, self._now())
+        if tombstone is None:
             return UnknownSession("Active environment not found: no session of this id; create one first")
         gone = SessionGone(tombstone.reason)
         gone.fault = tombstone.fault
@@ -408,9 +399,7 @@ class Sessions:
         if session.calls is not None:
             session.calls.clear()
             session.calls = None
-        self._gone[session.sid] = _Tombstone(reason, fault, session.owner, now + self.limits.gone_memory_s)
-        if len(self._gone) > _TOMBSTONES:
-            self._gone.popitem(last=False)
+        self._gone.bury(session.sid, session.owner, Tombstone(reason, fault), now)
         _log.info(
             "session_ended",
             session=session.sid,
@@ -456,11 +445,7 @@ class Sessions:
                 self._expire(session, f"Session expired: older than {limits.lifetime_limit_s:g} s")
             elif session.calls is not None:
                 session.calls.expire(now)
-        while self._gone:
-            sid, tombstone = next(iter(self._gone.items()))
-            if tombstone.expires_at > now:
-                break
-            del self._gone[sid]
+        self._gone.expire(now)
 
     def _expire(self, session: Session, reason: str) -> None:
         self._spawn(self.close(session, reason))

@@ -1,0 +1,86 @@
+"""Why sessions that are gone are gone, for a while.
+
+A tombstone is a few bytes in one flat buffer and no object of its own: objects that outlive a session among
+thousands that do not would keep the memory of all of them from going back to the system.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from orsay_protocol.faults import FaultClass
+
+__all__ = ["Graveyard", "Tombstone"]
+
+_KEY = struct.Struct("<q")
+_RECORD = struct.Struct("<Id")
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """Why a session ended; shared by all that ended for the same reason."""
+
+    reason: str
+    fault: FaultClass
+
+
+class Graveyard:
+    """Remembers the last ``size`` sessions that ended, each for ``memory_s`` seconds.
+
+    A session id is kept as its hash together with its owner, so that nobody else learns of it.
+    """
+
+    def __init__(self, *, memory_s: float, size: int = 20_000) -> None:
+        self._memory_s = memory_s
+        self._size = size
+        self._keys = bytearray()
+        self._records = bytearray()
+        self._next = 0
+        self._reasons: dict[Tombstone, int] = {}
+
+    def bury(self, sid: str, owner: str, tombstone: Tombstone, now: float) -> None:
+        """Remember; the oldest is forgotten when there is no room."""
+        key = _key(sid, owner)
+        reason = self._reasons.setdefault(tombstone, len(self._reasons))
+        record = _RECORD.pack(reason, now + self._memory_s)
+        if len(self._keys) < self._size * _KEY.size:
+            self._keys += key
+            self._records += record
+            return
+        at = self._next
+        self._keys[at * _KEY.size : (at + 1) * _KEY.size] = key
+        self._records[at * _RECORD.size : (at + 1) * _RECORD.size] = record
+        self._next = (at + 1) % self._size
+
+    def find(self, sid: str, owner: str, now: float) -> Tombstone | None:
+        """Why that session of that owner ended, if it is remembered. The latest end counts."""
+        key = _key(sid, owner)
+        at = self._keys.rfind(key)
+        while at >= 0 and at % _KEY.size:  # bytes of two neighbours
+            at = self._keys.rfind(key, 0, at + _KEY.size - 1)
+        if at < 0:
+            return None
+        number, expires_at = _RECORD.unpack_from(self._records, at // _KEY.size * _RECORD.size)
+        if expires_at < now:
+            return None
+        return next(stone for stone, reason in self._reasons.items() if reason == number)
+
+    def expire(self, now: float) -> None:
+        """Forget all at once when even the last buried is past its time."""
+        if not self._keys:
+            return
+        last = (self._next or len(self._keys) // _KEY.size) - 1
+        _, expires_at = _RECORD.unpack_from(self._records, last * _RECORD.size)
+        if expires_at < now:
+            self._keys.clear()
+            self._records.clear()
+            self._reasons.clear()
+            self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._keys) // _KEY.size
+
+
+def _key(sid: str, owner: str) -> bytes:
+    return _KEY.pack(hash((sid, owner)))
