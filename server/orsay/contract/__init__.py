@@ -1,4 +1,4 @@
-"""The contract of an ORS server as checks against any server by URL. Behind ``orsay check`` and our own tests."""
+"""The contract of an ORS server, as checks against any server by URL."""
 
 from .model import Check, Failed, Group, NotSupported, Outcome, Status, expect
 from .report import to_json, to_junit

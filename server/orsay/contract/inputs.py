@@ -39,7 +39,9 @@ def only_string_property(schema: Mapping[str, Any] | None) -> str | None:
     if len(required) != 1:
         return None
     spec = _resolved(((schema or {}).get("properties") or {}).get(required[0], {}), schema or {})
-    free = spec.get("type") == "string" and not {"enum", "const", "pattern", "format", "maxLength"} & spec.keys()
+    free = (
+        spec.get("type") == "string" and not {"enum", "const", "pattern", "format", "maxLength"} & spec.keys()
+    )
     return str(required[0]) if free else None
 
 
@@ -77,7 +79,9 @@ def _value(spec: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Any:
 def _of_kind(kind: str, spec: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Any:
     if kind == "object":
         properties = spec.get("properties") or {}
-        return {name: _value(properties.get(name, {}), root, depth + 1) for name in spec.get("required") or []}
+        return {
+            name: _value(properties.get(name, {}), root, depth + 1) for name in spec.get("required") or []
+        }
     if kind == "array":
         count = int(spec.get("minItems", 0))
         return [_value(spec.get("items") or {}, root, depth + 1) for _ in range(count)]
@@ -97,15 +101,19 @@ def _number(spec: Mapping[str, Any], *, whole: bool) -> int | float:
         low = spec["exclusiveMinimum"] + step
     if high is None and "exclusiveMaximum" in spec:
         high = spec["exclusiveMaximum"] - step
-    number = 1 if (low is None or low <= 1) and (high is None or high >= 1) and 1 % step == 0 else None
-    if number is None:
-        number = low if low is not None else high if high is not None else step
-        number = -(-number // step) * step if low is not None else number // step * step
+    number: float = 1
+    if (low is not None and low > 1) or (high is not None and high < 1) or 1 % step:
+        number = -(-low // step) * step if low is not None else (high or 0) // step * step
     return int(number) if whole else number
 
 
 def _string(spec: Mapping[str, Any]) -> str:
-    formats = {"date": "2024-01-31", "date-time": "2024-01-31T12:00:00Z", "uri": "http://localhost/", "uuid": "0" * 32}
+    formats = {
+        "date": "2024-01-31",
+        "date-time": "2024-01-31T12:00:00Z",
+        "uri": "http://localhost/",
+        "uuid": "0" * 32,
+    }
     text = formats.get(str(spec.get("format")), "1")
     text += "1" * max(0, int(spec.get("minLength", 0)) - len(text))
     return text[: int(spec.get("maxLength", len(text)))]

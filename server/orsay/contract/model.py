@@ -32,7 +32,7 @@ class Failed(AssertionError):
 
 
 class NotSupported(Exception):
-    """The check says nothing about this server: a feature or a suitable tool is missing. The text says which."""
+    """The check says nothing about this server, which lacks what the text says."""
 
 
 def expect(condition: object, otherwise: str) -> None:
@@ -43,7 +43,7 @@ def expect(condition: object, otherwise: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One behaviour. ``entry`` is what it proves: its own id, or the id of a promise that has several checks."""
+    """One behaviour. ``entry`` is what it proves: its own id, or that of a promise with several checks."""
 
     id: str
     source: str

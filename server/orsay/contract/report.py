@@ -13,7 +13,7 @@ __all__ = ["to_json", "to_junit"]
 
 def to_json(url: str, env: str, outcomes: Sequence[Outcome]) -> str:
     """One object: the server, a count for each status, and every check."""
-    counts = {status: 0 for status in ("passed", "failed", "not supported")}
+    counts = dict.fromkeys(("passed", "failed", "not supported"), 0)
     for outcome in outcomes:
         counts[outcome.status] += 1
     checks = [

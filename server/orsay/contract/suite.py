@@ -9,7 +9,7 @@ from types import ModuleType
 
 import httpx
 
-from .checks import calls, discovery, promises, refusals, sessions, streams
+from .checks import calls, discovery, promises, refusals, sessions, streams, tasks
 from .model import Check, Failed, NotSupported, Outcome, Status
 from .target import Target
 
@@ -24,14 +24,14 @@ def _checks_of(module: ModuleType) -> list[Check]:
 
 CHECKS: tuple[Check, ...] = tuple(
     check
-    for module in (discovery, sessions, calls, streams, refusals, promises)
+    for module in (discovery, tasks, sessions, calls, streams, refusals, promises)
     for check in _checks_of(module)
 )
 """In the order of a session: what is there, a session, its calls, their streams, refusals, our promises."""
 
 
 def checks_named(wanted: Sequence[str]) -> list[Check]:
-    """Checks whose id is, or starts with, one of ``wanted``; all for none. Raises KeyError for a stray name."""
+    """Checks whose id starts with one of ``wanted``; all for none. Raises KeyError for a stray name."""
     for name in wanted:
         if not any(check.id.startswith(name) for check in CHECKS):
             raise KeyError(name)

@@ -51,7 +51,8 @@ class Reply:
         """The JSON that ``chunk`` and ``end`` carry together. Raises Failed where there is none."""
         expect(self.status == 200, f"a call answered {self.status}: {self.body[:200]!r}")
         expect(
-            self.events and self.events[-1].event == "end", f"the stream does not end with end: {self.body[-200:]!r}"
+            self.events and self.events[-1].event == "end",
+            f"the stream does not end with end: {self.body[-200:]!r}",
         )
         text = "".join(event.data for event in self.events if event.event in ("chunk", "end"))
         try:
@@ -96,7 +97,9 @@ class Target:
         if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
             raise Unreachable(f"{url!r} is no URL of a server; it looks like http://127.0.0.1:8080")
         headers = {} if api_key is None else {names.API_KEY: api_key}
-        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=_TIMEOUT_S, trust_env=False) as http:
+        async with httpx.AsyncClient(
+            base_url=url, headers=headers, timeout=_TIMEOUT_S, trust_env=False
+        ) as http:
             target = cls(url, http, api_key)
             try:
                 await target._look_around(env)
@@ -113,7 +116,9 @@ class Target:
         self.environments = list(await self._must("GET", "/list_environments"))
         self.env = (env or self.environments[0]).lower()
         if self.env not in self.environments:
-            raise Unreachable(f"{self.url} has no environment {env!r}; it has: {', '.join(self.environments)}")
+            raise Unreachable(
+                f"{self.url} has no environment {env!r}; it has: {', '.join(self.environments)}"
+            )
         self.splits = list(await self._must("GET", f"/{self.env}/splits"))
         self.tools = dict(await self._must("GET", f"/{self.env}/tools"))
         for split in self.splits:
@@ -131,7 +136,9 @@ class Target:
         try:
             return answer.json()
         except ValueError as exc:
-            raise Unreachable(f"{method} {self.url}{path} did not answer with JSON: {answer.text[:200]}") from exc
+            raise Unreachable(
+                f"{method} {self.url}{path} did not answer with JSON: {answer.text[:200]}"
+            ) from exc
 
     def path(self, suffix: str) -> str:
         return f"/{self.env}{suffix}"
@@ -158,7 +165,9 @@ class Target:
     async def new_sid(self) -> str:
         """A session id, by whichever form of ``/create_session`` the server speaks."""
         answer = await self.post("/create_session", headers={"Accept": "text/event-stream"})
-        expect(answer.status_code == 200, f"/create_session answered {answer.status_code}: {answer.text[:200]}")
+        expect(
+            answer.status_code == 200, f"/create_session answered {answer.status_code}: {answer.text[:200]}"
+        )
         if answer.headers.get("content-type", "").startswith("application/json"):
             return str(answer.json()["sid"])
         events = Decoder().feed(answer.content)
@@ -219,7 +228,7 @@ class Target:
                 value = {**value, field_name: _TOKEN}
             async with self.session() as session:
                 reply = await session.call(name, value)
-                if reply.status != 200 or reply.events[-1:] and reply.events[-1].event != "end":
+                if reply.status != 200 or (reply.events[-1:] and reply.events[-1].event != "end"):
                     continue
                 result = reply.result
             if not result.get("ok"):
@@ -245,7 +254,9 @@ class TargetSession:
     async def get(self, path: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
         return await self._send("GET", path, None, headers)
 
-    async def post(self, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> httpx.Response:
+    async def post(
+        self, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> httpx.Response:
         return await self._send("POST", path, body, headers)
 
     async def _send(

@@ -1,4 +1,4 @@
-"""HTTP by hand, for what a client library hides: exact bytes, reused connections, requests nobody should send."""
+"""HTTP by hand, for what a client library hides: exact bytes, one connection, requests nobody should send."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ class Connection:
     """One connection that takes one request after another."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, headers: Mapping[str, str]
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        host: str,
+        headers: Mapping[str, str],
     ) -> None:
         self._reader, self._writer = reader, writer
         self._headers = {"Host": host, **headers}

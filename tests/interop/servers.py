@@ -1,0 +1,101 @@
+"""Servers as separate processes, ours and released ones, on a free port, stopped when the test is done."""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+__all__ = ["ENVS", "KIT", "ROOT", "RunningServer", "released", "serve"]
+
+ROOT = Path(__file__).parents[2]
+KIT = "tests/interop/kit.py:Kit,tests/interop/kit.py:Second"
+ENVS = ("echo_env", "guess_env", "arithmetic_env")
+
+_URL = re.compile(r"http://[\w.\-]+:\d+")
+_START_LIMIT_S = 40.0
+_STOP_LIMIT_S = 20.0
+
+
+@dataclass
+class RunningServer:
+    """A server process that answers at ``url``; ``output`` is what it printed so far."""
+
+    url: str
+    process: subprocess.Popen[str]
+    output: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def serve(
+    *targets: str,
+    runtime: str = "process",
+    options: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+) -> Iterator[RunningServer]:
+    """Orsay serving ``targets`` on a free loopback port."""
+    command = [sys.executable, "-m", "orsay", "serve", *targets, "--host", "127.0.0.1", "--port", "0"]
+    with _running([*command, "--runtime", runtime, *options], env) as server:
+        yield server
+
+
+@contextmanager
+def released(python: Path, package: str) -> Iterator[RunningServer]:
+    """The server of a released package, hosting the environments of ``kit.py``."""
+    script = Path(__file__).with_name("serve_released.py")
+    with _running([str(python), str(script), package], None) as server:
+        yield server
+
+
+@contextmanager
+def _running(command: Sequence[str], env: Mapping[str, str] | None) -> Iterator[RunningServer]:
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    output: list[str] = []
+    urls: queue.Queue[str | None] = queue.Queue()
+    reader = threading.Thread(target=_read, args=(process, output, urls), daemon=True)
+    reader.start()
+    try:
+        try:
+            url = urls.get(timeout=_START_LIMIT_S)
+        except queue.Empty:
+            url = None
+        if url is None:
+            raise RuntimeError(f"{' '.join(command)} did not start:\n{''.join(output)}")
+        yield RunningServer(url, process, output)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(_STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        reader.join(_STOP_LIMIT_S)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def _read(process: subprocess.Popen[str], output: list[str], urls: queue.Queue[str | None]) -> None:
+    assert process.stdout is not None
+    told = False
+    for line in process.stdout:
+        output.append(line)
+        found = _URL.search(line)
+        if found and not told:
+            told = True
+            urls.put(found.group())
+    urls.put(None)
