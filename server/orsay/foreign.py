@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-__all__ = ["foreign_base", "to_foreign_candidates"]
+__all__ = ["foreign_base", "foreign_internals", "to_foreign_candidates"]
 
 _BASES = frozenset({"openreward.environments.environment", "ors.environment"})
 
@@ -22,6 +22,13 @@ def foreign_base(cls: type) -> type | None:
         if base.__module__ in _BASES and base.__name__ == "Environment":
             return base
     return None
+
+
+def foreign_internals(base: type) -> list[str]:
+    """Methods by which the package of ``base`` runs calls: overridden, they would change what a call does."""
+    if base.__module__ not in _BASES:
+        return []
+    return [name for name in ("_call_tool", "_invoke_tool_fn", "_run_tool_fn") if hasattr(base, name)]
 
 
 def to_foreign_candidates(base: type, candidates: Sequence[BaseModel]) -> list[Any]:

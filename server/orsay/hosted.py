@@ -15,7 +15,7 @@ from orsay_protocol import MESSAGE_BLOCK_TYPES, GroupCandidate, ListToolsOutput,
 
 from .env import Environment
 from .errors import BadTask, LoadError, ToolDefinitionError
-from .foreign import foreign_base, to_foreign_candidates
+from .foreign import foreign_base, foreign_internals, to_foreign_candidates
 from .results import to_blocks, to_listing, to_messages, to_output, to_scores
 from .tables import new_toolset, tool_table, toolset_table
 from .tasks import Run, TaskSource, overrides, run_author
@@ -92,6 +92,7 @@ def host(cls: type, *, run: Run = run_author) -> HostedEnvironment:
     if inspect.isabstract(cls):
         missing = ", ".join(sorted(getattr(cls, "__abstractmethods__", ())))
         raise LoadError(f"{cls.__name__} is abstract; implement {missing}")
+    _require_usual_calls(cls, base)
     name = _name(cls)
     tools = _tools(cls)
     splits = _splits(cls)
@@ -117,6 +118,15 @@ def host(cls: type, *, run: Run = run_author) -> HostedEnvironment:
         plain_task_tools=not overrides(cls, base, "list_task_tools"),
         takes_secrets=_takes_secrets(cls),
     )
+
+
+def _require_usual_calls(cls: type, base: type) -> None:
+    for name in foreign_internals(base):
+        if overrides(cls, base, name):
+            raise LoadError(
+                f"{cls.__name__} overrides {name}, an internal of {base.__module__} that is not used here; "
+                "do that work in the tools themselves"
+            )
 
 
 def _name(cls: Any) -> str:
@@ -163,8 +173,7 @@ def _splits(cls: Any) -> tuple[Split, ...]:
     names = [split.name for split in splits]
     if not names:
         raise LoadError(
-            f"{cls.__name__} has no splits; "
-            'write for example splits = {"train": [{"question": "..."}]}'
+            f'{cls.__name__} has no splits; write for example splits = {{"train": [{{"question": "..."}}]}}'
         )
     if len(set(names)) < len(names):
         raise LoadError(f"{cls.__name__} names a split twice: {', '.join(names)}")
@@ -235,8 +244,7 @@ def _takes_secrets(cls: type) -> bool:
             continue
         return "secrets" in names
     raise LoadError(
-        f"{cls.__name__}.__init__ must take task_spec and secrets by these names; "
-        f"it is __init__{signature}"
+        f"{cls.__name__}.__init__ must take task_spec and secrets by these names; it is __init__{signature}"
     )
 
 

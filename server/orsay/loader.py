@@ -152,7 +152,7 @@ def _classes(module: ModuleType, place: str) -> list[type]:
         inside = value.__module__ == module.__name__ or value.__module__.startswith(module.__name__ + ".")
         if inside and environment_base(value) is not None and not inspect.isabstract(value):
             found.append(value)
-    served = [cls for cls in found if _is_hostable(cls) or not _has_child(cls, found)]
+    served = [cls for cls in found if not _has_child(cls, found) or _is_hostable(cls)]
     if not served:
         raise LoadError(f"{place} defines no environment; name the class: {place}:MyEnvironment")
     return served

@@ -22,7 +22,7 @@ from pydantic_core import PydanticUndefined
 from .docstrings import read_docstring
 from .errors import ToolDefinitionError
 
-__all__ = ["Bind", "Signature", "Unresolved", "capture_scope", "read_signature"]
+__all__ = ["Bind", "Signature", "Unresolved", "annotations_of", "capture_scope", "read_signature"]
 
 Bind: TypeAlias = Callable[[dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]]
 Parameters: TypeAlias = list[inspect.Parameter]
@@ -76,13 +76,21 @@ def read_signature(function: Any, namespace: Mapping[str, Any], *, where: str, b
     return Signature(text.description, schema, _wire_names(model), _bind_fields(model, names))
 
 
+def annotations_of(real: Any) -> Mapping[str, Any]:
+    """Annotations as they are written; none where Python 3.14 cannot evaluate them yet."""
+    try:
+        return getattr(real, "__annotations__", {})
+    except NameError:
+        return {}
+
+
 def capture_scope(function: Any) -> None:
     """Keep what string annotations of ``function`` name in the functions around it, while these still run.
 
     Called while the class body runs; only frames that ``function`` lies in by its qualified name are read.
     """
     real = inspect.unwrap(function)
-    annotations = [text for text in getattr(real, "__annotations__", {}).values() if isinstance(text, str)]
+    annotations = [text for text in annotations_of(real).values() if isinstance(text, str)]
     qualname = getattr(real, "__qualname__", "").split(".")
     if not annotations or "<locals>" not in qualname:
         return

@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from .errors import ToolDefinitionError
-from .signature import Signature, Unresolved, read_signature
+from .signature import Signature, Unresolved, annotations_of, read_signature
 from .tools import ToolRow, ToolTable, mark_of, method_of
 
 __all__ = ["check_tools", "new_toolset", "read_tools", "tool_table", "toolset_table"]
 
 _SIGNATURE = "_orsay_signature"
+_NO_RESULTS = (None, bool, int, float, dict, "None", "bool", "int", "float", "dict")
 
 
 def check_tools(cls: type) -> None:
@@ -160,6 +161,7 @@ def _signature(cls: type, raw: Any, function: Any, where: str) -> Signature:
     """Read once per function, also when many classes inherit it."""
     if not inspect.isfunction(inspect.unwrap(function)):
         raise ToolDefinitionError(f"{where} is a {type(function).__name__}; write it as a method")
+    _require_result(inspect.unwrap(function), where)
     known: Signature | None = vars(function).get(_SIGNATURE)
     if known is not None:
         return known
@@ -167,6 +169,17 @@ def _signature(cls: type, raw: Any, function: Any, where: str) -> Signature:
     signature = read_signature(function, namespace, where=where, bound=isinstance(raw, staticmethod))
     setattr(function, _SIGNATURE, signature)
     return signature
+
+
+def _require_result(real: Any, where: str) -> None:
+    if inspect.isgeneratorfunction(real) or inspect.isasyncgenfunction(real):
+        raise ToolDefinitionError(f"{where} yields, but a call has one result; return it")
+    result = annotations_of(real).get("return", "")
+    if result in _NO_RESULTS:
+        raise ToolDefinitionError(
+            f"{where} returns {getattr(result, '__name__', result)}, which a model cannot be shown; "
+            "return a str, a ToolOutput, a block, an image, or a list of those"
+        )
 
 
 def _callable(raw: Any) -> Callable[..., Any]:

@@ -245,6 +245,16 @@ def test_a_tool_that_cannot_be_one_stops_hosting_and_says_why(package: Any) -> N
 
 
 @both
+def test_an_override_that_would_not_be_called_stops_hosting(package: Any) -> None:
+    class Counts(echo_class(package)):
+        async def _call_tool(self, name: str, input: Any) -> Any:
+            return await super()._call_tool(name, input)
+
+    with pytest.raises(LoadError, match="Counts overrides _call_tool"):
+        host(Counts)
+
+
+@both
 def test_checks_of_our_own_classes_hold_for_others_too(package: Any) -> None:
     class NoSplits(echo_class(package)):
         @classmethod

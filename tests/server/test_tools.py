@@ -223,6 +223,27 @@ def test_a_broken_toolset_is_refused_when_defined() -> None:
                 return ""
 
 
+@pytest.mark.parametrize("result", [None, "None", int, "float", bool, dict])
+def test_a_result_that_no_model_can_be_shown_is_refused_when_defined(result: Any) -> None:
+    def act(self: Any) -> Any: ...
+
+    act.__annotations__["return"] = result
+    with pytest.raises(TypeError, match=r"'act' of Env returns \w+, which a model cannot be shown"):
+        type("Env", (Environment,), {"act": tool(act)})
+
+
+def test_a_tool_that_yields_is_refused_when_defined() -> None:
+    def yields(self: Any) -> Any:
+        yield ""
+
+    async def later(self: Any) -> Any:
+        yield ""
+
+    for act in (yields, later):
+        with pytest.raises(TypeError, match="'act' of Env yields"):
+            type("Env", (Environment,), {"act": tool(act)})
+
+
 def test_marks_go_on_methods_only() -> None:
     marks: list[Callable[[Any], Any]] = [tool, terminal, tool(shared=False)]
     for mark in marks:
