@@ -114,7 +114,10 @@ class Transport:
         verify: Verify = True,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        base = httpx.URL(url)
+        given = httpx.URL(url)
+        # aiohttp takes no user and password in a URL beside a header for them.
+        base = given.copy_with(userinfo=b"")
+        login = httpx.BasicAuth(given.username, given.password) if given.userinfo else None
         if base.scheme not in ("http", "https") or not base.host:
             raise ValueError(
                 "a server URL looks like http://host:8080; it needs http:// or https:// and a host"
@@ -141,6 +144,7 @@ class Transport:
             # verify=False is for a context that the transport makes and never uses: ours sits in the pool.
             transport=transport or AiohttpTransport(client=pool, verify=False),
             timeout=httpx.Timeout(None, connect=_CONNECT_S),
+            auth=login,
             trust_env=False,
             cookies=CookieJar(policy=DefaultCookiePolicy(allowed_domains=[])),
         )
@@ -228,13 +232,23 @@ class Transport:
         cause: BaseException = exc
         if isinstance(exc, httpx.TransportError) and exc.__cause__ is not None:
             cause = exc.__cause__
-        not_sent = isinstance(cause, _NOT_SENT) or (cause is exc and isinstance(exc, httpx.ConnectError))
+        refused = isinstance(cause, _NOT_SENT) or (cause is exc and isinstance(exc, httpx.ConnectError))
+        not_sent = refused or _never_written(cause)
         what = "cannot connect" if not_sent else "the connection broke"
         detail = str(cause) or type(cause).__name__
         return ConnectionLost(f"{method} {self.place}{path}: {what}: {detail}", may_have_run=not not_sent)
 
     async def aclose(self) -> None:
         await self._http.aclose()
+
+
+def _never_written(exc: BaseException | None) -> bool:
+    """The socket died while it was idle: aiohttp says so before it gives it the first byte of a request."""
+    while exc is not None:
+        if isinstance(exc, aiohttp.ClientConnectionResetError) and "closing transport" in str(exc):
+            return True
+        exc = exc.__cause__
+    return False
 
 
 class NotJSON(ValueError):

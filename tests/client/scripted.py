@@ -37,7 +37,9 @@ class Reply:
         self.gone = False
 
     async def json(self, body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
-        await self.raw(json.dumps(body).encode(), status, {"Content-Type": "application/json", **(headers or {})})
+        await self.raw(
+            json.dumps(body).encode(), status, {"Content-Type": "application/json", **(headers or {})}
+        )
 
     async def raw(self, body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
         lines = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
@@ -47,7 +49,8 @@ class Reply:
     async def stream(self) -> None:
         self.streaming = True
         await self._write(
-            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n"
         )
 
     async def send(self, data: bytes) -> None:

@@ -101,7 +101,10 @@ def test_a_property_called_title_is_kept(format: Any) -> None:
 
 
 def test_data_inside_a_schema_is_left_alone() -> None:
-    schema = {"type": "object", "properties": {"x": {"enum": [{"title": "t", "not": 1}], "default": {"anyOf": 1}}}}
+    schema = {
+        "type": "object",
+        "properties": {"x": {"enum": [{"title": "t", "not": 1}], "default": {"anyOf": 1}}},
+    }
     tool = ToolSpec(name="x", description="", input_schema=schema)
     assert format_tools([tool], "openai")[0]["parameters"] == schema
 
@@ -143,7 +146,10 @@ def test_anthropic_messages() -> None:
                 "role": "user",
                 "content": [
                     {"type": "text", "text": "Look:"},
-                    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "QUJD"}},
+                    {
+                        "type": "image",
+                        "source": {"type": "base64", "media_type": "image/png", "data": "QUJD"},
+                    },
                 ],
             },
             {

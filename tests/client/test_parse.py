@@ -65,13 +65,19 @@ def test_a_block_that_breaks_its_own_form_names_the_place() -> None:
 
 
 def test_messages_hold_nested_blocks() -> None:
-    result = {"type": "tool_result", "tool_call_id": "c", "blocks": [{"type": "text", "text": "x"}, {"type": "new"}]}
+    result = {
+        "type": "tool_result",
+        "tool_call_id": "c",
+        "blocks": [{"type": "text", "text": "x"}, {"type": "new"}],
+    }
     (message,) = parse.messages([{"role": "user", "blocks": [result], "extra": 1}])
     assert message.blocks == [ToolResultBlock(tool_call_id="c", blocks=[TextBlock(text="x")])]
 
 
 def test_group_scores_are_as_many_as_the_candidates() -> None:
-    assert parse.scores({"scores": [{"reward": 1}, {"reward": 0.5, "metadata": {"a": 1}}]}, 2)[1].reward == 0.5
+    assert (
+        parse.scores({"scores": [{"reward": 1}, {"reward": 0.5, "metadata": {"a": 1}}]}, 2)[1].reward == 0.5
+    )
     with pytest.raises(ProtocolError, match="2 candidates were sent, 1 scores"):
         parse.scores({"scores": [{"reward": 1}]}, 2)
     with pytest.raises(BadReward):

@@ -1,24 +1,33 @@
-"""Environments for the client's tests on a released server: ``python peer.py openreward|ors-sdk``.
+"""Environments for the client's tests, for any of three authoring packages.
 
-Run by the interpreter of that release. Prints its URL once the socket listens.
+ORSAY_TEST_PACKAGE names the one whose classes are used: ``orsay`` (default), ``openreward.environments`` or
+``ors``. What a package does not know is left out of the class there.
 """
 
-# No postponed annotations here: the released packages read them as objects.
+# No postponed annotations here: old releases read them as objects.
 
 import asyncio
-import importlib
 import json
-import socket
-import sys
+import os
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-import uvicorn
 from pydantic import BaseModel
 
-package = {"openreward": "openreward.environments", "ors-sdk": "ors"}[sys.argv[1]]
-m = importlib.import_module(package)
-tool, ToolOutput, TextBlock = m.tool, m.ToolOutput, m.TextBlock
-terminal = getattr(m, "terminal", None)
-can_score = hasattr(m, "GroupScore")
+if TYPE_CHECKING:
+    from orsay import Environment, TextBlock, ToolOutput, terminal, tool
+else:
+    package = import_module(os.environ.get("ORSAY_TEST_PACKAGE", "orsay"))
+    Environment, tool, ToolOutput, TextBlock = (
+        package.Environment,
+        package.tool,
+        package.ToolOutput,
+        package.TextBlock,
+    )
+    terminal = getattr(package, "terminal", None)
+
+CAN_SCORE = TYPE_CHECKING or hasattr(package, "GroupScore")
 
 
 class Text(BaseModel):
@@ -29,39 +38,41 @@ class Number(BaseModel):
     number: float
 
 
-def said(text, reward=None, finished=False):
+def said(text: str, reward: float | None = None, finished: bool = False) -> ToolOutput:
     return ToolOutput(blocks=[TextBlock(text=text)], reward=reward, finished=finished)
 
 
-class Peer(m.Environment):
+class Peer(Environment):
     """Everything the client looks at."""
 
-    def __init__(self, task_spec={}, secrets={}):
-        super().__init__(task_spec=task_spec, secrets=secrets)
-        self.secrets = dict(secrets)
-        self.count = 0
+    def __init__(
+        self, task_spec: Mapping[str, Any] | None = None, secrets: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(task_spec=dict(task_spec or {}), secrets=dict(secrets or {}))
+        self.secrets = dict(secrets or {})
+        self.count = 0.0
 
     @classmethod
-    def list_splits(cls):
+    def list_splits(cls) -> Sequence[Any]:
         return ["train", "test"]
 
     @classmethod
-    def list_tasks(cls, split):
+    def list_tasks(cls, split: str) -> Sequence[Any]:
         return [{"id": i} for i in range(450 if split == "train" else 3)]
 
-    async def setup(self):
+    async def setup(self) -> None:
         await asyncio.sleep(self.task_spec.get("setup_s", 0))
         if self.task_spec.get("setup_fails"):
             raise RuntimeError("no setup today")
 
-    async def get_prompt(self):
+    async def get_prompt(self) -> Sequence[Any]:
         return [TextBlock(text=f"task {self.task_spec.get('id')}")]
 
     @tool
     async def add(self, args: Number) -> ToolOutput:
         """Add to the count; over at 3."""
         self.count += args.number
-        return said(str(self.count), reward=args.number, finished=self.count >= 3)
+        return said(f"{self.count:g}", reward=args.number, finished=self.count >= 3)
 
     @tool
     async def boom(self) -> ToolOutput:
@@ -78,7 +89,7 @@ class Peer(m.Environment):
         """Count after a while."""
         self.count += 1
         await asyncio.sleep(args.number)
-        return said(str(self.count))
+        return said(f"{self.count:g}")
 
     @tool
     async def spaces(self, args: Number) -> ToolOutput:
@@ -99,37 +110,27 @@ class Peer(m.Environment):
             """The last word."""
             return said(f"answered {args.text}", reward=1.0, finished=True)
 
-    if can_score:
+    if CAN_SCORE:
 
-        async def score_group(self, candidates):
+        async def score_group(self, candidates: Sequence[Any]) -> Sequence[Any]:
             return [float(len(candidate.messages)) for candidate in candidates]
 
 
-class Second(m.Environment):
+class Second(Environment):
     """Scores nothing."""
 
     @classmethod
-    def list_splits(cls):
+    def list_splits(cls) -> Sequence[Any]:
         return ["train"]
 
     @classmethod
-    def list_tasks(cls, split):
+    def list_tasks(cls, split: str) -> Sequence[Any]:
         return [{"id": "second"}]
 
-    async def get_prompt(self):
+    async def get_prompt(self) -> Sequence[Any]:
         return [TextBlock(text="second")]
 
     @tool
     async def nothing(self) -> ToolOutput:
         """Nothing."""
         return said("")
-
-
-if __name__ == "__main__":
-    server = m.Server([Peer, Second])
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    listener.listen(2048)
-    print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
-    config = uvicorn.Config(server.app, log_level="warning", timeout_keep_alive=60)
-    uvicorn.Server(config).run(sockets=[listener])

@@ -1,0 +1,173 @@
+"""The synchronous face: no event loop of the caller's is needed, and none is held up."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+
+import pytest
+from orsay_client import (
+    AsyncClient,
+    AsyncEnvironment,
+    AsyncSession,
+    AsyncTasks,
+    Client,
+    ClientClosed,
+    Environment,
+    Session,
+    Tasks,
+)
+from orsay_client.loop_thread import LoopThread
+
+from .scripted import Reply, Request, Scripted, ors
+
+
+def client_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "orsay-client"]
+
+
+@pytest.fixture
+def server() -> Iterator[Scripted]:
+    async def call(request: Request, reply: Reply) -> None:
+        if request.json()["name"] == "slow":
+            await asyncio.sleep(60)
+        await ors()(request, reply)
+
+    thread = LoopThread("scripted-server")
+    scripted = Scripted(ors(call=call))
+    thread.run(scripted.__aenter__())
+    yield scripted
+    thread.run(scripted.__aexit__(None, None, None))
+    thread.stop()
+
+
+@pytest.mark.parametrize(
+    ("blocking", "original"),
+    [(Client, AsyncClient), (Environment, AsyncEnvironment), (Tasks, AsyncTasks), (Session, AsyncSession)],
+)
+def test_the_two_faces_have_the_same_methods(blocking: type, original: type) -> None:
+    renamed = {"aclose": "close"}
+    for name, member in vars(original).items():
+        if name.startswith("_") or name in ("ping", "touched_at", "pages"):
+            continue
+        twin = inspect.getattr_static(blocking, renamed.get(name, name), None)
+        assert twin is not None, f"{blocking.__name__} has no {name}"
+        if inspect.isfunction(member):
+            ours, theirs = inspect.signature(twin).parameters, inspect.signature(member).parameters
+            assert list(ours) == list(theirs), f"{blocking.__name__}.{name}"
+
+
+def test_the_constructors_take_the_same() -> None:
+    theirs = set(inspect.signature(AsyncClient).parameters) - {"transport"}
+    assert set(inspect.signature(Client).parameters) == theirs
+
+
+def test_pings_go_on_while_the_caller_computes(server: Scripted) -> None:
+    with Client(server.url, keepalive_s=0.02) as client, client.environment().session(task_spec={}):
+        deadline = time.monotonic() + 20
+        while len(server.sent("/ping")) < 3 and time.monotonic() < deadline:
+            sum(range(1000))
+        assert len(server.sent("/ping")) >= 3
+
+
+def test_many_threads_share_one_client(server: Scripted) -> None:
+    with Client(server.url) as client:
+
+        def episode(_: int) -> bool:
+            with client.environment().session(task_spec={}) as session:
+                return bool(session.call("x").blocks)
+
+        with ThreadPoolExecutor(16) as pool:
+            assert all(pool.map(episode, range(100)))
+        assert len(client_threads()) == 1
+
+
+def test_closing_ends_sessions_and_the_thread(server: Scripted) -> None:
+    client = Client(server.url)
+    session = client.environment().session(task_spec={})
+    session.open()
+    assert client_threads()
+    client.close()
+    client.close()
+    assert not client_threads()
+    assert len(server.sent("/delete")) == 1
+    with pytest.raises(ClientClosed):
+        session.call("x")
+
+
+def test_a_forgotten_client_ends_when_nobody_holds_it(server: Scripted) -> None:
+    session = Client(server.url).environment().session(task_spec={})
+    session.open()
+    session.call("x")
+    gc.collect()
+    assert client_threads()
+    del session
+    gc.collect()
+    assert not client_threads()
+    assert len(server.sent("/delete")) == 1
+
+
+def test_an_interrupt_cancels_the_call_and_the_session_goes_on(server: Scripted) -> None:
+    with Client(server.url) as client, client.environment().session(task_spec={}) as session:
+
+        def interrupt() -> None:
+            deadline = time.monotonic() + 20
+            while not server.sent("/call") and time.monotonic() < deadline:
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            session.call("slow")
+        thread.join()
+        session.call("x")
+
+
+def test_a_close_from_another_thread_frees_the_waiting_one(server: Scripted) -> None:
+    client = Client(server.url)
+    session = client.environment().session(task_spec={})
+    session.open()
+
+    def close() -> None:
+        deadline = time.monotonic() + 20
+        while not server.sent("/call") and time.monotonic() < deadline:
+            time.sleep(0.01)
+        client.close()
+
+    thread = threading.Thread(target=close)
+    thread.start()
+    with pytest.raises(Exception, match=r"closed|broke"):
+        session.call("slow")
+    thread.join()
+
+
+def _call_in_child(client: Client, pipe: Connection) -> None:
+    try:
+        client.environments()
+    except RuntimeError as exc:
+        pipe.send(str(exc))
+    os._exit(0)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # forking with threads is what this is about
+def test_a_client_taken_through_a_fork_says_so_instead_of_hanging(server: Scripted) -> None:
+    fork = multiprocessing.get_context("fork")
+    ours, theirs = fork.Pipe()
+    with Client(server.url) as client:
+        child = fork.Process(target=_call_in_child, args=(client, theirs))
+        child.start()
+        assert ours.poll(20)
+        assert "before the process forked" in ours.recv()
+        child.join(20)
+    ours.close()
+    theirs.close()
