@@ -13,6 +13,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "openreward-tuned": ("openreward==0.1.167", "uvloop", "httptools"),
     "ors-sdk": ("ors-sdk==0.1.0",),
     "openenv": ("openenv==0.10.0", "uvloop", "httptools"),
+    "py-spy": ("py-spy",),  # no peer: the sampler of benchmarks/profile
 }
 REPORTED = (
     "orsay",
