@@ -94,7 +94,8 @@ def _value(node: ast.expr, text: str, depth: int) -> Fraction:
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
             operation = _OPERATIONS[type(op)]
             return _bounded(operation(_value(left, text, depth + 1), _value(right, text, depth + 1)))
-    raise CalculatorError("only numbers, + - * / // % ** and parentheses are understood")
+        case _:
+            raise CalculatorError("only numbers, + - * / // % ** and parentheses are understood")
 
 
 def _bounded(value: Fraction) -> Fraction:

@@ -64,6 +64,10 @@ class Grader:
             return Verdict(False, "")
         raise GraderFailed(f"the grading process ended with exit status {code} and without a verdict")
 
+    def idle_pids(self) -> list[int]:
+        """Process ids of the children that wait for a message."""
+        return [child.pid for child in self._idle]
+
     def close(self) -> None:
         """End the idle children; the next message starts new ones."""
         while self._idle:
@@ -87,6 +91,10 @@ class _Child:
         self._process = subprocess.Popen(
             [sys.executable, "-P", str(_CHILD)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def usable(self) -> bool:
         # A fork of the owner must not read from the same pipe.

@@ -46,8 +46,8 @@ def grade(message: str, numerator: int, denominator: int) -> dict[str, Any]:
     read: list[Any] = []
     try:
         # Its time limits are off: this process has one that cannot be missed.
-        read = parse(answer_part(message), parsing_timeout=None)
-        correct = verify(Rational(numerator, denominator), read, timeout_seconds=None)
+        read = parse(answer_part(message), parsing_timeout=0)
+        correct = verify(Rational(numerator, denominator), read, timeout_seconds=0)
     except (Exception, MemoryError, RecursionError):
         correct = False
     return {"correct": bool(correct), "read": str(read[-1])[:ANSWER_CHARACTERS] if read else ""}

@@ -109,7 +109,7 @@ class _Dice:
 
 def _pattern(template: Template) -> re.Pattern[str]:
     numbers = {*template.numbers, *template.derived}
-    seen = set()
+    seen: set[str] = set()
     pattern = ""
     for literal, field, _, _ in Formatter().parse(template.text):
         pattern += re.escape(literal)

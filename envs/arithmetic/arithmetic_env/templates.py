@@ -20,7 +20,7 @@ class Template:
     text: str
     solution: str
     numbers: Mapping[str, tuple[int, int]]
-    derived: Mapping[str, str] = field(default_factory=dict)
+    derived: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 NAMES = {

@@ -101,9 +101,9 @@ def test_it_works_from_any_thread(grader: Grader) -> None:
 
 def test_a_child_that_was_killed_while_idle_is_replaced(grader: Grader) -> None:
     grader.grade("Answer: 12", Fraction(12))
-    (child,) = grader._idle
-    os.kill(child._process.pid, signal.SIGKILL)
-    child._process.wait(10)
+    (pid,) = grader.idle_pids()
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert grader.grade("Answer: 12", Fraction(12)).correct
 
 
@@ -117,6 +117,8 @@ def test_a_grader_that_cannot_answer_is_a_failure_and_no_wrong_answer() -> None:
 def test_closing_ends_the_child() -> None:
     grader = Grader(children=1)
     grader.grade("Answer: 12", Fraction(12))
-    (child,) = grader._idle
+    (pid,) = grader.idle_pids()
     grader.close()
-    assert child._process.poll() is not None
+    assert grader.idle_pids() == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
