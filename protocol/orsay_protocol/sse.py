@@ -17,6 +17,8 @@ PIECE_BYTES = 32 * 1024
 
 PING = b": ping\r\n\r\n"
 
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
 
 def encode_event(event: str, data: str) -> bytes:
     """One event. ``data`` may hold line breaks: each line becomes a ``data:`` line of its own."""
@@ -95,6 +97,7 @@ class Decoder:
         self._data: list[str] = []
         self._size = 0
         self._after_cr = False
+        self._at_start = True
 
     def feed(self, data: bytes) -> list[Event]:
         """Events completed by ``data``. Raises StreamTooLong past the limit."""
@@ -117,6 +120,9 @@ class Decoder:
         return events
 
     def _end_line(self, line: bytes) -> Event | None:
+        if self._at_start:
+            self._at_start = False
+            line = line.removeprefix(_BYTE_ORDER_MARK)
         if not line:
             return self._end_event()
         field, _, value = line.partition(b":")
@@ -124,7 +130,7 @@ class Decoder:
         if field == b"event":
             self._event = value.decode(errors="replace")
         elif field == b"data":
-            self._size += len(value)
+            self._size += len(value) + 1
             self._data.append(value.decode(errors="replace"))
         return None
 
