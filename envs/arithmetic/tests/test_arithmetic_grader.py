@@ -1,7 +1,10 @@
 """Grading: what counts as the answer, what hostile messages cost, and that a failed grader is no verdict."""
 
 import os
+import select
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from fractions import Fraction
@@ -122,3 +125,20 @@ def test_closing_ends_the_child() -> None:
     assert grader.idle_pids() == []
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs pidfd_open to wait for a process of another")
+def test_the_child_ends_when_its_parent_is_killed() -> None:
+    program = (
+        "import time; from fractions import Fraction; from arithmetic_env.grader import Grader; grader = Grader(); "
+        "grader.grade('1', Fraction(1)); print(*grader.idle_pids(), flush=True); time.sleep(100)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=environment
+    ) as parent:
+        assert parent.stdout is not None
+        child = os.pidfd_open(int(parent.stdout.readline()))
+        parent.kill()
+    assert select.select([child], [], [], 30)[0] == [child]
+    os.close(child)
