@@ -163,7 +163,7 @@ class Game:
             total = sum(session.rewards)
             self._screen.result(output, total)
             if output.finished:
-                self._screen.line(f"The episode is over. Reward in all: {total:g}", "bold")
+                self._screen.line(f"The episode is over. Reward in all: {total:.4g}", "bold")
                 return 0
 
     def _turn(self, session: Session) -> ToolOutput | None:

@@ -80,7 +80,7 @@ class Screen:
         if output.metadata:
             self.line(f"metadata {json.dumps(dict(output.metadata), ensure_ascii=False)}", "dim")
         if output.reward is not None:
-            self.line(f"reward {output.reward:g}, {total:g} in all", "bold green")
+            self.line(f"reward {output.reward:.4g}, {total:.4g} in all", "bold green")
 
     def _blocks(self, blocks: Sequence[Any]) -> list[str]:
         return [self._block(block) for block in blocks]

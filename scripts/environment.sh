@@ -1,0 +1,61 @@
+# Keeps the virtual environment .venv of this repository. Sourced by the other scripts, not run by itself.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+venv="$root/.venv"
+export PIP_DISABLE_PIP_VERSION_CHECK=1
+
+say() { printf '%s\n' "$*" >&2; }
+
+# find_python: prints a Python that is new enough and can make virtual environments; $PYTHON comes first.
+find_python() {
+    local candidate old="" bare=""
+    for candidate in "${PYTHON:-}" python3 python3.13 python3.12 python3.11 python; do
+        [ -n "$candidate" ] && command -v "$candidate" >/dev/null 2>&1 || continue
+        if ! "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
+            old="$old $candidate"
+        elif ! "$candidate" -c 'import ensurepip, venv' >/dev/null 2>&1; then
+            bare="$candidate"
+        else
+            command -v "$candidate"
+            return
+        fi
+    done
+    if [ -n "$bare" ]; then
+        say "$bare cannot make virtual environments: install its venv package (on Debian and Ubuntu: apt install python3-venv)"
+    elif [ -n "$old" ]; then
+        say "Orsay needs Python 3.11 or newer; found only:$old. Install a newer one, or name it: PYTHON=/path/to/python3.12 $0"
+    else
+        say "Orsay needs Python 3.11 or newer, and there is none here. Install it, or name it: PYTHON=/path/to/python3.12 $0"
+    fi
+    return 1
+}
+
+# install NAME REQUIREMENT...: makes .venv when it is missing and installs into it, unless that was done before
+# with the same project files.
+install() {
+    local name=$1 python stamp want
+    shift
+    stamp="$venv/.orsay-$name"
+    if ! "$venv/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
+        python=$(find_python) || return 1
+        say "making .venv with $("$python" --version)"
+        rm -rf "$venv"
+        "$python" -m venv "$venv" || return 1
+    fi
+    want=$(printf '%s\n' "$root" "$@" && cat "$root/pyproject.toml" "$root"/envs/*/pyproject.toml) || return 1
+    if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$want" ]; then
+        say "installing what '$name' needs into .venv; this is done once"
+        (cd "$root" && "$venv/bin/python" -m pip install --quiet "$@") || {
+            say "installing failed; the lines above say why. Run $0 again once that is mended"
+            return 1
+        }
+        printf '%s\n' "$want" >"$stamp"
+    fi
+}
+
+install_demo() { install demo -e . -e envs/echo -e envs/guess -e envs/arithmetic; }
+
+# The released packages let the tests host classes written for them.
+install_tests() {
+    install tests -e '.[dev]' -e envs/echo -e envs/guess -e envs/arithmetic 'openreward==0.1.167' 'ors-sdk==0.1.0'
+}
