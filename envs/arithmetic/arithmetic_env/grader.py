@@ -40,12 +40,14 @@ class Verdict:
 class Grader:
     """Hands messages to child processes, which start when first needed and end with this process.
 
-    Thread safe. ``wall_limit_s`` is for a child that neither answers nor uses the processor.
+    Thread safe. A message may use ``cpu_limit_s`` of processor time; ``wall_limit_s`` is for a child that
+    neither answers nor uses the processor.
     """
 
-    def __init__(self, *, children: int = 2, wall_limit_s: float = 60.0) -> None:
+    def __init__(self, *, children: int = 2, cpu_limit_s: float = 3.0, wall_limit_s: float = 60.0) -> None:
         self._slots = threading.BoundedSemaphore(children)
         self._idle: list[_Child] = []
+        self._cpu_limit_s = cpu_limit_s
         self._wall_limit_s = wall_limit_s
         self._closes_at_exit = False
 
@@ -82,14 +84,17 @@ class Grader:
             if child.usable():
                 return child
             child.close()
-        return _Child()
+        return _Child(self._cpu_limit_s)
 
 
 class _Child:
-    def __init__(self) -> None:
+    def __init__(self, cpu_limit_s: float) -> None:
         self._owner = os.getpid()
         self._process = subprocess.Popen(
-            [sys.executable, "-P", str(_CHILD)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-P", str(_CHILD), str(cpu_limit_s)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     @property

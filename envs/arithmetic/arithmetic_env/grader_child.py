@@ -17,7 +17,6 @@ from typing import Any
 from math_verify import parse, verify  # type: ignore[import-untyped]  # has no stubs
 from sympy import Rational  # type: ignore[import-untyped]  # has no stubs
 
-CPU_LIMIT_S = 3.0
 MEMORY_BYTES = 2 * 1024**3
 MESSAGE_CHARACTERS = 4_000
 ANSWER_CHARACTERS = 200
@@ -54,7 +53,8 @@ def grade(message: str, numerator: int, denominator: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Serve until standard input ends, which it does when the parent dies."""
+    """Serve until standard input ends, which it does when the parent dies. Its argument is the limit in seconds."""
+    cpu_limit_s = float(sys.argv[1])
     logging.disable(logging.CRITICAL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
@@ -62,7 +62,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, hard))
     for line in sys.stdin:
         request = json.loads(line)
-        signal.setitimer(signal.ITIMER_PROF, CPU_LIMIT_S)
+        signal.setitimer(signal.ITIMER_PROF, cpu_limit_s)
         verdict = grade(request["message"], *request["answer"])
         signal.setitimer(signal.ITIMER_PROF, 0)
         print(json.dumps(verdict), flush=True)

@@ -15,7 +15,7 @@ from arithmetic_env.grader import Grader, GraderFailed
 
 @pytest.fixture(scope="module")
 def grader() -> Iterator[Grader]:
-    grader = Grader(children=1)
+    grader = Grader(children=1, cpu_limit_s=0.8)
     yield grader
     grader.close()
 
@@ -130,8 +130,8 @@ def test_closing_ends_the_child() -> None:
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs pidfd_open to wait for a process of another")
 def test_the_child_ends_when_its_parent_is_killed() -> None:
     program = (
-        "import time; from fractions import Fraction; from arithmetic_env.grader import Grader; grader = Grader(); "
-        "grader.grade('1', Fraction(1)); print(*grader.idle_pids(), flush=True); time.sleep(100)"
+        "import time; from fractions import Fraction; from arithmetic_env.grader import Grader; "
+        "grader = Grader(); grader.grade('1', Fraction(1)); print(*grader.idle_pids(), flush=True); time.sleep(100)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(
