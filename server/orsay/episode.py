@@ -25,7 +25,7 @@ from orsay_protocol.sse import encode_result
 from orsay_protocol.tools import RunToolError, RunToolErrorReason, ToolOutput
 
 from . import hosted as convert
-from .errors import BadTask, Faulted, Refused
+from .errors import BadTask, Faulted, Refused, exception_text
 from .gate import Gate
 from .hosted import HostedEnvironment
 from .outcome import Outcome
@@ -110,14 +110,15 @@ class Episode:
             made.append(hosted.construct(dict(task_spec), secrets))
 
         try:
+            what = f"the constructor of {hosted.name!r}"
             if hosted.plain_constructor:
-                construct()
+                _guard_now("setup_error", what, construct, hide=hide)
             else:
-                what = f"the constructor of {hosted.name!r}"
                 await guard_author("setup_error", what, place.threads.run(construct), hide=hide)
             episode = cls(hosted, place, made[0], hide)
             if toolset_name is not None:
-                episode._bind_toolset(toolset_name)
+                what = f"the toolset {toolset_name!r}"
+                _guard_now("setup_error", what, lambda: episode._bind_toolset(toolset_name), hide=hide)
         except BaseException:
             if made:  # stopped too late, or the toolset does not fit: what was built is torn down
                 await cls(hosted, place, made[0], hide).close()
@@ -129,7 +130,7 @@ class Episode:
         try:
             self._toolset = toolset_class(self._instance)
         except ValueError as exc:
-            raise BadTask(str(exc)) from exc
+            raise BadTask(_without(self._secrets, str(exc))) from exc
         self._session_tools = convert.session_toolset_table(self._toolset)
 
     @property
@@ -181,7 +182,7 @@ class Episode:
             text = f"Tool input validation error for {name!r}: {_problems(exc)}"
             done(_refusal("input_validation", text), None)
             return None
-        except Exception as exc:  # a validator of the author's own that raises what pydantic lets through
+        except BaseException as exc:  # a validator of the author's own that raises what pydantic lets through
             done(None, _fault("tool_error", exc, self._secrets, f"validating the input of {name!r}"))
             return None
         limit = self._call_limit(row)
@@ -210,6 +211,7 @@ class Episode:
         if gate is None:
             gate = self._gate = Gate()
         if not gate.try_enter(row):
+            run.stop_clock()
             await gate.enter(row)
             run.restart_clock()
         try:
@@ -243,11 +245,7 @@ class Episode:
             data = b'{"ok":true,"output":' + _OUTPUT.to_json(output) + b"}"
         except Exception as exc:
             raise _fault("tool_error", exc, self._secrets, f"the result of tool {row.name!r}") from exc
-        limit = self._place.limits.max_result_bytes
-        if len(data) > limit:
-            raise Faulted(
-                "result_too_large", f"tool {row.name!r} returned {len(data)} bytes; the limit is {limit}"
-            )
+        self._bound(data, f"tool {row.name!r}")
         if output.finished:
             self._finished = True
         return Outcome(encode_result(data), reward, output.finished)
@@ -300,7 +298,10 @@ class Episode:
         for number, score in enumerate(scores):
             if not math.isfinite(score.reward):
                 raise Faulted("bad_reward", f"score_group returned {score.reward} for candidate {number}")
-        return Outcome(encode_result(ScoreGroupOutput(scores=scores).model_dump_json().encode()))
+        data = self._convert(
+            "score_error", "score_group", lambda: ScoreGroupOutput(scores=scores).model_dump_json().encode()
+        )
+        return Outcome(encode_result(data))
 
     async def _author(self, fault: FaultClass, hook: str, *args: Any) -> Any:
         method = getattr(self._instance, hook)
@@ -308,10 +309,15 @@ class Episode:
         return await guard_author(fault, hook, running, hide=self._secrets)
 
     def _convert(self, fault: FaultClass, hook: str, convert_value: Callable[[], Any]) -> Any:
-        try:
-            return convert_value()
-        except Exception as exc:
-            raise _fault(fault, exc, self._secrets, f"what {hook} returned") from exc
+        value = _guard_now(fault, f"what {hook} returned", convert_value, hide=self._secrets)
+        if isinstance(value, bytes):
+            self._bound(value, hook)
+        return value
+
+    def _bound(self, data: bytes, what: str) -> None:
+        limit = self._place.limits.max_result_bytes
+        if len(data) > limit:
+            raise Faulted("result_too_large", f"{what} returned {len(data)} bytes; the limit is {limit}")
 
     # closing
 
@@ -373,8 +379,18 @@ async def guard_author(
         raise _fault(fault, exc, hide, what) from exc
 
 
+def _guard_now(fault: FaultClass, what: str, run: Callable[[], Any], *, hide: tuple[str, ...]) -> Any:
+    """``guard_author`` for what never waits."""
+    try:
+        return run()
+    except (Refused, Faulted):
+        raise
+    except BaseException as exc:
+        raise _fault(fault, exc, hide, what) from exc
+
+
 def _fault(fault: FaultClass, exc: BaseException, hide: tuple[str, ...], what: str) -> Faulted:
-    found = Faulted(fault, _without(hide, f"{type(exc).__name__}: {exc}"))
+    found = Faulted(fault, _without(hide, exception_text(exc)))
     found.trace = _without(hide, f"{what} raised\n" + "".join(traceback.format_exception(exc)))
     return found
 
@@ -382,7 +398,7 @@ def _fault(fault: FaultClass, exc: BaseException, hide: tuple[str, ...], what: s
 def _without(hide: tuple[str, ...], text: str) -> str:
     for secret in hide:
         text = text.replace(secret, "[secret]")
-    return text
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _is_cancelled() -> bool:

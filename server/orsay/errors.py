@@ -40,6 +40,7 @@ __all__ = [
     "UnknownEnvironment",
     "UnknownSession",
     "Unsupported",
+    "exception_text",
 ]
 
 
@@ -153,3 +154,17 @@ class Faulted(OrsayError):
         self.message = message
         self.fault_id = fault_id
         self.trace = ""
+
+
+_LONGEST_TEXT = 20_000
+
+
+def exception_text(error: BaseException) -> str:
+    """``Type: message`` in text that any wire can carry, also of an exception that cannot be printed."""
+    try:
+        text = str(error)
+    except BaseException as exc:  # author code: anything may happen in its __str__
+        text = f"(its text cannot be shown: {type(exc).__name__})"
+    if len(text) > _LONGEST_TEXT:
+        text = f"{text[:_LONGEST_TEXT]}… ({len(text)} characters)"
+    return f"{type(error).__name__}: {text}".encode(errors="backslashreplace").decode()

@@ -7,11 +7,12 @@ until it really ends.
 from __future__ import annotations
 
 import asyncio
+import math
 import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from .errors import Faulted, Refused
+from .errors import Faulted, Refused, exception_text
 
 __all__ = ["Done", "Group", "Run", "Runs"]
 
@@ -38,6 +39,10 @@ class Run:
         self._answered = False
         self._started = False
         self._task: asyncio.Task[Any] | None = None
+
+    def stop_clock(self) -> None:
+        """What follows is waiting for other calls, which have limits of their own."""
+        self._deadline = math.inf
 
     def restart_clock(self) -> None:
         """Count the time limit from now: what came before was waiting, not running."""
@@ -74,8 +79,8 @@ class Run:
             error = exc
         except asyncio.CancelledError:
             error = Faulted("cancelled", f"{self._what} was cancelled")
-        except Exception as exc:
-            error = Faulted("internal", f"{type(exc).__name__}: {exc}")
+        except BaseException as exc:  # SystemExit too: out of a task it would end the loop
+            error = Faulted("internal", exception_text(exc))
             error.trace = "".join(traceback.format_exception(exc))
         self._runs._forget(self)
         if self._answered:
