@@ -1,4 +1,4 @@
-"""What ``scripts/demo`` runs: serves the bundled environments and plays an episode of each, for people to watch."""
+"""What ``scripts/demo`` runs: serves the bundled environments and plays an episode of each, to be watched."""
 
 from __future__ import annotations
 
@@ -49,8 +49,7 @@ def served(port: int) -> Iterator[tuple[str, subprocess.Popen[str]]]:
         "--log-level",
         "warning",
     ]
-    # In a session of its own: Ctrl-C is for this process, which then stops the server in order.
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     hung = threading.Timer(_START_LIMIT_S, process.kill)
     hung.start()
     try:
@@ -117,6 +116,8 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=0)
     args = parser.parse_args()
     screen = Screen(Console(highlight=False))
+    # As Ctrl-C: the server must not outlive this process.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with served(args.port) as (url, process):
             screen.line(f"Serving at {url}", "bold")

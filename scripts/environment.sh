@@ -45,7 +45,7 @@ install() {
     want=$(printf '%s\n' "$root" "$@" && cat "$root/pyproject.toml" "$root"/envs/*/pyproject.toml) || return 1
     if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$want" ]; then
         say "installing what '$name' needs into .venv; this is done once"
-        (cd "$root" && "$venv/bin/python" -m pip install --quiet "$@") || {
+        (cd "$root" && "$venv/bin/python" -m pip install -qq "$@") || {
             say "installing failed; the lines above say why. Run $0 again once that is mended"
             return 1
         }
