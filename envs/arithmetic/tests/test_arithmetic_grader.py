@@ -131,7 +131,8 @@ def test_closing_ends_the_child() -> None:
 def test_the_child_ends_when_its_parent_is_killed() -> None:
     program = (
         "import time; from fractions import Fraction; from arithmetic_env.grader import Grader; "
-        "grader = Grader(); grader.grade('1', Fraction(1)); print(*grader.idle_pids(), flush=True); time.sleep(100)"
+        "grader = Grader(); grader.grade('1', Fraction(1)); "
+        "print(*grader.idle_pids(), flush=True); time.sleep(100)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(
