@@ -53,7 +53,7 @@ def grade(message: str, numerator: int, denominator: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Serve until standard input ends, as it does when the parent dies. The argument is the limit in seconds."""
+    """Serve until standard input ends, as it does when the parent dies. The argument: seconds per message."""
     cpu_limit_s = float(sys.argv[1])
     logging.disable(logging.CRITICAL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
