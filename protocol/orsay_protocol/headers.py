@@ -46,7 +46,7 @@ def decode_secrets(header: str) -> dict[str, str]:
     except (binascii.Error, ValueError, RecursionError):
         raise BadSecrets("X-Secrets is not base64 of a JSON object") from None
     if not isinstance(payload, dict):
-        raise BadSecrets("X-Secrets holds JSON that is no object; expected {name: {\"value\": ...}}")
+        raise BadSecrets('X-Secrets holds JSON that is no object; expected {name: {"value": ...}}')
     secrets = {}
     for name, entry in payload.items():
         value = entry.get("value") if isinstance(entry, dict) else entry

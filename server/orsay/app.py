@@ -85,13 +85,11 @@ class Running:
             stream_ping_s=settings.stream_ping_s,
             index_only=settings.index_only,
         )
-        self.app = HttpApp(
-            episodes, runtime, Keys(settings.api_keys), faults, index_only=settings.index_only
-        )
+        self.app = HttpApp(episodes, runtime, Keys(settings.api_keys), faults, index_only=settings.index_only)
         self._sock = sock
         self._http = _Http(
             uvicorn.Config(
-                self.app,  # type: ignore[arg-type]  # an ASGI application by shape
+                self.app,
                 loop="none",
                 http="httptools",
                 ws="none",
@@ -113,11 +111,13 @@ class Running:
 
     async def load(self) -> None:
         """Load the environments and let sessions in. Raises LoadError."""
+        await self._http.listening.wait()
         await self.runtime.start()
         for info in self.runtime.environments:
             self.app.know(info.name)
             self.app.know(info.key)
         self.sessions.start()
+        await self.app.load_rest()
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 100)
@@ -133,6 +133,14 @@ class Running:
 
 class _Http(uvicorn.Server):
     """uvicorn without its signal handling: the order of stopping is ours."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

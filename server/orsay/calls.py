@@ -118,7 +118,7 @@ def _wake(future: asyncio.Future[None]) -> None:
 class Calls:
     """The calls of one session, running and finished."""
 
-    __slots__ = ("_bytes", "_by_id", "_by_key", "_limits", "running")
+    __slots__ = ("_by_id", "_by_key", "_bytes", "_limits", "running")
 
     def __init__(self, limits: CallLimits) -> None:
         self._limits = limits

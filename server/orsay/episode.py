@@ -13,16 +13,15 @@ import math
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import from_json
+from typing import Any, TypeVar
 
 from orsay_protocol.blocks import ImageBlock, Message, TextBlock
 from orsay_protocol.faults import FaultClass
 from orsay_protocol.requests import ScoreGroup, ScoreGroupOutput
 from orsay_protocol.sse import encode_result
 from orsay_protocol.tools import RunToolError, RunToolErrorReason, ToolOutput
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from . import hosted as convert
 from .errors import BadTask, Faulted, Refused, exception_text
@@ -35,6 +34,7 @@ from .tools import ToolRow, ToolTable
 
 __all__ = ["Episode", "Limits", "Place", "guard_author", "run_author"]
 
+T = TypeVar("T")
 _MIN_SECRET = 4
 _BLOCKS = TypeAdapter(list[TextBlock | ImageBlock])
 _MESSAGES = TypeAdapter(list[Message])
@@ -266,7 +266,9 @@ class Episode:
 
     async def _prompt(self) -> bytes:
         value = await self._author("prompt_error", "get_prompt")
-        return self._convert("prompt_error", "get_prompt", lambda: _BLOCKS.dump_json(convert.to_blocks(value)))
+        return self._convert(
+            "prompt_error", "get_prompt", lambda: _BLOCKS.dump_json(convert.to_blocks(value))
+        )
 
     async def _messages(self) -> bytes:
         if not hasattr(self.hosted.cls, "get_messages"):  # written for a package without messages
@@ -294,7 +296,9 @@ class Episode:
     async def _score(self, body: bytes) -> Outcome:
         candidates = convert.to_candidates(self.hosted, ScoreGroup.model_validate_json(body).candidates)
         value = await self._author("score_error", "score_group", candidates)
-        scores = self._convert("score_error", "score_group", lambda: convert.to_scores(value, len(candidates)))
+        scores = self._convert(
+            "score_error", "score_group", lambda: convert.to_scores(value, len(candidates))
+        )
         for number, score in enumerate(scores):
             if not math.isfinite(score.reward):
                 raise Faulted("bad_reward", f"score_group returned {score.reward} for candidate {number}")
@@ -308,7 +312,7 @@ class Episode:
         running = run_author(self._place.threads, method, *args)
         return await guard_author(fault, hook, running, hide=self._secrets)
 
-    def _convert(self, fault: FaultClass, hook: str, convert_value: Callable[[], Any]) -> Any:
+    def _convert(self, fault: FaultClass, hook: str, convert_value: Callable[[], T]) -> T:
         value = _guard_now(fault, f"what {hook} returned", convert_value, hide=self._secrets)
         if isinstance(value, bytes):
             self._bound(value, hook)

@@ -26,7 +26,18 @@ _STOP_GRACE_S = 1.0
 class Run:
     """One piece of author code under way. ``stop`` may be called at any time, also twice."""
 
-    __slots__ = ("_answered", "_deadline", "_done", "_group", "_limit_s", "_reason", "_runs", "_started", "_task", "_what")
+    __slots__ = (
+        "_answered",
+        "_deadline",
+        "_done",
+        "_group",
+        "_limit_s",
+        "_reason",
+        "_runs",
+        "_started",
+        "_task",
+        "_what",
+    )
 
     def __init__(self, runs: Runs, group: Group | None, done: Done, limit_s: float, what: str) -> None:
         self._runs = runs

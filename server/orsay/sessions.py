@@ -252,7 +252,10 @@ class Sessions:
         limits = self.limits
         if len(self._live) >= limits.max_sessions:
             raise Overloaded(f"server at maximum capacity: {limits.max_sessions} sessions")
-        if limits.max_sessions_per_owner is not None and self._per_owner[owner] >= limits.max_sessions_per_owner:
+        if (
+            limits.max_sessions_per_owner is not None
+            and self._per_owner[owner] >= limits.max_sessions_per_owner
+        ):
             raise Overloaded(f"this key is at maximum capacity: {limits.max_sessions_per_owner} sessions")
 
     async def _open(self, session: Session, request: OpenSession) -> None:

@@ -58,7 +58,7 @@ class Settings(BaseSettings):
 
     api_keys: tuple[SecretStr, ...] = Field((), description="JSON list in the variable; empty: no keys")
     allow_anonymous: bool = Field(False, description="bind wider than loopback although there are no keys")
-    index_only: bool = Field(False, description="tasks by split and index only: task specs stay on the server")
+    index_only: bool = Field(False, description="tasks by split and index only; specs stay on the server")
     error_detail: Literal["auto", "exception", "id"] = Field(
         "auto", description="what clients read of an exception; auto: its text on loopback, else an id"
     )
@@ -82,13 +82,15 @@ class Settings(BaseSettings):
     teardown_time_limit_s: float = Field(30, gt=0)
     client_grace_s: float = Field(60, ge=0, description="a call outlives its client's connection this long")
     shutdown_grace_s: float = Field(30, ge=0)
-    gone_memory_s: float = Field(900, gt=0, description="how long a session that is gone answers 410, not 404")
+    gone_memory_s: float = Field(
+        900, gt=0, description="a session that is gone answers 410 so long, then 404"
+    )
     setup_wait_s: float = Field(25, gt=0, description="how long one request waits for setup")
     stream_after_s: float = Field(0.02, ge=0, description="a call that takes longer is answered as a stream")
     stream_ping_s: float = Field(10, gt=0, description="time between comments on an open stream")
 
-    worker_memory_limit_mib: int | None = Field(None, ge=32, description="a worker above it takes no new sessions")
-    worker_session_limit: int | None = Field(None, ge=1, description="a worker is replaced after so many sessions")
+    worker_memory_limit_mib: int | None = Field(None, ge=32, description="above it, no new sessions")
+    worker_session_limit: int | None = Field(None, ge=1, description="replaced after so many sessions")
     worker_start_limit_s: float = Field(120, gt=0)
     worker_stall_s: float = Field(2, gt=0, description="silence after which a worker counts as blocked")
 

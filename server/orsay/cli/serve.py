@@ -59,7 +59,9 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"], help="(info)")
     parser.add_argument("--log-format", choices=["auto", "console", "json"], help="(auto)")
     parser.add_argument("--reload", action="store_true", help="load the code again when it changes on disk")
-    parser.add_argument("--settings", action="store_true", help="list every setting with its variable and exit")
+    parser.add_argument(
+        "--settings", action="store_true", help="list every setting with its variable and exit"
+    )
     parser.set_defaults(run=run)
 
 
@@ -69,9 +71,9 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if not args.targets:
         return _wrong("name at least one environment, for example: orsay serve my_env.env:MyEnv")
-    names = ("host", "port", "runtime", "workers", "api_keys", "allow_anonymous", "index_only")
-    names += ("error_detail", "log_level", "log_format")
-    given = {name: value for name in names if (value := getattr(args, name)) is not None}
+    given = {
+        name: value for name in Settings.model_fields if (value := getattr(args, name, None)) is not None
+    }
     try:
         Server(args.targets, reload=args.reload).run(**given)
     except ValidationError as exc:

@@ -1,36 +1,35 @@
 """The HTTP face: one ASGI application that sends each request to where it is answered.
 
-Endpoints of a session go straight to ``EpisodeEndpoints``; everything else goes to FastAPI. Authentication
-and the translation of errors happen here, for both.
+Endpoints of a session go straight to ``EpisodeEndpoints``; everything else goes to FastAPI, which is loaded
+in the background. Authentication and the translation of errors happen here, for both.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import importlib
+from collections.abc import Awaitable, Callable
 
-from fastapi import FastAPI, Request
-from fastapi.responses import Response
 from pydantic import ValidationError
 
 from ..auth import Keys
-from ..errors import Faulted, OrsayError, Refused
+from ..errors import Faulted, Refused, Starting
 from ..faults import FaultLog
 from ..logs import get_logger
 from ..runtimes.base import Runtime
-from .discovery import VERSION, discovery_router
 from .episodes import Endpoint, EpisodeEndpoints
 from .errors import error_answer, validation_answer
 from .messages import Headers, Receive, Scope, Send, send_json
-from .openapi import describe
 
 __all__ = ["HttpApp"]
 
 _log = get_logger(__name__)
 _OPEN_PATHS = frozenset({"/health", "/ready"})
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class HttpApp:
-    """Call it as an ASGI application."""
+    """Call it as an ASGI application. ``start`` and ``load_rest`` come first."""
 
     def __init__(
         self,
@@ -43,36 +42,69 @@ class HttpApp:
     ) -> None:
         self._keys = keys
         self._faults = faults
+        self._runtime = runtime
+        self._index_only = index_only
         self._endpoints = episodes.table
+        self._methods = {action: method for method, action in episodes.table}
         self._exact: dict[tuple[str, str], Endpoint] = {
-            (method, f"/{action}"): endpoint for (method, action), endpoint in episodes.table.items()
+            ("GET", "/health"): self._health,
+            ("GET", "/ready"): self._ready,
         }
-        self._environments: Any = runtime
-        self._fastapi = self._cold(runtime, index_only=index_only)
+        self.know("")
+        self._rest: asyncio.Task[Application] | None = None
 
     def know(self, environment: str) -> None:
         """Make the paths of an environment's sessions part of the fast look-up."""
+        prefix = f"/{environment}" if environment else ""
         for (method, action), endpoint in self._endpoints.items():
-            self._exact[method, f"/{environment}/{action}"] = endpoint
+            self._exact[method, f"{prefix}/{action}"] = endpoint
+
+    async def load_rest(self) -> None:
+        """Load the FastAPI part, in a thread, once."""
+        if self._rest is None:
+            self._rest = asyncio.create_task(asyncio.to_thread(self._build_rest))
+        await asyncio.shield(self._rest)
+
+    def _build_rest(self) -> Application:
+        cold = importlib.import_module(".cold", __package__)
+        app: Application = cold.build(self._runtime, self._faults, index_only=self._index_only)
+        return app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._fastapi(scope, receive, send)
             return
-        path = scope["path"]
+        path, method = scope["path"], scope["method"]
         headers: Headers = dict(scope["headers"])
         try:
             owner = "" if path in _OPEN_PATHS else self._keys.owner(headers)
-            endpoint = self._exact.get((scope["method"], path)) or self._find(scope["method"], path)
+            endpoint = self._exact.get((method, path)) or self._find(method, path)
             if endpoint is not None:
                 await endpoint(scope, headers, owner, receive, send)
             else:
-                await self._fastapi(scope, receive, send)
+                await self._answer_rest(scope, receive, send)
         except ValidationError as exc:
             await send_json(send, validation_answer(exc), status=422)
         except (Refused, Faulted) as exc:
             status, body, extra = error_answer(exc, self._faults)
             await send_json(send, body, status=status, headers=extra)
+        except Exception as exc:
+            _log.exception("request_failed", method=method, path=path)
+            fault = Faulted("internal", f"{type(exc).__name__}: {exc}")
+            status, body, extra = error_answer(fault, self._faults)
+            await send_json(send, body, status=status, headers=extra)
+
+    async def _answer_rest(self, scope: Scope, receive: Receive, send: Send) -> None:
+        parts = scope["path"].strip("/").split("/")
+        allowed = self._methods.get(parts[-1]) if len(parts) <= 2 else None
+        if scope["path"] in _OPEN_PATHS:
+            allowed = "GET"
+        if allowed is not None:
+            text = b'{"detail":"Method Not Allowed"}'
+            await send_json(send, text, status=405, headers=((b"allow", allowed.encode()),))
+            return
+        await self.load_rest()
+        assert self._rest is not None
+        await self._rest.result()(scope, receive, send)
 
     def _find(self, method: str, path: str) -> Endpoint | None:
         """For another letter case, a trailing slash, or an environment's name that is not ours."""
@@ -81,19 +113,10 @@ class HttpApp:
             return None
         return self._endpoints.get((method, parts[-1]))
 
-    def _cold(self, runtime: Runtime, *, index_only: bool) -> FastAPI:
-        app = FastAPI(
-            title="Orsay",
-            version=VERSION,
-            description="Environments for reinforcement learning of language models, over the Open Reward Standard.",
-        )
-        app.include_router(discovery_router(runtime, index_only=index_only))
-        app.add_exception_handler(OrsayError, self._on_error)
-        app.openapi = lambda: describe(app, self._endpoints)  # type: ignore[method-assign]
-        return app
+    async def _health(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+        await send_json(send, b'{"status":"ok"}')
 
-    async def _on_error(self, request: Request, error: Exception) -> Response:
-        assert isinstance(error, Refused | Faulted)
-        status, body, extra = error_answer(error, self._faults)
-        names = {name.decode(): value.decode() for name, value in extra}
-        return Response(body, status, names, media_type="application/json")
+    async def _ready(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+        if not self._runtime.environments:
+            raise Starting("the environments are still being loaded")
+        await send_json(send, b'{"status":"ready"}')

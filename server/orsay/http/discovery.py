@@ -1,4 +1,4 @@
-"""The endpoints without a session: health, and what environments, tools and tasks there are."""
+"""The endpoints without a session: what environments, tools and tasks there are."""
 
 from __future__ import annotations
 
@@ -6,25 +6,18 @@ import platform
 from importlib.metadata import version as package_version
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request, Response
-from pydantic import BaseModel
-from pydantic_core import to_json
-
+from fastapi import APIRouter, Path, Response
 from orsay_protocol.requests import GetTask, GetTaskRange, ListTasks, NumTasks, Split
 from orsay_protocol.tools import ListToolsOutput
+from pydantic import BaseModel
+from pydantic_core import to_json
 
 from ..errors import Starting, UnknownEnvironment
 from ..runtimes.base import EnvironmentInfo, Runtime, TaskQuery
 
-__all__ = ["Health", "discovery_router"]
+__all__ = ["VERSION", "discovery_router"]
 
 VERSION = package_version("orsay")
-
-
-class Health(BaseModel):
-    """Answer of ``/health`` and ``/ready``."""
-
-    status: str
 
 
 class Version(BaseModel):
@@ -63,8 +56,6 @@ def discovery_router(runtime: Runtime, *, index_only: bool) -> APIRouter:
     """Routes under ``/{env}/…``, and the same without it for the first environment."""
     router = APIRouter()
     asking = _Discovery(runtime, index_only=index_only)
-    router.add_api_route("/health", asking.health, response_model=Health, tags=["server"])
-    router.add_api_route("/ready", asking.ready, response_model=Health, tags=["server"])
     router.add_api_route("/version", asking.version, response_model=Version, tags=["server"])
     router.add_api_route(
         "/list_environments", asking.list_environments, response_model=list[str], tags=["environments"]
@@ -121,21 +112,9 @@ class _Discovery:
         known = ", ".join(info.key for info in environments)
         raise UnknownEnvironment(f"unknown environment {env!r}; this server hosts: {known}")
 
-    async def health(self) -> Response:
-        """The server answers."""
-        return _json(b'{"status":"ok"}')
-
-    async def ready(self) -> Response:
-        """The environments are loaded and sessions can be opened; 503 until then."""
-        if not self._runtime.environments:
-            raise Starting("the environments are still being loaded")
-        return _json(b'{"status":"ready"}')
-
     async def version(self) -> Response:
         """Version of this server."""
-        answer = Version(
-            version=VERSION, build_sha=None, server="orsay", python=platform.python_version()
-        )
+        answer = Version(version=VERSION, build_sha=None, server="orsay", python=platform.python_version())
         return _json(answer.model_dump_json().encode())
 
     async def list_environments(self) -> Response:
@@ -196,6 +175,3 @@ def _tasks(info: EnvironmentInfo, env: str, tasks: bytes) -> Response:
 
 def _json(body: bytes) -> Response:
     return Response(body, media_type="application/json")
-
-
-_ = Request

@@ -11,12 +11,11 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from pydantic_core import to_json
-from sse_starlette import EventSourceResponse
-
 from orsay_protocol.headers import BadSecrets, decode_secrets
 from orsay_protocol.requests import CallTool, CreateSession, ScoreGroup
 from orsay_protocol.sse import encode_event
+from pydantic_core import to_json
+from sse_starlette import EventSourceResponse
 
 from ..calls import Call
 from ..errors import BadRequest, BadTask, Faulted, Refused, UnknownEnvironment, Unsupported
@@ -156,7 +155,9 @@ class EpisodeEndpoints:
         session = self._sessions.get(session_id(headers), owner)
         await send_json(send, await self._ask(session, await session.ready(), "prompt"))
 
-    async def messages(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+    async def messages(
+        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
+    ) -> None:
         session = self._sessions.get(session_id(headers), owner)
         await send_json(send, await self._ask(session, await session.ready(), "messages"))
 

@@ -1,20 +1,271 @@
-"""The published description of the endpoints that FastAPI does not route by itself."""
+"""The published description of the endpoints that FastAPI does not route by itself.
+
+FastAPI describes the discovery endpoints; the table here describes the rest, and both become one document.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from orsay_protocol.blocks import ImageBlock, Message, TextBlock
+from orsay_protocol.faults import Fault
+from orsay_protocol.requests import CallTool, CreateSession, ScoreGroup, ScoreGroupOutput
+from orsay_protocol.tools import ListToolsOutput, RunToolOutput
+from pydantic import BaseModel, RootModel
+from pydantic.json_schema import models_json_schema
 
 __all__ = ["describe"]
 
 
-def describe(app: FastAPI, endpoints: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
-    """The OpenAPI document."""
-    if app.openapi_schema is None:
-        app.openapi_schema = get_openapi(
-            title=app.title, version=app.version, description=app.description, routes=app.routes
+class Status(BaseModel):
+    """``status`` is ``ok``, or ``ready``."""
+
+    status: str
+
+
+class SessionAnswer(BaseModel):
+    """The id of the session."""
+
+    sid: str
+
+
+class Prompt(RootModel[list[TextBlock | ImageBlock]]):
+    """Blocks of the prompt."""
+
+
+class Messages(RootModel[list[Message]]):
+    """The prompt as a conversation."""
+
+
+class ErrorAnswer(BaseModel):
+    """What went wrong, for people."""
+
+    detail: str
+
+
+class Problem(BaseModel):
+    """One reason why a body does not fit."""
+
+    type: str
+    loc: list[str | int]
+    msg: str
+
+
+class ProblemAnswer(BaseModel):
+    """Every reason why the body does not fit."""
+
+    detail: list[Problem]
+
+
+_ERRORS: dict[int, tuple[str, type[BaseModel]]] = {
+    400: ("the request is not complete or does not fit the environment", ErrorAnswer),
+    401: ("the API key is missing or wrong", ErrorAnswer),
+    404: ("no such session, environment or capability", ErrorAnswer),
+    409: ("a session of this id was made from another request", ErrorAnswer),
+    410: ("the session has ended; detail says why", ErrorAnswer),
+    413: ("the body is over the server's limit", ErrorAnswer),
+    422: ("the body does not fit its schema", ProblemAnswer),
+    429: ("a limit is reached; Retry-After says when to come back", ErrorAnswer),
+    500: ("code of the environment failed; X-Orsay-Fault names the class", ErrorAnswer),
+    503: ("still starting (X-Backend-State: starting) or shutting down; nothing ran", ErrorAnswer),
+}
+
+_STREAM = (
+    "Server-sent events: `task_id` first; then the result as `chunk` events and one `end`, whose data joined"
+    " are JSON; or `fault` (JSON, see Fault) and `error` (text). Comments keep a long stream alive."
+)
+
+
+@dataclass(frozen=True)
+class _Operation:
+    method: str
+    path: str
+    summary: str
+    answer: type[BaseModel] | None = None
+    body: type[BaseModel] | None = None
+    stream: bool = False
+    session: bool = True
+    headers: Sequence[str] = ()
+    errors: Sequence[int] = field(default=(400, 401, 404, 410))
+    tag: str = "sessions"
+
+
+_CALL_ERRORS = (400, 401, 404, 410, 413, 422, 429, 500, 503)
+_OPERATIONS = (
+    _Operation("get", "/health", "The server answers.", Status, session=False, errors=(), tag="server"),
+    _Operation(
+        "get", "/ready", "The environments are loaded.", Status, session=False, errors=(503,), tag="server"
+    ),
+    _Operation(
+        "post",
+        "/create_session",
+        "A fresh session id: as JSON, or as events when Accept asks for text/event-stream.",
+        SessionAnswer,
+        session=False,
+        stream=True,
+        errors=(401,),
+    ),
+    _Operation(
+        "post", "/delete_session", "Does nothing, for clients that send it.", SessionAnswer, errors=(400, 401)
+    ),
+    _Operation(
+        "post",
+        "/create",
+        "Open a session: build the environment for one task. Sent again, it changes nothing.",
+        SessionAnswer,
+        body=CreateSession,
+        headers=("X-Secrets",),
+        errors=(400, 401, 404, 409, 410, 413, 422, 429, 500, 503),
+    ),
+    _Operation(
+        "post", "/delete", "End a session; fine for one that is unknown.", SessionAnswer, errors=(400, 401)
+    ),
+    _Operation("post", "/ping", "Keep a session alive.", Status),
+    _Operation(
+        "get",
+        "/{env}/prompt",
+        "The prompt of the session's task.",
+        Prompt,
+        errors=(400, 401, 404, 410, 500, 503),
+    ),
+    _Operation(
+        "get", "/{env}/messages", "The prompt as messages.", Messages, errors=(400, 401, 404, 410, 500, 503)
+    ),
+    _Operation(
+        "get",
+        "/{env}/task_tools",
+        "The tools of this very session.",
+        ListToolsOutput,
+        errors=(400, 401, 404, 410, 500, 503),
+    ),
+    _Operation(
+        "post",
+        "/{env}/call",
+        "Call a tool, or attach to a call by task_id.",
+        RunToolOutput,
+        body=CallTool,
+        stream=True,
+        headers=("Idempotency-Key",),
+        errors=_CALL_ERRORS,
+    ),
+    _Operation(
+        "post",
+        "/{env}/score_group",
+        "Score the rollouts of a group.",
+        ScoreGroupOutput,
+        body=ScoreGroup,
+        stream=True,
+        headers=("Idempotency-Key",),
+        errors=_CALL_ERRORS,
+    ),
+)
+
+_HEADERS = {
+    "X-Session-ID": "the session",
+    "X-Secrets": 'base64 of JSON {name: {"value": string}}',
+    "Idempotency-Key": "a call is done once per key",
+}
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document, made once."""
+    if app.openapi_schema is not None:
+        return app.openapi_schema
+    document = get_openapi(
+        title=app.title, version=app.version, description=app.description, routes=app.routes
+    )
+    references, schemas = _schemas()
+    components = document.setdefault("components", {})
+    components["schemas"] = {**schemas, **components.get("schemas", {})}
+    components["securitySchemes"] = {
+        "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+        "bearer": {"type": "http", "scheme": "bearer"},
+    }
+    document["security"] = [{}, {"key": []}, {"bearer": []}]
+    for operation in _OPERATIONS:
+        entry = _entry(operation, references)
+        document["paths"].setdefault(operation.path, {})[operation.method] = entry
+    app.openapi_schema = document
+    return document
+
+
+def _schemas() -> tuple[dict[type[BaseModel], dict[str, Any]], dict[str, Any]]:
+    bodies = {operation.body for operation in _OPERATIONS if operation.body is not None}
+    answers = {operation.answer for operation in _OPERATIONS if operation.answer is not None}
+    answers |= {ErrorAnswer, ProblemAnswer, Fault}
+    wanted: list[tuple[type[BaseModel], Any]] = [(model, "validation") for model in sorted(bodies, key=_name)]
+    wanted += [(model, "serialization") for model in sorted(answers, key=_name)]
+    found, definitions = models_json_schema(wanted, ref_template="#/components/schemas/{model}")
+    references = {wanted_model: found[wanted_model, mode] for wanted_model, mode in wanted}
+    return references, definitions["$defs"]
+
+
+def _name(model: type[BaseModel]) -> str:
+    return model.__name__
+
+
+def _entry(operation: _Operation, references: dict[type[BaseModel], dict[str, Any]]) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    json_answer = operation.answer is not None and (
+        not operation.stream or operation.path == "/create_session"
+    )
+    if json_answer and operation.answer is not None:
+        content["application/json"] = {"schema": references[operation.answer]}
+    if operation.stream:
+        content["text/event-stream"] = {"schema": {"type": "string"}}
+    text = operation.summary
+    if operation.stream and operation.answer is not None and not json_answer:
+        text += f" {_STREAM} Here the JSON is {operation.answer.__name__}."
+    entry: dict[str, Any] = {
+        "tags": [operation.tag],
+        "summary": operation.summary,
+        "description": text,
+        "operationId": operation.path.strip("/").replace("{env}/", ""),
+        "parameters": _parameters(operation),
+        "responses": {"200": {"description": "done", "content": content}},
+    }
+    if operation.body is not None:
+        schema = references[operation.body]
+        entry["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    for status in operation.errors:
+        what, model = _ERRORS[status]
+        answer: dict[str, Any] = {
+            "description": what,
+            "content": {"application/json": {"schema": references[model]}},
+        }
+        if status in (429, 503):
+            answer["headers"] = {"Retry-After": {"schema": {"type": "integer"}, "description": "seconds"}}
+        entry["responses"][str(status)] = answer
+    return entry
+
+
+def _parameters(operation: _Operation) -> list[dict[str, Any]]:
+    parameters: list[dict[str, Any]] = []
+    if "{env}" in operation.path:
+        parameters.append(
+            {
+                "name": "env",
+                "in": "path",
+                "required": True,
+                "description": "any environment's name; the session says which is meant, and the path works without it",
+                "schema": {"type": "string"},
+            }
         )
-    return app.openapi_schema
+    names = (["X-Session-ID"] if operation.session else []) + list(operation.headers)
+    for name in names:
+        required = name == "X-Session-ID"
+        schema = {"type": "string", **({"minLength": 1, "maxLength": 256} if required else {})}
+        parameters.append(
+            {
+                "name": name,
+                "in": "header",
+                "required": required,
+                "description": _HEADERS[name],
+                "schema": schema,
+            }
+        )
+    return parameters

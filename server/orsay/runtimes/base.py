@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
-from pydantic import BaseModel, ConfigDict
-
 from orsay_protocol.faults import FaultClass
 from orsay_protocol.requests import Split
 from orsay_protocol.tools import ListToolsOutput
+from pydantic import BaseModel, ConfigDict
 
 from ..errors import Faulted, Refused
 from ..running import Done

@@ -12,10 +12,9 @@ import struct
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 
+from orsay_protocol.faults import FaultClass
 from pydantic import BaseModel
 from pydantic_core import from_json, to_json
-
-from orsay_protocol.faults import FaultClass
 
 from .. import errors
 from ..errors import Faulted, Refused

@@ -10,9 +10,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, cast
 
-from pydantic_core import from_json
-
 from orsay_protocol.faults import FaultClass
+from pydantic_core import from_json
 
 from ..errors import Faulted, LoadError, Refused
 from ..running import Done
@@ -42,6 +41,7 @@ class Link(asyncio.Protocol):
         self._reader = FrameReader()
         self._pending: dict[int, _Pending] = {}
         self._listeners: dict[int, Listener] = {}
+        self._setups: dict[int, float] = {}
         self._next = 0
         self._heard = self._loop.time()
         self._hello: asyncio.Future[None] = self._loop.create_future()
@@ -60,9 +60,7 @@ class Link(asyncio.Protocol):
         self.stuck = 0
 
     @classmethod
-    async def launch(
-        cls, config: WorkerConfig, limit_s: float, lost: Callable[[Link, str], None]
-    ) -> Link:
+    async def launch(cls, config: WorkerConfig, limit_s: float, lost: Callable[[Link, str], None]) -> Link:
         """Start a process and wait until it has loaded the environments. Raises LoadError."""
         ours, theirs = socket.socketpair()
         link = cls(lost)
@@ -102,6 +100,11 @@ class Link(asyncio.Protocol):
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    @property
+    def gone(self) -> bool:
+        """The process has closed its end, even if it is not reaped yet."""
+        return self._closed.done()
 
     @property
     def idle(self) -> bool:
@@ -144,20 +147,29 @@ class Link(asyncio.Protocol):
         if number in self._pending and not self._closed.done():
             self._outbox.send(Kind.STOP, number, b"the call was cancelled")
 
-    def attach(self, listener: Listener) -> int:
-        """A number for a new session, whose events ``listener`` hears."""
+    def attach(self, listener: Listener, setup_limit_s: float) -> int:
+        """A number for a new session, whose events ``listener`` hears.
+
+        A silent worker may be killed when the session is not set up after ``setup_limit_s``.
+        """
         self._next = number = (self._next + 1) & 0xFFFFFFFF
         self._listeners[number] = listener
+        self._setups[number] = self._loop.time() + setup_limit_s
         self.sessions += 1
         self.opened += 1
         return number
 
+    def set_up(self, number: int) -> None:
+        """The setup of the session is over."""
+        self._setups.pop(number, None)
+
     def silence(self, number: int) -> None:
         """The session closes: its listener hears no more."""
         self._listeners.pop(number, None)
+        self._setups.pop(number, None)
 
     def detach(self, number: int) -> None:
-        self._listeners.pop(number, None)
+        self.silence(number)
         self.sessions -= 1
 
     # watching
@@ -185,15 +197,19 @@ class Link(asyncio.Protocol):
     def kill_if_overdue(self) -> None:
         """Kill the silent worker if something it was asked is past its limit."""
         now = self._loop.time()
-        overdue = [p for p in self._pending.values() if p.deadline < now]
-        if not overdue:
+        calls = [(each.deadline, number) for number, each in self._pending.items() if each.deadline < now]
+        setups = [(deadline, number) for number, deadline in self._setups.items() if deadline < now]
+        if not calls and not setups:
             return
-        culprit = min(overdue, key=lambda pending: pending.deadline)
-        number = next(n for n, p in self._pending.items() if p is culprit)
-        del self._pending[number]
-        text = "ran past its time limit and blocked its worker process, which was killed"
-        self._kill("another session's call blocked the worker process past its time limit")
-        culprit.done(None, Faulted("time_limit", f"author code {text}"))
+        self._kill("another session's code blocked the worker process past its time limit")
+        text = "author code ran past its time limit and blocked its worker process, which was killed"
+        culprit = Faulted("time_limit", text)
+        deadline, number = min(calls + setups)
+        if (deadline, number) in calls:
+            self._pending.pop(number).done(None, culprit)
+        else:
+            self.set_up(number)
+            self._listeners.pop(number).setup_ended(culprit)
 
     def _kill(self, reason: str) -> None:
         self._killed = reason
@@ -246,6 +262,7 @@ class Link(asyncio.Protocol):
                     self._hello.set_exception(LoadError(from_json(payload)["load"]))
             case Kind.SETUP_DONE | Kind.SETUP_ERROR:
                 session, content = split_session(payload)
+                self.set_up(session)
                 listener = self._listeners.get(session)
                 if listener is not None:
                     listener.setup_ended(None if kind == Kind.SETUP_DONE else read_error(content))

@@ -7,6 +7,7 @@ a crash or ``os._exit`` in author code takes the server with it. ``process`` con
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,20 +37,21 @@ class LocalRuntime:
         future: asyncio.Future[Episode] = asyncio.get_running_loop().create_future()
 
         def done(value: Any, error: Faulted | Refused | None) -> None:
-            if future.cancelled():
-                if error is None:
-                    orphans.append(asyncio.ensure_future(value.close()))
-            elif error is None:
+            if future.done():  # given up, and told so: what was built is torn down already
+                return
+            if error is None:
                 future.set_result(value)
             else:
                 future.set_exception(error)
 
-        orphans: list[asyncio.Future[None]] = []
         run = self._stage.start_open(request, done)
         try:
             episode = await future
         except asyncio.CancelledError:
             run.stop(Faulted("cancelled", "the session was deleted while it was constructed"))
+            if not future.cancelled() and future.exception() is None:  # it was open by then
+                with contextlib.suppress(Faulted, Refused):
+                    await future.result().close()
             raise
         if episode.needs_setup:
             episode.start_setup(lambda _, error: listener.setup_ended(error))

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
-from ..errors import LoadError, ShuttingDown, Starting
+from ..errors import Faulted, LoadError, Refused, ShuttingDown, Starting
 from ..logs import get_logger
 from ..running import Done
 from .base import EnvironmentInfo, Listener, OpenSession, Operation, Stop, TaskQuery
@@ -163,7 +163,13 @@ class ProcessRuntime:
 
     def _retire(self, link: Link) -> None:
         link.retiring = True
-        _log.info("worker_retires", worker=link.pid, sessions=link.sessions, rss_bytes=link.rss_bytes, stuck=link.stuck)
+        _log.info(
+            "worker_retires",
+            worker=link.pid,
+            sessions=link.sessions,
+            rss_bytes=link.rss_bytes,
+            stuck=link.stuck,
+        )
 
     def _balance(self) -> None:
         """Keep as many workers that answer as were asked for, within twice that number in all."""
@@ -199,7 +205,11 @@ class ProcessRuntime:
     def _fittest(self) -> Link | None:
         best: Link | None = None
         for link in self._links:
-            if link.retiring or (self._session_limit is not None and link.opened >= self._session_limit):
+            if (
+                link.gone
+                or link.retiring
+                or (self._session_limit is not None and link.opened >= self._session_limit)
+            ):
                 continue
             if best is None or _load(link, self._stall_s) < _load(best, self._stall_s):
                 best = link
@@ -211,15 +221,21 @@ class ProcessRuntime:
         for info in self.environments:
             if info.key == request.key and info.setup_time_limit_s is not None:
                 limit = info.setup_time_limit_s
-        number = link.attach(listener)
+        number = link.attach(listener, 2 * limit + _LIMIT_MARGIN_S)
+        handle = ProcessHandle(link, number, self._config.teardown_time_limit_s)
         try:
             state = await link.ask(Kind.OPEN, with_session(number, request.model_dump_json().encode()), limit)
+        except asyncio.CancelledError:
+            with contextlib.suppress(Faulted, Refused):
+                await handle.close()  # the worker may have opened it by now
+            raise
         except BaseException:
             link.detach(number)
             raise
         if state == b"ready":
+            link.set_up(number)
             listener.setup_ended(None)
-        return ProcessHandle(link, number, self._config.teardown_time_limit_s)
+        return handle
 
     async def tasks(self, query: TaskQuery) -> bytes:
         link = self._fittest() or await self._place()
@@ -242,12 +258,13 @@ _KINDS: dict[Operation, Kind] = {
 class ProcessHandle:
     """A session in a worker process."""
 
-    __slots__ = ("_link", "_number", "_teardown_limit_s")
+    __slots__ = ("_link", "_number", "_open", "_teardown_limit_s")
 
     def __init__(self, link: Link, number: int, teardown_limit_s: float) -> None:
         self._link = link
         self._number = number
         self._teardown_limit_s = teardown_limit_s
+        self._open = True
 
     def start(self, operation: Operation, body: bytes, done: Done, *, limit_s: float) -> Stop:
         return self._link.start(
@@ -255,8 +272,12 @@ class ProcessHandle:
         )
 
     async def close(self) -> None:
+        first, self._open = self._open, False
         self._link.silence(self._number)
         try:
-            await self._link.ask(Kind.CLOSE, with_session(self._number), self._teardown_limit_s + _LIMIT_MARGIN_S)
+            await self._link.ask(
+                Kind.CLOSE, with_session(self._number), self._teardown_limit_s + _LIMIT_MARGIN_S
+            )
         finally:
-            self._link.detach(self._number)
+            if first:
+                self._link.detach(self._number)

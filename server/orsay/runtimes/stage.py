@@ -91,9 +91,7 @@ class Stage:
             )
 
         limit = hosted.setup_time_limit_s or self.place.limits.setup_time_limit_s
-        return self.place.runs.start(
-            body, done, limit_s=limit, what=f"the constructor of {hosted.name!r}"
-        )
+        return self.place.runs.start(body, done, limit_s=limit, what=f"the constructor of {hosted.name!r}")
 
     async def tasks(self, query: TaskQuery) -> bytes:
         """JSON answer. Raises Faulted (task_error, time_limit) or Refused."""

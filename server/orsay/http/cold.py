@@ -1,0 +1,49 @@
+"""The FastAPI part: discovery endpoints, the OpenAPI document, its pages.
+
+Importing FastAPI and building its routes takes longer than everything else that the server needs to answer
+its first request, so ``http/app.py`` loads this module while it already listens.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+
+from ..errors import Faulted, OrsayError, Refused
+from ..faults import FaultLog
+from ..runtimes.base import Runtime
+from .discovery import VERSION, discovery_router
+from .errors import error_answer
+from .openapi import describe
+
+__all__ = ["build"]
+
+
+def build(runtime: Runtime, faults: FaultLog, *, index_only: bool) -> FastAPI:
+    """The application for everything that is not an endpoint of a session."""
+    app = FastAPI(
+        title="Orsay",
+        version=VERSION,
+        description="Environments for reinforcement learning of language models, over the Open Reward Standard.",
+        **_quiet(),
+    )
+    app.include_router(discovery_router(runtime, index_only=index_only))
+
+    async def on_error(request: Request, error: Exception) -> Response:
+        assert isinstance(error, Refused | Faulted)
+        status, body, extra = error_answer(error, faults)
+        headers = {name.decode(): value.decode() for name, value in extra}
+        return Response(body, status, headers, media_type="application/json")
+
+    app.add_exception_handler(OrsayError, on_error)
+    app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # the way FastAPI documents
+    return app
+
+
+def _quiet() -> dict[str, Any]:
+    """FastAPI releases with telemetry would export to wherever OTEL_ variables point; not unasked."""
+    if "telemetry" in inspect.signature(FastAPI.__init__).parameters:
+        return {"telemetry": {"auto_configure": False}}
+    return {}
