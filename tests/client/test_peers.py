@@ -1,9 +1,10 @@
-"""The client against released servers, as their own processes."""
+"""The client against released servers and our own, each in a process of its own."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,13 +17,14 @@ from orsay_client import (
     Retry,
     ServerError,
     SessionLost,
+    SetupError,
     ToolError,
     ToolRefused,
     Unsupported,
 )
 from orsay_protocol import GroupCandidate, Message, TextBlock
 
-from ..interop.venvs import python_for  # noqa: TID252  # tests are on no import path by name
+from ..interop.venvs import python_for
 from .processes import running
 from .proxy import CutProxy
 from .waiting import until
@@ -33,24 +35,34 @@ PEERS = (
     ("openreward", "0.1.167"),
     ("ors-sdk", "0.1.0"),
 )
-SCRIPT = Path(__file__).parent / "servers" / "serve.py"
+OURS = (("orsay", "local"), ("orsay", "process"))
+SERVERS = Path(__file__).parent / "servers"
 QUICK = Retry(first_delay_s=0.05, max_delay_s=0.2)
 
 
 class Peer:
-    """A released server and what it is able to do."""
+    """A server and what it is able to do."""
 
     def __init__(self, package: str, version: str, url: str) -> None:
-        self.package, self.version, self.url = package, version, url
-        self.new = (package, version) == ("openreward", "0.1.167")
+        self.url = url
+        self.ours = package == "orsay"
+        self.new = self.ours or version == "0.1.167"
         self.terminal = self.new or version == "0.1.140"
-        self.secrets_in_body = package == "ors-sdk"
+        self.reads_secrets_in_body = package in ("ors-sdk", "orsay")
+        self.reads_secrets_in_header = package != "ors-sdk"
 
 
-@pytest.fixture(scope="module", params=PEERS, ids=lambda peer: "-".join(peer))
+def command(package: str, version: str) -> list[str]:
+    if package != "orsay":
+        return [str(python_for(package, version)), str(SERVERS / "serve.py"), package]
+    classes = [f"{SERVERS / 'peer_env.py'}:{name}" for name in ("Peer", "Second")]
+    return [sys.executable, "-m", "orsay", "serve", *classes, "--port", "0", "--runtime", version]
+
+
+@pytest.fixture(scope="module", params=PEERS + OURS, ids=lambda peer: "-".join(peer))
 def peer(request: pytest.FixtureRequest) -> Iterator[Peer]:
     package, version = request.param
-    with running([str(python_for(package, version)), str(SCRIPT), package]) as url:
+    with running(command(package, version)) as url:
         yield Peer(package, version, url)
 
 
@@ -60,7 +72,7 @@ async def test_discovery(peer: Peer) -> None:
         for environment in (client.environment(), client.environment("peer"), client.environment("PEER")):
             assert [split.name for split in await environment.splits()] == ["train", "test"]
             tools = {spec.name for spec in await environment.tools()}
-            assert tools == {"add", "boom", "echo", "slow", "spaces", "whoami"}
+            assert tools == {"add", "boom", "die", "echo", "slow", "spaces", "whoami"}
             terminal = await environment.terminal_tool()
             assert (terminal.arg if terminal else None) == ("text" if peer.terminal else None)
             assert await environment.supports_score_group() == peer.new
@@ -155,7 +167,7 @@ async def test_twenty_thousand_spaces_arrive_as_twenty_thousand(peer: Peer) -> N
 async def test_secrets_reach_the_environment(peer: Peer) -> None:
     async with AsyncClient(peer.url) as client:
         session = client.environment().session(
-            task_spec={}, secrets={"token": "hunter22"}, secrets_in_body=peer.secrets_in_body
+            task_spec={}, secrets={"token": "hunter22"}, secrets_in_body=not peer.reads_secrets_in_header
         )
         async with session:
             block = (await session.call("whoami")).blocks[0]
@@ -164,7 +176,7 @@ async def test_secrets_reach_the_environment(peer: Peer) -> None:
 
 
 async def test_secrets_in_the_body_are_refused_without_being_repeated(peer: Peer) -> None:
-    if peer.secrets_in_body:
+    if peer.reads_secrets_in_body:
         pytest.skip("this server takes them")
     async with AsyncClient(peer.url) as client:
         session = client.environment().session(
@@ -216,11 +228,11 @@ async def test_an_unknown_environment(peer: Peer) -> None:
         assert refused.value.status == 404
 
 
-async def test_a_setup_that_fails_is_a_fault_of_the_server(peer: Peer) -> None:
+async def test_a_setup_that_fails_is_a_fault(peer: Peer) -> None:
     async with AsyncClient(peer.url, retry=QUICK) as client:
         session = client.environment().session(task_spec={"setup_fails": True})
         async with session:
-            with pytest.raises(ServerError):
+            with pytest.raises(SetupError if peer.ours else ServerError, match="no setup today"):
                 await session.prompt()
 
 
@@ -236,9 +248,10 @@ async def test_a_session_deleted_behind_our_back_is_lost(peer: Peer) -> None:
             await from_outside.call("echo", {"text": "x"})
         await session.call("echo", {"text": "x"})
         await client._connection.transport.send("POST", "/delete", headers=session._headers)
-        with pytest.raises(SessionLost, match="Active environment not found"):
+        reason = "Session deleted" if peer.ours else "Active environment not found"
+        with pytest.raises(SessionLost, match=reason):
             await session.call("echo", {"text": "x"})
-        with pytest.raises(SessionLost, match="Active environment not found"):
+        with pytest.raises(SessionLost, match=reason):
             await session.prompt()
 
 
@@ -264,18 +277,22 @@ async def test_a_broken_stream_is_resumed_and_the_tool_runs_once(peer: Peer) -> 
         assert proxy.cuts == 3
 
 
-async def test_a_call_that_broke_before_its_task_id_is_not_repeated(peer: Peer) -> None:
+async def test_a_call_that_broke_before_its_task_id_never_runs_twice(peer: Peer) -> None:
     async with (
         CutProxy(peer.url) as proxy,
         AsyncClient(proxy.url, retry=QUICK) as client,
         client.environment("peer").session(task_spec={}) as session,
     ):
-        proxy.cut(b"/peer/call")
-        with pytest.raises(ConnectionLost, match="may have run") as lost:
-            await session.call("slow", {"number": 0})
-        assert lost.value.may_have_run and lost.value.retryable
-        block = (await session.call("slow", {"number": 0})).blocks[0]
-        assert isinstance(block, TextBlock) and block.text == "2"
+        if peer.ours:
+            proxy.cut(b"/peer/call", times=3)
+            assert (await session.call("slow", {"number": 0.3})).blocks == [TextBlock(text="1")]
+            assert proxy.cuts == 3
+        else:
+            proxy.cut(b"/peer/call")
+            with pytest.raises(ConnectionLost, match="may have run") as lost:
+                await session.call("slow", {"number": 0})
+            assert lost.value.may_have_run and lost.value.retryable
+        assert (await session.call("slow", {"number": 0})).blocks == [TextBlock(text="2")]
 
 
 async def test_a_lost_answer_to_create_still_opens_the_session(peer: Peer) -> None:

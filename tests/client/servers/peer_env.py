@@ -80,6 +80,11 @@ class Peer(Environment):
         raise RuntimeError("boom, it said")
 
     @tool
+    async def die(self) -> ToolOutput:
+        """Take the process along."""
+        os._exit(3)
+
+    @tool
     async def echo(self, args: Text) -> ToolOutput:
         """Echo."""
         return said(args.text)
