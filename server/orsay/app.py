@@ -230,7 +230,7 @@ def _listen(host: str, port: int) -> socket.socket:
         sock.close()
         reason = exc.strerror or str(exc)
         raise ConfigError(
-            f"cannot listen on {host}:{port}: {reason}; choose another port with --port, or 0 for any free one"
+            f"cannot listen on {host}:{port}: {reason}; choose another --port, or 0 for any free one"
         ) from exc
     return sock
 

@@ -313,7 +313,7 @@ class Episode:
         return await guard_author(fault, hook, running, hide=self._secrets)
 
     def _convert(self, fault: FaultClass, hook: str, convert_value: Callable[[], T]) -> T:
-        value = _guard_now(fault, f"what {hook} returned", convert_value, hide=self._secrets)
+        value: T = _guard_now(fault, f"what {hook} returned", convert_value, hide=self._secrets)
         if isinstance(value, bytes):
             self._bound(value, hook)
         return value

@@ -179,7 +179,7 @@ class Session:
         return self._registry.run_call(self, calls, handle, operation, name, body, key)
 
     def attach(self, task_id: str, operation: Operation) -> Call:
-        """The call of that task id. Raises Faulted (unknown_task_id); a session sees its own calls only (D5)."""
+        """The call of that task id, if it is one of this session (D5). Raises Faulted (unknown_task_id)."""
         call = self.calls.find(task_id, operation) if self.calls is not None else None
         if call is None:
             raise Faulted("unknown_task_id", "unknown task_id")

@@ -21,7 +21,7 @@ _EXAMPLES = """examples:
   orsay serve my_env.env:MyEnv --reload               new sessions run the code as it is on disk
   orsay serve my_env.env:MyEnv --host 0.0.0.0 --api-key "$KEY"
 
-Every setting is also a variable ORSAY_…, for example ORSAY_IDLE_LIMIT_S=3600; 'orsay serve --settings' lists them."""
+Every setting is also a variable, for example ORSAY_IDLE_LIMIT_S=3600; 'orsay serve --settings' lists them."""
 
 
 def add_parser(verbs: Any) -> None:

@@ -26,7 +26,7 @@ def build(runtime: Runtime, faults: FaultLog, *, index_only: bool) -> FastAPI:
     app = FastAPI(
         title="Orsay",
         version=VERSION,
-        description="Environments for reinforcement learning of language models, over the Open Reward Standard.",
+        description="Environments for reinforcement learning, over the Open Reward Standard.",
         **_quiet(),
     )
     app.include_router(discovery_router(runtime, index_only=index_only))

@@ -165,7 +165,7 @@ class _Discovery:
         return int(await self._runtime.tasks(TaskQuery(key=info.key, split=split, ask="count")))
 
     def _references(self, split: str, start: int, stop: int) -> bytes:
-        """In place of tasks, what ``/create`` takes for them: with index_only no task leaves the server (S6)."""
+        """What ``/create`` takes in place of tasks: with index_only no task leaves the server (S6)."""
         return to_json([{"split": split, "index": index} for index in range(start, stop)])
 
 

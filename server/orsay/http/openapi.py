@@ -251,7 +251,7 @@ def _parameters(operation: _Operation) -> list[dict[str, Any]]:
                 "name": "env",
                 "in": "path",
                 "required": True,
-                "description": "any environment's name; the session says which is meant, and the path works without it",
+                "description": "any environment's name: the session says which is meant. Works without, too",
                 "schema": {"type": "string"},
             }
         )

@@ -54,7 +54,7 @@ def start_operation(episode: Episode, operation: Operation, body: bytes, done: D
 
 
 class Stage:
-    """Needs a running event loop, and is used from it only. Raises LoadError when a class cannot be hosted."""
+    """Needs a running event loop, and is used from it only. Raises LoadError."""
 
     def __init__(self, classes: Iterable[type], limits: Limits, *, threads: int) -> None:
         self._hosted: dict[str, HostedEnvironment] = {}
