@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from inspect import isawaitable
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, SupportsFloat, TypeAlias, TypeVar
 
 from orsay_protocol import (
     Blocks,
@@ -230,7 +230,7 @@ def _score(value: Any, number: int) -> GroupScore:
         return GroupScore.model_validate(value.model_dump())
     if isinstance(value, Mapping):
         return GroupScore.model_validate(dict(value))
-    if hasattr(value, "__float__") and not isinstance(value, str):
+    if isinstance(value, SupportsFloat):
         return GroupScore(reward=float(value))
     raise TypeError(f"score {number} must be a number or a GroupScore; found {_found(value)}")
 
