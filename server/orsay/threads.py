@@ -27,7 +27,7 @@ class Interrupted(BaseException):
 class Job:
     """One function on its way through a thread. ``future`` resolves on the event loop."""
 
-    __slots__ = ("_args", "_context", "_function", "_thread", "ended", "future")
+    __slots__ = ("_args", "_context", "_function", "_thread", "ended", "future", "over", "stopped")
 
     def __init__(self, future: asyncio.Future[Any], function: Callable[..., Any], args: Any) -> None:
         self.future = future
@@ -36,6 +36,8 @@ class Job:
         self._context = contextvars.copy_context()
         self._thread: _Thread | None = None
         self.ended: asyncio.Future[None] | None = None
+        self.over = False
+        self.stopped = False
 
     def run(self) -> Any:
         args, kwargs = self._args
@@ -43,6 +45,7 @@ class Job:
 
     def interrupt(self) -> None:
         """Raise Interrupted in the running function; reaches Python code only, not a blocking C call."""
+        self.stopped = True
         if self._thread is not None:
             self._thread.interrupt(self)
 
@@ -64,6 +67,8 @@ class _Thread(threading.Thread):
                 self._current = job
             try:
                 try:
+                    if job.stopped:  # before this thread had got to it
+                        raise Interrupted
                     result = job.run()
                 except BaseException as exc:
                     error = exc
@@ -136,7 +141,7 @@ class Threads:
         try:
             return await job.future
         except asyncio.CancelledError:
-            if job.future.cancelled():
+            if job.future.cancelled() and not job.over:
                 job.ended = self._loop.create_future()
                 job.interrupt()
                 await job.ended
@@ -157,6 +162,7 @@ class Threads:
             self._idle.append(thread)
             if self._sweep is None:
                 self._sweep = self._loop.call_later(self._idle_s, self._expire)
+        job.over = True
         if job.ended is not None and not job.ended.done():
             job.ended.set_result(None)
         if job.future.done():

@@ -54,6 +54,7 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.WriteTransport
         self.environments: tuple[EnvironmentInfo, ...] = ()
         self.retiring = False
+        self.blocked = False
         self.sessions = 0
         self.opened = 0
         self.rss_bytes = 0
@@ -185,10 +186,15 @@ class Link(asyncio.Protocol):
         self._asked = self._loop.time()
 
     def _beat(self, value: Any, error: Faulted | Refused | None) -> None:
-        self._pulsed = False
+        self._pulsed = self.blocked = False
         if error is None:
             state = from_json(value)
             self.rss_bytes, self.stuck = state["rss_bytes"], state["stuck"]
+
+    def show_stack(self) -> None:
+        """Have the worker write to standard error where its code stands; works while it is blocked."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGUSR1)
 
     def silent_s(self) -> float:
         """For how long the worker has owed a sign of life."""
@@ -199,7 +205,7 @@ class Link(asyncio.Protocol):
         now = self._loop.time()
         calls = [(each.deadline, number) for number, each in self._pending.items() if each.deadline < now]
         setups = [(deadline, number) for number, deadline in self._setups.items() if deadline < now]
-        if not calls and not setups:
+        if self._killed or not (calls or setups):
             return
         self._kill("another session's code blocked the worker process past its time limit")
         text = "author code ran past its time limit and blocked its worker process, which was killed"

@@ -146,6 +146,10 @@ class ProcessRuntime:
             for link in list(self._links):
                 link.pulse()
                 if link.silent_s() > self._stall_s:
+                    if not link.blocked:
+                        link.blocked = True
+                        _log.warning("worker_blocked", worker=link.pid, silent_s=round(link.silent_s(), 1))
+                        link.show_stack()
                     link.kill_if_overdue()
                 elif not link.retiring and self._worn(link):
                     self._retire(link)

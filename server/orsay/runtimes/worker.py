@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import gc
 import os
+import signal
 import socket
 import sys
 import threading
@@ -247,6 +249,8 @@ def _rss_bytes() -> int:
 def main() -> None:
     """Run one worker on the socket whose descriptor is the only argument."""
     sock = socket.socket(fileno=int(sys.argv[1]))
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1)  # the server asks a blocked worker where it stands
     threading.Thread(target=_watch_parent, args=(os.getppid(),), daemon=True).start()
     config = _read_config(sock)
     try:

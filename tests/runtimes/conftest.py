@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from orsay.runtimes.base import Runtime
+
+from .stand import RUNTIMES, Log, running_runtime
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    return Log(tmp_path)
+
+
+@pytest_asyncio.fixture(params=RUNTIMES, scope="module", loop_scope="module")
+async def runtime(request: pytest.FixtureRequest) -> AsyncIterator[Runtime]:
+    """Each runtime in turn, one for a whole file: a test that wrecks it belongs in another file."""
+    async with running_runtime(request.param) as found:
+        yield found
