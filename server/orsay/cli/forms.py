@@ -248,9 +248,8 @@ def _read_boolean(text: str) -> bool:
 
 def _read_list(text: str) -> list[Any]:
     if text.strip().startswith("["):
-        value = _read_json(text)
-        if isinstance(value, list):
-            return value
+        found: list[Any] = _read_json(text)
+        return found
     parts = [part.strip() for part in text.split(",")]
     return [_loose(part) for part in parts if part]
 
