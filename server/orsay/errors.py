@@ -8,7 +8,7 @@
     │   ├── InvalidSplit, InvalidIndex, ListingUnsupported, BadTask
     │   ├── UnknownEnvironment, UnknownSession, SessionGone, SessionConflict
     │   ├── Unauthorized, BadRequest, TooLarge, Unsupported
-    │   └── Overloaded, Starting, ShuttingDown
+    │   └── Overloaded, Starting, ShuttingDown, OpeningLost
     └── Faulted                author code or its worker failed. Carries a fault class
 
 Only ``orsay.http.errors`` turns these into status codes.
@@ -27,6 +27,7 @@ __all__ = [
     "InvalidSplit",
     "ListingUnsupported",
     "LoadError",
+    "OpeningLost",
     "OrsayError",
     "Overloaded",
     "Refused",
@@ -132,6 +133,13 @@ class Starting(Refused):
     """Setup, or the worker itself, still starts; nothing ran."""
 
     retry_after_s = 2.0
+
+
+class OpeningLost(Refused):
+    """The worker died while it opened the session, which never was: the same request may be sent again."""
+
+    retry_after_s = 1.0
+    fault: FaultClass | None = "worker_lost"
 
 
 class ShuttingDown(Refused):

@@ -74,16 +74,16 @@ def configure(
     target = stream if stream is not None else sys.stderr
     writer = LogWriter(target)
     on_terminal = style == "console" or (style == "auto" and target.isatty())
-    renderer: Any = (
-        structlog.dev.ConsoleRenderer(colors=target.isatty(), sort_keys=False)
+    renderers: list[Any] = (
+        [structlog.dev.ConsoleRenderer(colors=target.isatty(), sort_keys=False)]
         if on_terminal
-        else structlog.processors.JSONRenderer(ensure_ascii=False)
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
     )
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="%H:%M:%S" if on_terminal else "iso", utc=not on_terminal),
-            renderer,
+            *renderers,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
         logger_factory=lambda *_: writer,

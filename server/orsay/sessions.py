@@ -23,6 +23,7 @@ from orsay_protocol.faults import FaultClass
 from .calls import Call, CallLimits, Calls
 from .errors import (
     Faulted,
+    OpeningLost,
     Overloaded,
     Refused,
     SessionConflict,
@@ -272,6 +273,8 @@ class Sessions:
                 session._error = error if isinstance(error, Faulted | Refused) else None
                 self._forget(session)
                 session._enter("closed")
+                if isinstance(error, Faulted) and error.fault == "worker_lost":
+                    raise OpeningLost(error.message) from error
             raise
         finally:
             session._opened = None

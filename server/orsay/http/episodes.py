@@ -18,7 +18,7 @@ from pydantic_core import to_json
 from sse_starlette import EventSourceResponse
 
 from ..calls import Call
-from ..errors import BadRequest, BadTask, Faulted, Refused, UnknownEnvironment, Unsupported
+from ..errors import BadRequest, BadTask, Faulted, Refused, Starting, UnknownEnvironment, Unsupported
 from ..outcome import Outcome
 from ..runtimes.base import EnvironmentInfo, Handle, OpenSession, Operation
 from ..sessions import Session, Sessions
@@ -114,6 +114,8 @@ class EpisodeEndpoints:
 
     def _environment(self, name: str | None) -> EnvironmentInfo:
         environments = self._sessions.runtime.environments
+        if not environments:
+            raise Starting("the environments are still being loaded")
         if name is None:
             return environments[0]
         key = name.lower()

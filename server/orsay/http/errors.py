@@ -30,6 +30,7 @@ _STATUS: dict[type[Refused], int] = {
     errors.Overloaded: 429,
     errors.Starting: 503,
     errors.ShuttingDown: 503,
+    errors.OpeningLost: 503,
 }
 
 # Released clients retry 429, 502, 503 and 504: only faults that a retry can mend may answer with those.
