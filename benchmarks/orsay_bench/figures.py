@@ -104,6 +104,14 @@ FIGURES: dict[str, Figure] = {
             ("--mode", "calls", "--tool", "echo_sync"),
         ),
         Figure(
+            "calls-many",
+            (
+                Reading("per_cpu_s", "tool calls of {sessions} sessions per CPU second", compared=True),
+                Reading("p99_ms", "tool calls of {sessions} sessions: p99", "ms"),
+            ),
+            ("--mode", "calls", "--sessions", "1000"),
+        ),
+        Figure(
             "episodes", _per_cpu("episodes (create, prompt, call, delete)", 8), ("--mode", "episodes"), ALL
         ),
         Figure("pings", _per_cpu("pings", 4), ("--mode", "pings")),

@@ -23,6 +23,7 @@ from typing import Any
 from . import machine, peers
 from .figures import FIGURES, Figure
 from .loops import Result
+from .processes import busy_s
 from .report import Run, as_json, grid, markdown, notes, plain, rows
 from .servers import BASELINE, SERVERS, RunningServer, ServerFailed, ServerSpec
 
@@ -72,8 +73,13 @@ class Bench:
         """One run against a fresh server; a server or a generator that fails is a note, not the end."""
         try:
             with RunningServer(spec, peers=self.peers, logs=self.logs, core=self.server_core) as server:
+                busy, own = busy_s(), time.process_time()
                 health_s = server.wait_until("/health" if spec.name != "raw-asgi" else "/")
-                result: Result = {"health_s": round(health_s, 3)}
+                others = busy_s() - busy - (time.process_time() - own) - server.tree.cpu_s()
+                result: Result = {
+                    "health_s": round(health_s, 3),
+                    "other_cpu": round(max(0.0, others) / health_s, 3),
+                }
                 if spec.ours:
                     result["ready_s"] = round(server.wait_until("/ready"), 3)
                 if figure.arguments:
