@@ -103,7 +103,7 @@ def test_a_port_in_use_is_named_with_the_way_out(fine: str) -> None:
         port = taken.getsockname()[1]
         said = refused(fine, "--port", str(port))
     assert f"cannot listen on 127.0.0.1:{port}" in said
-    assert "choose another port with --port" in said
+    assert "another --port, or 0 for any free one" in said
 
 
 def test_listening_wider_without_keys_is_refused_until_it_is_asked_for(fine: str) -> None:
