@@ -117,8 +117,9 @@ class Episode:
                 await guard_author("setup_error", what, place.threads.run(construct), hide=hide)
             episode = cls(hosted, place, made[0], hide)
             if toolset_name is not None:
-                what = f"the toolset {toolset_name!r}"
-                _guard_now("setup_error", what, lambda: episode._bind_toolset(toolset_name), hide=hide)
+                # on a thread: the package with the toolsets takes seconds to import
+                binding = place.threads.run(episode._bind_toolset, toolset_name)
+                await guard_author("setup_error", f"the toolset {toolset_name!r}", binding, hide=hide)
         except BaseException:
             if made:  # stopped too late, or the toolset does not fit: what was built is torn down
                 await cls(hosted, place, made[0], hide).close()

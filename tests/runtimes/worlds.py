@@ -276,6 +276,17 @@ class World(Environment):
         return "\ud800"
 
     @tool
+    def where(self) -> str:
+        """Process id of the place where the session lives."""
+        return str(os.getpid())
+
+    @tool
+    def hold(self, mebibytes: int) -> str:
+        """Keep memory."""
+        self.held = bytearray(os.urandom(1 << 20) * mebibytes)
+        return str(os.getpid())
+
+    @tool
     def census(self) -> str:
         """How many instances with this log are alive in this process."""
         gc.collect()
