@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Field
 
 if TYPE_CHECKING:
-    from orsay import Environment, ImageBlock, TextBlock, ToolOutput, terminal, tool
-    from orsay_protocol import Split
+    from orsay import Environment, GroupScore, ImageBlock, Split, TextBlock, ToolOutput, terminal, tool
 else:
     _source = import_module(os.environ.get("ORSAY_KIT", "orsay"))
     Environment, tool = _source.Environment, _source.tool
@@ -28,6 +27,7 @@ else:
         _source.Split,
     )
     terminal = getattr(_source, "terminal", None)
+    GroupScore = getattr(_source, "GroupScore", None)
 
 __all__ = ["Kit", "Second"]
 
@@ -109,6 +109,11 @@ class Kit(Environment):
         return ToolOutput(blocks=[TextBlock(text="done")], reward=float(args.n), finished=True)
 
     @tool
+    async def look(self) -> ToolOutput:
+        """Say which task this is; takes no arguments."""
+        return ToolOutput(blocks=[TextBlock(text=str(self.task_spec.get("id")))], reward=None)
+
+    @tool
     async def picture(self, args: Nothing) -> ToolOutput:
         """A text, an image, a text."""
         blocks = [TextBlock(text="a"), ImageBlock(data=_PIXEL, mimeType="image/png"), TextBlock(text="b")]
@@ -140,6 +145,15 @@ class Kit(Environment):
             right = args.answer == self.task_spec.get("goal")
             text = "right" if right else "wrong"
             return ToolOutput(blocks=[TextBlock(text=text)], reward=1.0 if right else 0.0, finished=True)
+
+    if GroupScore is not None:
+
+        async def score_group(self, candidates: Sequence[Any]) -> list[GroupScore]:
+            """One point for each letter of the last message; a candidate that says "fail" breaks it."""
+            texts = [candidate.messages[-1].blocks[-1].text for candidate in candidates]
+            if "fail" in texts:
+                raise ValueError("the judge broke")
+            return [GroupScore(reward=float(len(text)), metadata={"text": text}) for text in texts]
 
 
 class Second(Environment):

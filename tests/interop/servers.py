@@ -14,11 +14,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["ENVS", "KIT", "ROOT", "RunningServer", "released", "serve"]
+__all__ = ["BUNDLED", "KIT", "ROOT", "RunningServer", "released", "serve"]
 
 ROOT = Path(__file__).parents[2]
-KIT = "tests/interop/kit.py:Kit,tests/interop/kit.py:Second"
-ENVS = ("echo_env", "guess_env", "arithmetic_env")
+KIT = ("tests/interop/kit.py:Kit", "tests/interop/kit.py:Second")
+BUNDLED = (
+    "echo_env.env:EchoEnvironment",
+    "guess_env.env:GuessEnvironment",
+    "arithmetic_env.env:ArithmeticEnvironment",
+)
 
 _URL = re.compile(r"http://[\w.\-]+:\d+")
 _START_LIMIT_S = 40.0
@@ -43,7 +47,9 @@ def serve(
 ) -> Iterator[RunningServer]:
     """Orsay serving ``targets`` on a free loopback port."""
     command = [sys.executable, "-m", "orsay", "serve", *targets, "--host", "127.0.0.1", "--port", "0"]
-    with _running([*command, "--runtime", runtime, *options], env) as server:
+    paths = os.pathsep.join(str(ROOT / "envs" / name) for name in ("echo", "guess", "arithmetic"))
+    variables = {"PYTHONPATH": os.pathsep.join(filter(None, [paths, os.environ.get("PYTHONPATH")]))}
+    with _running([*command, "--runtime", runtime, *options], {**variables, **(env or {})}) as server:
         yield server
 
 

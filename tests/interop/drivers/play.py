@@ -83,8 +83,18 @@ def discover(env: Any, args: dict[str, Any]) -> dict[str, Any]:
         "tools": [plain(tool) for tool in env.list_tools()],
         "openai": env.list_tools(format="openai"),
         "anthropic": env.list_tools(format="anthropic"),
-        "beyond": failure(lambda: env.get_task(split, count)),
-        "no_split": failure(lambda: env.num_tasks("no-such-split")),
+    }
+
+
+@scenario
+def wrong_tasks(env: Any, args: dict[str, Any]) -> dict[str, Any]:
+    def enter(**arguments: Any) -> None:
+        with env.session(**arguments):
+            pass
+
+    return {
+        "beyond": failure(lambda: env.get_task("train", 10_000)),
+        "create_no_split": failure(lambda: enter(split="no-such-split", index=0)),
     }
 
 
@@ -197,13 +207,6 @@ def errors(env: Any, args: dict[str, Any]) -> dict[str, Any]:
     with open_session(env, args) as session:
         session.call_tool("finish", {"n": 1})
         seen["episode_finished"] = failure(lambda: session.call_tool("add", {"n": 1}))
-
-    def enter(**arguments: Any) -> Any:
-        with env.session(**arguments):
-            return None
-
-    seen["no_index"] = failure(lambda: enter(split="train", index=10_000))
-    seen["no_split"] = failure(lambda: enter(split="no-such-split", index=0))
     return seen
 
 
@@ -232,7 +235,8 @@ def together(env: Any, args: dict[str, Any]) -> dict[str, Any]:
     package, url = args["package"], args["url"]
 
     async def one(environment: Any, number: int) -> list[str]:
-        async with environment.session(split="train", index=number % 10) as session:
+        task = await environment.get_task("train", number % 10)
+        async with environment.session(task=task) as session:
             await session.get_prompt()
             outputs = [await session.call_tool("add", {"n": number}) for _ in range(args["calls"])]
             same = await asyncio.gather(*(session.call_tool("repeat", {"text": str(i)}) for i in range(3)))
@@ -245,7 +249,7 @@ def together(env: Any, args: dict[str, Any]) -> dict[str, Any]:
             environment = client.environment(args["name"])
         else:
             client = importlib.import_module("openreward").AsyncOpenReward(api_key="a-key")
-            environment = client.environments.get(args["name"])
+            environment = client.environments.get(args["name"], variant=args["variant"])
         try:
             return list(await asyncio.gather(*(one(environment, i) for i in range(args["sessions"]))))
         finally:
@@ -259,13 +263,19 @@ def together(env: Any, args: dict[str, Any]) -> dict[str, Any]:
 def group(env: Any, args: dict[str, Any]) -> dict[str, Any]:
     """Messages and group scores, on clients that know them."""
     types = importlib.import_module("openreward.api.environments.types")
+
+    def candidate(text: str) -> Any:
+        return [types.Message(role="assistant", blocks=[types.TextBlock(text=text)])]
+
     with open_session(env, args) as session:
-        messages = plain(session.get_messages())
-        supported = session.supports_score_group()
-        candidate = [types.Message(role="assistant", blocks=[types.TextBlock(text="four")])]
-        scores = failure(lambda: session.score_group([candidate, candidate]))
-        version = session.version()
-    return {"messages": messages, "supported": supported, "scores": scores, "version": version}
+        return {
+            "messages": plain(session.get_messages()),
+            "supported": session.supports_score_group(),
+            "scores": plain(session.score_group([candidate("four"), candidate("seven")])),
+            "broken": failure(functools.partial(session.score_group, [candidate("fail")])),
+            "after": plain(session.score_group([candidate("!")])),
+            "version": session.version(),
+        }
 
 
 def main() -> int:
@@ -275,7 +285,7 @@ def main() -> int:
     for line in sys.stdin:
         request = json.loads(line)
         name, variant = request["environment"], request.get("variant")
-        args = {**request.get("args", {}), "package": package, "url": url, "name": name}
+        args = {**request.get("args", {}), "package": package, "url": url, "name": name, "variant": variant}
         try:
             if package == "ors-sdk":
                 env = client.environment(name)

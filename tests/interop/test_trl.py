@@ -1,0 +1,60 @@
+"""TRL's released OpenRewardSpec derives a dataset, binds tools, plays and scores on our server."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .servers import BUNDLED, serve
+from .venvs import TRL, python_for
+
+pytestmark = pytest.mark.contract("C1")
+
+
+def train(url: str, **plan: Any) -> dict[str, Any]:
+    driver = Path(__file__).parent / "drivers" / "trl_spec.py"
+    command = [str(python_for("trl", TRL)), str(driver), url, json.dumps({"split": "train", **plan})]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    report: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return report
+
+
+@pytest.mark.contract("P-3.2-create-index", "P-3.2-task-tools", "P-3.3-default-environment")
+def test_it_trains_on_echo() -> None:
+    right, wrong = [["hint", {}], ["echo", {"text": "$target"}]], [["echo", {"text": "nonsense"}]]
+    with serve(BUNDLED[0]) as server:
+        seen = train(server.url, num_tasks=4, calls=[right, wrong, [["hint", {}]], right])
+    assert {"prompt", "task_index", "id", "target"} <= set(seen["columns"])
+    assert [row["target"] for row in seen["rows"]] == ["hello", "world", "trl", "openreward"]
+    assert sorted(seen["tools"]) == ["echo", "hint"]
+    assert seen["tools"]["echo"]["signature"] == "(text: str) -> str"
+    assert "The string to echo back." in seen["tools"]["echo"]["doc"]
+    assert "'hello'" in seen["episodes"][0]["prompt"]
+    assert [episode["finished"] for episode in seen["episodes"]] == [True, False, False, True]
+    assert seen["scores"] == [1.0, 0.0, None, 1.0]
+
+
+@pytest.mark.contract("P-7-task-range")
+def test_it_trains_on_guess_without_listing_its_tasks() -> None:
+    with serve(BUNDLED[1]) as server:
+        low_then_bad = [["guess", {"number": 50}], ["guess", {"number": "not a number"}]]
+        seen = train(server.url, num_tasks=3, calls=[low_then_bad])
+    assert len(seen["rows"]) == 3
+    assert seen["tools"]["guess"]["signature"] == "(number: int) -> str"
+    episode = seen["episodes"][0]
+    assert episode["rewards"][0] is not None
+    assert episode["rewards"][1] is None, "a refused call must not count as a reward"
+    assert "Error" in episode["texts"][1]
+
+
+def test_it_trains_on_arithmetic_with_a_calculator() -> None:
+    with serve(BUNDLED[2]) as server:
+        seen = train(server.url, num_tasks=2, calls=[[["calculator", {"expression": "6*7"}]]])
+    assert sorted(seen["tools"]) == ["calculator"], "a terminal tool is not for models to call"
+    assert seen["episodes"][0]["texts"][0].startswith("42")
+    assert seen["scores"] == [None]
