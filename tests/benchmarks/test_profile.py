@@ -4,6 +4,7 @@ STACKS = [
     "main (app.py:1);serve (/x/y/orsay/http/app.py:10) 6",
     "main (app.py:1);serve (/x/y/orsay/http/app.py:12);write (/x/uvicorn/h.py:3) 2",
     "run (threading.py:1);Queue.get (queue.py:171);Condition.wait (threading.py:327) 90",
+    "run (threading.py:1);_worker (concurrent/futures/thread.py:81) 90",
     "",
 ]
 
