@@ -172,7 +172,6 @@ class Calls:
         if (
             len(self._by_id) - self.running > limits.results_per_session
             or self._bytes > limits.bytes_per_session
-            or limits.stored_bytes > limits.bytes_in_all
         ):
             self._evict(keep=call)
 
@@ -182,7 +181,6 @@ class Calls:
         while (
             len(self._by_id) - self.running > limits.results_per_session
             or self._bytes > limits.bytes_per_session
-            or limits.stored_bytes > limits.bytes_in_all
         ):
             oldest = next((c for c in self._by_id.values() if c.outcome is not None and c is not keep), None)
             if oldest is None:
@@ -192,6 +190,10 @@ class Calls:
     def forget(self, call: Call) -> None:
         """Nothing ran: the same request may be sent again, and is a new call then."""
         self._drop(call)
+
+    def finished(self) -> list[Call]:
+        """Calls whose results are stored."""
+        return [call for call in self._by_id.values() if call.outcome is not None]
 
     def unfinished(self) -> list[Call]:
         """Calls that still run."""

@@ -354,6 +354,22 @@ class Sessions:
         calls.finish(call, outcome, now)
         if call.refused is not None:
             calls.forget(call)
+        if self.call_limits.stored_bytes > self.call_limits.bytes_in_all:
+            self._shed(keep=call)
+
+    def _shed(self, keep: Call) -> None:
+        """Drop the oldest results of all sessions, some more than needed: this looks at every one."""
+        stored = [
+            (call.ended_at, number, calls, call)
+            for number, calls in enumerate(s.calls for s in self._live.values() if s.calls is not None)
+            for call in calls.finished()
+            if call is not keep
+        ]
+        stored.sort(key=lambda each: each[:2])
+        for _, _, calls, call in stored:
+            if self.call_limits.stored_bytes <= 0.75 * self.call_limits.bytes_in_all:
+                break
+            calls.forget(call)
 
     def orphan(self, call: Call) -> None:
         """Nobody reads the call any more; it is stopped unless somebody comes back in time (L5)."""

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from ..runtimes.stand import Log
+from .serving import Api, ServerProcess, api_for, server
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    return Log(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[ServerProcess]:
+    """One server with default settings for a whole file; tests leave it as they found it."""
+    with server() as found:
+        yield found
+
+
+@pytest_asyncio.fixture
+async def api(served: ServerProcess) -> AsyncIterator[Api]:
+    async with api_for(served.url) as found:
+        yield found
