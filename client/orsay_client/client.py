@@ -23,7 +23,8 @@ class AsyncClient:
     """Talks to the ORS server at ``url``, taken as it is: nothing is prepended, no variable is read.
 
     One client serves any number of sessions of one event loop; thousands are fine. Leaving its
-    ``async with`` ends sessions that are still open.
+    ``async with`` ends sessions that are still open. Pings run on the same loop: a caller who blocks it for
+    minutes loses sessions, and is better off with threads or with the synchronous Client.
 
     ``timeout_s`` bounds the wait for a plain answer (an environment may take long to build);
     ``silence_s`` how long a running call may send nothing, not even a comment, before its connection counts
@@ -49,6 +50,8 @@ class AsyncClient:
     ) -> None:
         if api_key and not (api_key.isascii() and api_key.isprintable()):
             raise ValueError("the API key holds a character that no header can carry")
+        if min(timeout_s, silence_s, keepalive_s, close_timeout_s) <= 0:
+            raise ValueError("times must be greater than 0 seconds")
         sent = dict(headers or {})
         if api_key:
             sent[API_KEY] = api_key
@@ -70,7 +73,7 @@ class AsyncClient:
                 close_timeout_s=close_timeout_s,
                 max_answer_bytes=max_answer_bytes,
             ),
-            Redact([api_key, httpx.URL(url).password]),
+            Redact([api_key, httpx.URL(url).password, *sent.values()]),
         )
 
     def __repr__(self) -> str:

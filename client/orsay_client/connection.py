@@ -122,9 +122,11 @@ class Connection:
     async def aclose(self) -> None:
         """End what is open, wait for clean-up under way (each bounded by itself), let the connections go."""
         self._closed = True
-        await asyncio.gather(*(session.close() for session in list(self.sessions)))
-        while self._background:
-            await asyncio.wait(set(self._background))
-        if self._keepalive is not None:
-            await self._keepalive.aclose()
-        await self.transport.aclose()
+        try:
+            await asyncio.gather(*(session.close() for session in list(self.sessions)))
+            while self._background:
+                await asyncio.wait(set(self._background))
+        finally:
+            if self._keepalive is not None:
+                await self._keepalive.aclose()
+            await self.transport.aclose()

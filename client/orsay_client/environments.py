@@ -121,6 +121,8 @@ def opening(
     if run_labels:
         headers[RUN] = run_header(run_labels)
     if traceparent:
+        if not traceparent.isascii() or not traceparent.isprintable():
+            raise ValueError("traceparent must be printable ASCII, as 00-<trace>-<span>-01")
         headers["traceparent"] = traceparent
     return Opening(
         env_name=env_name,

@@ -22,9 +22,11 @@ class Pinged(Protocol):
     @property
     def touched_at(self) -> float:
         """Loop time of the last request, which spares the server a ping."""
+        ...
 
     def ping(self) -> Awaitable[bool]:
         """Send one ping; False when the session needs no more of them."""
+        ...
 
 
 class Keepalive:

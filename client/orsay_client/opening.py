@@ -50,7 +50,7 @@ class Opening:
 
 async def new_sid(connection: Connection, opening: Opening) -> str:
     """A session id from the server, which sends it as JSON or as a stream."""
-    headers = {**opening.headers, "Accept": EVENT_STREAM}
+    headers = {**opening.headers, **EVENT_STREAM}
     answer = await connection.request("POST", "/create_session", body={}, headers=headers)
     sid = (
         _sid_of_stream(answer)
@@ -122,7 +122,7 @@ async def delete(connection: Connection, headers: Mapping[str, str], *, also_sid
 async def _deleted(connection: Connection, path: str, headers: Mapping[str, str]) -> bool:
     try:
         answer = await connection.transport.send("POST", path, headers=headers)
-    except (errors.ConnectionLost, errors.ResultTooLarge, errors.ProtocolError) as exc:
+    except (errors.OrsayClientError, RuntimeError) as exc:  # RuntimeError: the interpreter is on its way out
         _log.debug("POST %s failed: %s", path, exc)
         return False
     return answer.status < 500 and answer.status != 429

@@ -144,7 +144,10 @@ class AsyncSession:
             raise errors.ToolRefused(
                 f"the input of tool {name!r}: {exc}", reason="input_validation"
             ) from None
-        output = parse.tool_output(result)
+        try:
+            output = parse.tool_output(result)
+        except errors.ToolRefused as refused:
+            raise errors.ToolRefused(self._redact(refused.message), reason=refused.reason) from None
         if output.reward is not None:
             self._rewards.append(output.reward)
         self._finished = self._finished or output.finished
@@ -228,8 +231,8 @@ class AsyncSession:
         except errors.SessionLost as lost:
             # 404 has two meanings here; a ping tells them apart.
             if await self._is_there():
-                self._lost = None
                 raise errors.Unsupported("the environment has no group scoring", status=404) from lost
+            self._mark_lost(lost)
             raise
         return parse.scores(result, len(group))
 
@@ -298,7 +301,8 @@ class AsyncSession:
             async with asyncio.timeout(timeout_s):
                 return await stream.result()
         except errors.SessionLost as lost:
-            self._mark_lost(lost)
+            if not scoring:
+                self._mark_lost(lost)
             raise
         finally:
             self._touch()

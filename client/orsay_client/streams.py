@@ -28,7 +28,9 @@ from .transport import Answer, Stream, Transport
 
 __all__ = ["EVENT_STREAM", "ResultStream", "StreamRules"]
 
-EVENT_STREAM = "text/event-stream"
+EVENT_STREAM = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
+"""Headers of a request whose answer is a stream: a proxy that compresses it would hold pieces back."""
+
 _log = logging.getLogger("orsay_client")
 
 
@@ -63,7 +65,7 @@ class ResultStream:
         self._transport = transport
         self._path = path
         self._body = dict(body)
-        self._headers = {**headers, "Accept": EVENT_STREAM, IDEMPOTENCY_KEY: uuid.uuid4().hex}
+        self._headers = {**headers, **EVENT_STREAM, IDEMPOTENCY_KEY: uuid.uuid4().hex}
         self._rules = rules
         self._attempts = Attempts(rules.retry)
         self._task_id: str | None = None

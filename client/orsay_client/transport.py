@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -20,15 +20,18 @@ import aiohttp
 import httpx
 from httpx_aiohttp import AiohttpTransport
 
-from .errors import ConnectionLost, ProtocolError, ResultTooLarge
+from .errors import ClientClosed, ConnectionLost, ProtocolError, ResultTooLarge
 
 __all__ = ["Answer", "NotJSON", "Stream", "Transport", "Verify", "encode_json"]
 
 Verify: TypeAlias = SSLContext | bool
 
-_CONNECT_S = 10.0
+_TIMEOUTS = {"timeout": {"connect": 10.0}}  # for the rest there is a watch over each answer
 _IDLE_CONNECTION_S = 4.0  # below the 5 s of uvicorn: a server must not close a connection we are about to use
 _LINGER_S = 1.0
+# The encodings are named because aiohttp would offer some that httpx may not be able to undo.
+_DEFAULTS = {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": "orsay-client"}
+_MOMENT_S = 0.05  # of each second
 _ERROR_BODY_BYTES = 1024 * 1024
 _MOVED = frozenset({307, 308})
 _MAX_HOPS = 3
@@ -92,7 +95,11 @@ class Stream:
         return Answer(self.status, self.headers, bytes(body))
 
     def _alive_for(self, seconds: float) -> None:
-        self._watch.reschedule(asyncio.get_running_loop().time() + seconds)
+        deadline = asyncio.get_running_loop().time() + seconds
+        set_to = self._watch.when()
+        # A timer per chunk is worth a tenth of a request: moments of precision are not.
+        if set_to is None or not deadline - _MOMENT_S * seconds <= set_to <= deadline:
+            self._watch.reschedule(deadline)
 
 
 class Transport:
@@ -125,7 +132,9 @@ class Transport:
         self.place = f"{base.scheme}://{base.netloc.decode()}{base.path.rstrip('/')}"
         self._timeout_s = timeout_s
         self._max_answer_bytes = max_answer_bytes
-        self._moved: dict[str, str] = {}
+        self._base = base
+        self._headers = {**_DEFAULTS, **headers}
+        self._urls: dict[str, httpx.URL] = {}
         secure = base.scheme == "https"
 
         def pool() -> aiohttp.ClientSession:
@@ -139,11 +148,8 @@ class Transport:
             )
 
         self._http = httpx.AsyncClient(
-            base_url=base,
-            headers={"Accept": "application/json", **headers},
             # verify=False is for a context that the transport makes and never uses: ours sits in the pool.
             transport=transport or AiohttpTransport(client=pool, verify=False),
-            timeout=httpx.Timeout(None, connect=_CONNECT_S),
             auth=login,
             trust_env=False,
             cookies=CookieJar(policy=DefaultCookiePolicy(allowed_domains=[])),
@@ -175,7 +181,7 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         answer_s: float | None = None,
         silence_s: float,
-    ) -> AsyncIterator[Stream]:
+    ) -> AsyncGenerator[Stream, None]:
         """One request whose answer is read as it comes.
 
         ``answer_s`` bounds the time to the first byte of the answer, ``silence_s`` each wait for more.
@@ -205,27 +211,32 @@ class Transport:
     async def _open(
         self, method: str, path: str, content: bytes | None, headers: Mapping[str, str] | None
     ) -> httpx.Response:
-        target = self._moved.get(path, path)
+        # Requests are put together here: the client of httpx would parse and merge the same things each time.
+        sent = {**self._headers, **(headers or {})}
+        if content is not None:
+            sent["Content-Type"] = "application/json"
+        target = self._urls.get(path)
+        if target is None:
+            target = self._urls[path] = httpx.URL(f"{str(self._base).rstrip('/')}{path}")
         for _ in range(_MAX_HOPS):
-            request = self._http.build_request(method, target, content=content, headers=headers)
-            if content is not None:
-                request.headers["Content-Type"] = "application/json"
+            if self._http.is_closed:
+                raise ClientClosed("the client is closed")
+            request = httpx.Request(method, target, headers=sent, content=content, extensions=_TIMEOUTS)
             response = await self._http.send(request, stream=True, follow_redirects=False)
             if response.status_code == 404:
-                self._moved.pop(path, None)
+                self._urls.pop(path, None)
             if response.status_code not in _MOVED or "location" not in response.headers:
                 return response
             await response.aread()
             await response.aclose()
-            location = request.url.join(response.headers["location"])
-            if (location.scheme, location.netloc) != (request.url.scheme, request.url.netloc):
-                place = f"{location.scheme}://{location.netloc.decode()}"
+            target = request.url.join(response.headers["location"])
+            if (target.scheme, target.netloc) != (request.url.scheme, request.url.netloc):
+                place = f"{target.scheme}://{target.netloc.decode()}"
                 raise ProtocolError(
                     f"{method} {self.place}{path} redirects to {place}; use that URL if you trust it"
                 )
-            target = str(location)
             if response.status_code == 308:
-                self._moved[path] = target
+                self._urls[path] = target
         raise ProtocolError(f"{method} {self.place}{path}: more than {_MAX_HOPS} redirects")
 
     def _lost(self, method: str, path: str, exc: BaseException) -> ConnectionLost:

@@ -18,8 +18,11 @@ from orsay_client import (
     Retry,
     ServerError,
     ServerStopping,
+    SessionLost,
     SetupError,
+    ToolRefused,
     Unauthorized,
+    Unsupported,
     WorkerLost,
 )
 from orsay_protocol.sse import encode_event
@@ -348,3 +351,89 @@ async def test_run_labels_that_no_header_can_hold_are_refused_at_once() -> None:
     async with AsyncClient("http://127.0.0.1:1") as client:
         with pytest.raises(ValueError, match="printable ASCII"):
             client.environment().session(task_spec={}, run_labels="a\r\nX-Api-Key: b")
+
+
+async def test_a_traceparent_that_no_header_can_hold_is_refused_at_once() -> None:
+    async with AsyncClient("http://127.0.0.1:1") as client:
+        with pytest.raises(ValueError, match="printable ASCII"):
+            client.environment().session(task_spec={}, traceparent="00-\n")
+
+
+async def test_a_refusal_that_quotes_a_secret_is_cleaned() -> None:
+    async def refuse(request: Request, reply: Reply) -> None:
+        await reply.result({"ok": False, "error": "input hunter22 is bad", "reason": "input_validation"})
+
+    async with (
+        Scripted(ors(call=refuse)) as server,
+        AsyncClient(server.url) as client,
+        client.environment().session(task_spec={}, secrets={"token": "hunter22"}) as session,
+    ):
+        with pytest.raises(ToolRefused) as refused:
+            await session.call("x")
+        assert refused.value.message == "input *** is bad"
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_a_404_of_group_scoring_has_two_meanings(there: bool) -> None:
+    others = {"/ping": answer(200 if there else 404, {"detail": "gone"})}
+    async with (
+        Scripted(ors(others=others)) as server,
+        AsyncClient(server.url) as client,
+        client.environment().session(task_spec={}) as session,
+    ):
+        with pytest.raises(Unsupported if there else SessionLost):
+            await session.score_group([])
+        if there:
+            await session.call("x")
+        else:
+            with pytest.raises(SessionLost):
+                await session.call("x")
+
+
+async def test_group_scoring_changes_nothing_and_may_be_asked_twice() -> None:
+    tries = 0
+
+    async def score(request: Request, reply: Reply) -> None:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            return reply.cut()
+        return await reply.result({"scores": [{"reward": 0.5, "metadata": None}]})
+
+    async with (
+        Scripted(ors(others={"/score_group": score})) as server,
+        AsyncClient(server.url, retry=QUICK) as client,
+        client.environment().session(task_spec={}) as session,
+    ):
+        assert [score.reward for score in await session.score_group([[]])] == [0.5]
+
+
+async def test_older_servers_have_neither_messages_nor_tools_of_a_task() -> None:
+    tools = {"tools": [{"name": "t", "description": "", "input_schema": None}]}
+    async with (
+        Scripted(ors(others={"/tools": answer(200, tools)})) as server,
+        AsyncClient(server.url) as client,
+        client.environment().session(task_spec={}) as session,
+    ):
+        assert [tool.name for tool in await session.tools()] == ["t"]
+        assert await session.messages("openai") == [{"role": "user", "content": "go"}]
+        assert not await session.supports_score_group()
+
+
+async def test_the_oldest_servers_have_whole_lists_of_tasks_only() -> None:
+    tasks = {"tasks": [{"id": number} for number in range(5)]}
+    async with (
+        Scripted(ors(others={"/tasks": answer(200, tasks)})) as server,
+        AsyncClient(server.url) as client,
+    ):
+        found = client.environment().tasks("train")
+        assert await found.count() == 5
+        assert (await found.get(-1)).spec == {"id": 4}
+        assert [task.index for task in await found.range(1, 3)] == [1, 2]
+        assert [task.spec["id"] async for task in found] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("name", ["timeout_s", "silence_s", "keepalive_s", "close_timeout_s"])
+def test_times_are_greater_than_nothing(name: str) -> None:
+    with pytest.raises(ValueError, match="greater than 0"):
+        AsyncClient("http://x", **{name: 0})  # type: ignore[arg-type]  # names are mixed
