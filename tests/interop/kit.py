@@ -49,7 +49,7 @@ class Number(BaseModel):
 class Seconds(BaseModel):
     """How long."""
 
-    seconds: float = Field(ge=0, le=60)
+    seconds: float = Field(ge=0, le=60, examples=[0.01])
 
 
 class Nothing(BaseModel):

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+from orsay.contract import Target
+
+from ..interop.servers import KIT, RunningServer, serve
+
+RUNTIMES = ("local", "process")
+WORLDS = tuple(f"tests/contract/worlds.py:{name}" for name in ("Busy", "Fragile", "Huge", "Named", "Odd"))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    # For test_ledger.py, which collects every test in another process.
+    if os.environ.get("ORSAY_LEDGER"):
+        found = {
+            item.nodeid: [name for mark in item.iter_markers("contract") for name in mark.args]
+            for item in session.items
+        }
+        print(f"\nledger: {json.dumps(found)}")
+
+
+@pytest.fixture(scope="session", params=RUNTIMES)
+def server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
+    """Every environment of these tests with default settings, once on each runtime."""
+    with serve(*KIT, *WORLDS, runtime=request.param, options=["--workers", "2"]) as running:
+        yield running
+
+
+@pytest_asyncio.fixture
+async def target(server: RunningServer) -> AsyncIterator[Target]:
+    """The kit."""
+    async with Target.open(server.url) as opened:
+        yield opened
