@@ -288,7 +288,7 @@ class AsyncSession:
             redact=self._redact,
             # Scoring changes nothing in the environment: it may run twice.
             repeatable=self._at_most_once or scoring,
-            # The first byte waits for setup: at our server for a while (then it says 503), elsewhere for ever.
+            # The first byte waits for setup: at ours for a while (then it says 503), elsewhere for ever.
             answer_s=2 * settings.silence_s if self._at_most_once else settings.timeout_s,
             silence_s=settings.silence_s,
             max_result_bytes=settings.max_answer_bytes,
