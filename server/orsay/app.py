@@ -85,7 +85,14 @@ class Running:
             stream_ping_s=settings.stream_ping_s,
             index_only=settings.index_only,
         )
-        self.app = HttpApp(episodes, runtime, Keys(settings.api_keys), faults, index_only=settings.index_only)
+        self.app = HttpApp(
+            episodes,
+            runtime,
+            Keys(settings.api_keys),
+            faults,
+            max_body_bytes=settings.max_body_bytes,
+            index_only=settings.index_only,
+        )
         self._sock = sock
         self._http = _Http(
             uvicorn.Config(

@@ -108,7 +108,7 @@ class Session:
     @property
     def busy(self) -> bool:
         """Something runs for this session, so it is not idle (L3)."""
-        return self.state == "opening" or (self.calls is not None and self.calls.running > 0)
+        return self.state in ("opening", "starting") or (self.calls is not None and self.calls.running > 0)
 
     async def ready(self) -> Handle:
         """The handle once setup is over.

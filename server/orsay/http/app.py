@@ -19,7 +19,7 @@ from ..logs import get_logger
 from ..runtimes.base import Runtime
 from .episodes import Endpoint, EpisodeEndpoints
 from .errors import error_answer, validation_answer
-from .messages import Headers, Receive, Scope, Send, send_json
+from .messages import Headers, Receive, Scope, Send, read_body, replay, send_json
 
 __all__ = ["HttpApp"]
 
@@ -38,8 +38,10 @@ class HttpApp:
         keys: Keys,
         faults: FaultLog,
         *,
+        max_body_bytes: int,
         index_only: bool,
     ) -> None:
+        self._max_body = max_body_bytes
         self._keys = keys
         self._faults = faults
         self._runtime = runtime
@@ -81,7 +83,7 @@ class HttpApp:
             if endpoint is not None:
                 await endpoint(scope, headers, owner, receive, send)
             else:
-                await self._answer_rest(scope, receive, send)
+                await self._answer_rest(scope, headers, receive, send)
         except ValidationError as exc:
             await send_json(send, validation_answer(exc), status=422)
         except (Refused, Faulted) as exc:
@@ -93,7 +95,7 @@ class HttpApp:
             status, body, extra = error_answer(fault, self._faults)
             await send_json(send, body, status=status, headers=extra)
 
-    async def _answer_rest(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer_rest(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
         parts = scope["path"].strip("/").split("/")
         allowed = self._methods.get(parts[-1]) if len(parts) <= 2 else None
         if scope["path"] in _OPEN_PATHS:
@@ -104,7 +106,8 @@ class HttpApp:
             return
         await self.load_rest()
         assert self._rest is not None
-        await self._rest.result()(scope, receive, send)
+        body = await read_body(headers, receive, self._max_body)
+        await self._rest.result()(scope, replay(body, receive), send)
 
     def _find(self, method: str, path: str) -> Endpoint | None:
         """For another letter case, a trailing slash, or an environment's name that is not ours."""

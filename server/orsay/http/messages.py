@@ -14,6 +14,7 @@ __all__ = [
     "Send",
     "has_gone",
     "read_body",
+    "replay",
     "send_json",
     "send_once",
     "session_id",
@@ -49,6 +50,18 @@ async def read_body(headers: Headers, receive: Receive, limit: int) -> bytes:
         if size > limit:
             raise TooLarge(f"the request body is over the {limit} bytes that this server takes")
     return b"".join(parts)
+
+
+def replay(body: bytes, receive: Receive) -> Receive:
+    """``receive`` for an application that reads the body itself, when it has been read already."""
+    parts = [body]
+
+    async def again() -> MutableMapping[str, Any]:
+        if parts:
+            return {"type": "http.request", "body": parts.pop(), "more_body": False}
+        return await receive()
+
+    return again
 
 
 def has_gone(receive: Receive) -> bool:

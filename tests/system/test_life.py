@@ -1,0 +1,317 @@
+"""A session's life is a state machine: L1 to L6 on real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+
+import httpx
+import pytest
+
+from ..runtimes.stand import Log
+from .serving import WORLDS, Api, ServerProcess, api_for, children, is_running, raw_request, send_and_vanish, server, until
+
+
+# L1
+
+
+@pytest.mark.contract("L1")
+async def test_create_may_be_repeated_with_the_same_body_only(api: Api, log: Log) -> None:
+    await api.create(log=str(log.path))
+    await api.create(log=str(log.path))
+    other = await api.post("/create", {"env_name": "world", "task_spec": {"other": 1}})
+    assert other.status_code == 409 and "Session already exists" in other.json()["detail"]
+    await api.get("/prompt")
+    assert log.lines == ["construct", "constructed", "setup", "ready"]
+    await api.delete()
+
+
+@pytest.mark.contract("L1")
+@pytest.mark.parametrize("fails", [False, True])
+async def test_creates_at_once_build_one_instance(api: Api, log: Log, fails: bool) -> None:
+    spec = {"log": str(log.path), "constructor": f"wait:{log.gate('open')}", "setup": "sleep:0.1"}
+    if fails:
+        spec["setup"] = "ValueError"
+    body = {"env_name": "world", "task_spec": spec}
+    creating = [asyncio.ensure_future(api.post("/create", body)) for _ in range(20)]
+    await log.has("construct")
+    other = asyncio.ensure_future(api.post("/create", {"env_name": "world", "task_spec": {}}))
+    assert (await other).status_code == 409
+    log.open("open")
+    assert {(await each).status_code for each in creating} == {200}
+    assert (await api.get("/prompt")).status_code == (500 if fails else 200)
+    await api.delete()
+    counts = Counter(log.lines)
+    assert counts["construct"] == counts["setup"] == counts["teardown"] == 1
+
+
+@pytest.mark.contract("L1")
+async def test_a_create_that_failed_may_be_tried_again(api: Api) -> None:
+    assert (await api.post("/create", {"env_name": "world", "task_spec": {"constructor": "ValueError"}})).status_code == 500
+    await api.create()
+    await api.delete()
+
+
+# L2
+
+
+@pytest.mark.contract("L2")
+async def test_delete_during_construction_leaves_nothing(api: Api, log: Log) -> None:
+    body = {"env_name": "world", "task_spec": {"log": str(log.path), "constructor": "wait:/nowhere"}}
+    creating = asyncio.ensure_future(api.post("/create", body))
+    await log.has("construct")
+    await api.delete()
+    assert (await creating).status_code == 410
+    assert await api.ping() == 410
+    assert "setup" not in log.lines and log.count("teardown") == log.count("constructed") == 0
+
+
+@pytest.mark.contract("L2")
+@pytest.mark.parametrize("env", ["world", "asyncworld"])
+async def test_delete_during_setup_tears_down_once_and_wakes_who_waits(api: Api, log: Log, env: str) -> None:
+    await api.create(env, log=str(log.path), setup="wait:/nowhere")
+    await log.has("setup")
+    waiting = [asyncio.ensure_future(api.get("/prompt")), asyncio.ensure_future(api.get("/messages"))]
+    await asyncio.sleep(0.1)
+    await asyncio.gather(*(api.delete() for _ in range(5)))
+    assert log.count("teardown") == log.count("gone") == 1 and "ready" not in log.lines
+    for each in waiting:
+        answer = await each
+        assert answer.status_code == 410 and answer.json()["detail"] == "Session deleted"
+
+
+@pytest.mark.contract("L2")
+@pytest.mark.parametrize("tool", ["first", "second"])
+async def test_delete_during_calls_ends_them_and_tears_down_once(api: Api, log: Log, tool: str) -> None:
+    await api.create(log=str(log.path))
+    calls = [asyncio.ensure_future(api.call(tool, gate=log.gate("never"))) for _ in range(3)]
+    await log.has(f"{tool}+")
+    await asyncio.sleep(0.1)
+    await api.delete()
+    assert log.count("teardown") == log.count("gone") == 1
+    assert {(await call).fault for call in calls} == {"cancelled"}
+    assert await api.ping() == 410
+
+
+@pytest.mark.contract("L2")
+async def test_delete_while_deleting_waits_for_the_same_end(api: Api, log: Log) -> None:
+    await api.create(log=str(log.path), teardown=f"wait:{log.gate('open')}")
+    deleting = [asyncio.ensure_future(api.delete()) for _ in range(5)]
+    await log.has("teardown")
+    await asyncio.sleep(0.05)
+    assert not any(each.done() for each in deleting)
+    assert (await api.call("say", text="x")).status == 410
+    log.open("open")
+    await asyncio.gather(*deleting)
+    assert log.count("teardown") == 1
+
+
+@pytest.mark.contract("L2")
+async def test_a_session_may_be_created_anew_after_its_end(api: Api) -> None:
+    for _ in range(3):
+        await api.create()
+        assert (await api.call("add")).text == "1"
+        await api.delete()
+
+
+# L3
+
+
+@pytest.mark.contract("L3")
+async def test_a_session_expires_when_idle_but_not_under_a_call_or_a_reader(log: Log) -> None:
+    with server(f"{WORLDS}:World", idle_limit_s=0.5) as strict:
+        async with api_for(strict.url) as api:
+            idle = await api.other().create(log=str(log.path))
+            busy, pinged, setting_up = [await api.other().create(log=str(log.path)) for _ in range(2)] + [
+                await api.other().create(setup=f"wait:{log.gate('setup')}")
+            ]
+            call = asyncio.ensure_future(busy.call("add_later", gate=log.gate("open")))
+            await log.has("add")
+            async with asyncio.timeout(10):
+                while not log.count("gone"):
+                    await pinged.ping()
+                    await asyncio.sleep(0.1)
+            for _ in range(20):
+                await pinged.ping()
+                await asyncio.sleep(0.1)
+            gone = await idle.post("/ping")
+            assert gone.status_code == 410 and "idle for 0.5 s" in gone.json()["detail"]
+            assert gone.headers["x-orsay-fault"] == "session_gone"
+            assert await setting_up.ping() == 200, "a session that sets up is not idle"
+            log.open("open")
+            assert (await call).text == "1"
+            assert await pinged.ping() == 200
+            assert log.count("gone") == 1
+
+
+@pytest.mark.contract("L3")
+async def test_a_session_ends_at_its_greatest_age() -> None:
+    with server(f"{WORLDS}:World", lifetime_limit_s=1) as strict:
+        async with api_for(strict.url) as api:
+            await api.create()
+            async with asyncio.timeout(10):
+                while await api.ping() == 200:
+                    await asyncio.sleep(0.05)
+            gone = await api.post("/ping")
+            assert gone.status_code == 410 and "older than 1 s" in gone.json()["detail"]
+
+
+# L4
+
+
+@pytest.mark.contract("L4")
+async def test_a_session_that_is_gone_answers_410_for_a_while_and_then_404() -> None:
+    with server(f"{WORLDS}:World", gone_memory_s=1) as forgetful:
+        async with api_for(forgetful.url) as api:
+            await api.create()
+            await api.delete()
+            for path in ("/prompt", "/messages", "/task_tools"):
+                assert (await api.get(path)).status_code == 410
+            assert (await api.call("say", text="x")).status == 410
+            assert (await api.post("/score_group", {"candidates": []})).status_code == 410
+            assert (await api.post("/ping")).json() == {"detail": "Session deleted"}
+            await api.delete()
+            async with asyncio.timeout(10):
+                while await api.ping() == 410:
+                    await asyncio.sleep(0.1)
+            assert await api.ping() == 404
+
+
+@pytest.mark.contract("L4")
+async def test_a_session_that_never_was_answers_404_and_takes_no_memory(served: ServerProcess, api: Api) -> None:
+    def resident() -> int:
+        with open(f"/proc/{served.pid}/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    async def ask(number: int, rounds: int) -> None:
+        for each in range(rounds):
+            session = Api(api.http, f"{number}-{each}-" + "x" * 200)
+            assert await session.ping() == 404
+            assert (await session.post("/delete")).status_code == 200
+
+    await asyncio.gather(*(ask(n, 20) for n in range(10)))
+    before = resident()
+    await asyncio.gather(*(ask(n + 10, 50) for n in range(10)))
+    assert resident() - before < 400_000, "a thousand unknown ids of 200 bytes left a trace"
+
+
+# L5
+
+
+@pytest.mark.contract("L5")
+async def test_a_call_whose_client_stays_away_is_stopped_unless_it_is_detached(log: Log) -> None:
+    with server(f"{WORLDS}:World", client_grace_s=0.3) as strict:
+        async with api_for(strict.url) as api:
+            one = await api.other().create(log=str(log.path))
+            two = await api.other().create(log=str(log.path))
+            second = {"name": "second", "input": {"gate": log.gate("never")}}
+            detached = {"name": "detached", "input": {"gate": log.gate("open")}}
+            await send_and_vanish(strict.url, raw_request("/call", one.sid, second))
+            await send_and_vanish(strict.url, raw_request("/call", two.sid, detached))
+            await log.has("second+")
+            await log.has("detached+")
+            await log.has("second-")  # cancelled
+            log.open("open")
+            await log.has("detached-")
+            assert [(line["fault"], line["tool"]) for line in strict.events("fault")] == [("cancelled", "second")]
+
+
+@pytest.mark.contract("L5", "D2")
+async def test_a_client_that_comes_back_in_time_keeps_its_call(log: Log) -> None:
+    with server(f"{WORLDS}:World", client_grace_s=1) as strict:
+        async with api_for(strict.url) as api:
+            await api.create(log=str(log.path))
+            body = {"name": "add_later", "input": {"gate": log.gate("open")}}
+            await send_and_vanish(strict.url, raw_request("/call", api.sid, body))
+            await log.has("add")
+            await asyncio.sleep(0.2)
+            back = asyncio.ensure_future(api.call("add_later", gate=log.gate("open")))
+            await asyncio.sleep(2.5)  # past the grace time and a sweep
+            assert not back.done()
+            log.open("open")
+            assert (await back).text == "1"
+            assert log.count("add") == 1
+
+
+# L6
+
+
+@pytest.mark.contract("L6")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("runtime", ["process", "local"])
+async def test_shutdown_lets_calls_finish_and_tears_all_down(log: Log, runtime: str, number: signal.Signals) -> None:
+    with server(f"{WORLDS}:World", runtime=runtime, shutdown_grace_s=20) as ending:
+        async with api_for(ending.url) as api:
+            playing = await api.other().create(log=str(log.path))
+            idle = await api.other().create(log=str(log.path))
+            call = asyncio.ensure_future(playing.call("add_later", gate=log.gate("open")))
+            await log.has("add")
+            workers = children(ending.pid)
+            ending.signal(number)
+            await until(lambda: ending.events("waiting_for_calls"))
+            refused = await api.other().post("/create", {"task_spec": {}})
+            assert refused.status_code == 503 and int(refused.headers["retry-after"]) > 0
+            assert refused.headers["x-orsay-fault"] == "shutdown"
+            assert await idle.ping() == 200
+            log.open("open")
+            assert (await call).text == "1"
+        assert await asyncio.to_thread(ending.wait) == 0
+        assert log.count("teardown") == log.count("gone") == 2
+        assert not any(is_running(pid) for pid in workers)
+        assert ending.events("waiting_for_calls")[0]["running"] == 1
+        assert len(ending.events("session_ended")) == 2, ending.everything
+
+
+@pytest.mark.contract("L6")
+async def test_shutdown_does_not_wait_for_ever(log: Log) -> None:
+    with server(f"{WORLDS}:World", shutdown_grace_s=0.5, teardown_time_limit_s=0.5) as ending:
+        async with api_for(ending.url) as api:
+            sessions = [await api.other().create(log=str(log.path), teardown="wait:/nowhere") for _ in range(2)]
+            calls = [
+                asyncio.ensure_future(sessions[0].call("do_async", how="stubborn:/nowhere")),
+                asyncio.ensure_future(sessions[1].call("do", how="sleep:60")),
+            ]
+            assert (await sessions[0].call("say", text="on")).text == "on"
+            ending.signal(signal.SIGTERM)
+            for call in calls:
+                try:
+                    assert (await call).fault in ("cancelled", "shutdown", "worker_lost")
+                except httpx.TransportError:
+                    raise AssertionError("a stream without an end") from None
+        assert await asyncio.to_thread(ending.wait, 20) == 0
+
+
+@pytest.mark.contract("L6")
+@pytest.mark.parametrize("busy", [None, "do", "do_async"])
+async def test_no_worker_outlives_a_server_that_is_killed(log: Log, busy: str | None) -> None:
+    with server(f"{WORLDS}:World", teardown_time_limit_s=1) as killed:
+        workers = children(killed.pid)
+        assert len(workers) == 2
+        async with api_for(killed.url) as api:
+            await api.create(log=str(log.path))
+            if busy is not None:
+                call = asyncio.ensure_future(api.call(busy, how="sleep:60"))
+                await asyncio.sleep(0.2)
+                call.cancel()
+            killed.signal(signal.SIGKILL)
+            await asyncio.to_thread(killed.wait)
+        await until(lambda: not any(is_running(pid) for pid in workers), timeout_s=20)
+        assert log.count("teardown") == 1
+
+
+# waiting for setup
+
+
+async def test_a_request_waits_for_setup_for_a_bounded_time(log: Log) -> None:
+    with server(f"{WORLDS}:World", setup_wait_s=0.3) as strict:
+        async with api_for(strict.url) as api:
+            await api.create(log=str(log.path), setup=f"wait:{log.gate('open')}")
+            await log.has("setup")
+            for answer in (await api.get("/prompt"), (await api.call("add")).response):
+                assert answer.status_code == 503 and answer.json() == {"detail": "Environment still starting."}
+                assert answer.headers["x-backend-state"] == "starting" and answer.headers["retry-after"] == "2"
+            log.open("open")
+            assert (await api.get("/prompt")).status_code == 200
+            assert (await api.call("add")).text == "1"
