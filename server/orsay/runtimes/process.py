@@ -101,7 +101,7 @@ class ProcessRuntime:
         if self._stopping or link.retiring:
             return
         _log.warning("worker_lost", worker=link.pid, reason=reason, sessions=link.sessions)
-        self._launch()
+        self._balance()
 
     def _notify(self) -> None:
         self._changed.set()
