@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -64,10 +65,21 @@ def build(package: str, version: str) -> Path:
 
 
 def _steps(package: str, version: str) -> Sequence[Sequence[str]]:
+    if package == "orsay":
+        return _own_steps(version)
     if package == "trl":
         # Its OpenRewardSpec needs neither torch nor transformers, which are most of TRL's gigabyte.
         return (("--no-deps", f"trl=={version}"), ("datasets>=4.7", "packaging", "openreward==0.1.167"))
     return ((f"{package}=={version}",),)
+
+
+def _own_steps(version: str) -> Sequence[Sequence[str]]:
+    """This very source, with its dependencies at their ``newest`` or at the ``lowest`` that it allows."""
+    root = Path(__file__).parents[2]
+    wanted: list[str] = tomllib.loads((root / "pyproject.toml").read_text())["project"]["dependencies"]
+    if version == "lowest":
+        wanted = [requirement.replace(">=", "==") for requirement in wanted]
+    return (wanted, ("--no-deps", "--editable", str(root)))
 
 
 def _peers_folder() -> Path:
