@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orsay_protocol.headers import FAULT
+from orsay_protocol.headers import FAULT, ORSAY
 
 from . import errors
 from .redact import Redact
@@ -13,7 +13,6 @@ from .transport import Answer
 
 __all__ = ["detail_of", "error_for", "is_missing_route", "is_orsay"]
 
-ORSAY = "X-Orsay"
 _LONGEST_DETAIL = 4000
 
 

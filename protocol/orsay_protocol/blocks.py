@@ -6,9 +6,9 @@ Every block carries ``type`` and ``detail`` on the wire, always, since old clien
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, GetPydanticSchema, model_validator
 
 __all__ = [
     "MESSAGE_BLOCK_TYPES",
@@ -27,7 +27,11 @@ __all__ = [
 ]
 
 JSONValue: TypeAlias = Any
-JSONObject: TypeAlias = Mapping[str, Any]
+# Typed as what may be given, validated as what JSON has: pydantic handles dict and list in its core, but
+# Mapping and Sequence in Python.
+JSONObject: TypeAlias = Annotated[
+    Mapping[str, Any], GetPydanticSchema(lambda _source, handler: handler.generate_schema(dict[str, Any]))
+]
 
 
 class Wire(BaseModel):
@@ -53,7 +57,10 @@ class ImageBlock(Wire):
     type: Literal["image"] = "image"
 
 
-Blocks: TypeAlias = Sequence[TextBlock | ImageBlock]
+Blocks: TypeAlias = Annotated[
+    Sequence[TextBlock | ImageBlock],
+    GetPydanticSchema(lambda _source, handler: handler.generate_schema(list[TextBlock | ImageBlock])),
+]
 
 
 class ReasoningBlock(Wire):

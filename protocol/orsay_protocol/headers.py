@@ -12,6 +12,7 @@ __all__ = [
     "BACKEND_STATE",
     "FAULT",
     "IDEMPOTENCY_KEY",
+    "ORSAY",
     "RUN",
     "SECRETS",
     "SESSION_ID",
@@ -25,6 +26,8 @@ API_KEY = "X-API-Key"
 SECRETS = "X-Secrets"
 BACKEND_STATE = "X-Backend-State"
 IDEMPOTENCY_KEY = "Idempotency-Key"
+ORSAY = "X-Orsay"
+"""On answers that create a session: this server honours Idempotency-Key."""
 FAULT = "X-Orsay-Fault"
 RUN = "X-Orsay-Run"
 

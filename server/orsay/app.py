@@ -20,6 +20,7 @@ from .episode import Limits
 from .errors import ConfigError, LoadError
 from .faults import FaultLog
 from .http.app import HttpApp
+from .http.connection import Connection
 from .http.episodes import EpisodeEndpoints
 from .loader import load, source_of
 from .logs import configure, get_logger
@@ -98,7 +99,7 @@ class Running:
             uvicorn.Config(
                 self.app,
                 loop="none",
-                http="httptools",
+                http=Connection,
                 ws="none",
                 lifespan="off",
                 log_config=None,

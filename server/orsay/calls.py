@@ -10,11 +10,12 @@ import asyncio
 import os
 from dataclasses import dataclass, field
 
+from .delays import Delay
 from .errors import Faulted, Refused
 from .outcome import Outcome
 from .runtimes.base import Operation, Stop
 
-__all__ = ["Call", "CallLimits", "Calls"]
+__all__ = ["Call", "CallLimits", "Calls", "TaskIds"]
 
 
 @dataclass(slots=True)
@@ -51,9 +52,17 @@ class Call:
     )
 
     def __init__(
-        self, operation: Operation, name: str, body: bytes, key: str | None, now: float, *, detached: bool
+        self,
+        task_id: str,
+        operation: Operation,
+        name: str,
+        body: bytes,
+        key: str | None,
+        now: float,
+        *,
+        detached: bool,
     ) -> None:
-        self.task_id = os.urandom(16).hex()
+        self.task_id = task_id
         self.operation = operation
         self.name = name
         self.body: bytes | None = body
@@ -72,22 +81,18 @@ class Call:
     def size_bytes(self) -> int:
         return len(self.outcome.wire) if self.outcome is not None else 0
 
-    async def wait(self, timeout_s: float) -> bool:
-        """Wait for the outcome, at most ``timeout_s``; tells whether it is there."""
+    async def wait(self, delay: Delay) -> bool:
+        """Wait for the outcome, no longer than ``delay``; tells whether it is there."""
         if self.outcome is not None:
             return True
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
+        future = delay.future()
         if self._waiters is None:
             self._waiters = []
         self._waiters.append(future)
-        timer = loop.call_later(timeout_s, _wake, future)
         try:
             await future
         finally:
-            timer.cancel()
-            if self._waiters is not None:
-                self._waiters.remove(future)
+            self._waiters.remove(future)
         return self.outcome is not None
 
     def finish(self, outcome: Outcome, now: float) -> None:
@@ -108,6 +113,23 @@ class Call:
         self._readers -= 1
         if not complete and self._readers == 0:
             self.orphaned_at = now
+
+
+class TaskIds:
+    """Task ids: 32 hex digits that nobody can guess, drawn from the system many at a time."""
+
+    __slots__ = ("_at", "_block")
+
+    def __init__(self) -> None:
+        self._block = ""
+        self._at = 0
+
+    def next(self) -> str:
+        if self._at == len(self._block):
+            self._block = os.urandom(16 * 256).hex()
+            self._at = 0
+        self._at += 32
+        return self._block[self._at - 32 : self._at]
 
 
 def _wake(future: asyncio.Future[None]) -> None:

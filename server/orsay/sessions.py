@@ -20,7 +20,8 @@ from typing import Any, Literal
 
 from orsay_protocol.faults import FaultClass
 
-from .calls import Call, CallLimits, Calls
+from .calls import Call, CallLimits, Calls, TaskIds
+from .delays import Delay
 from .errors import (
     Faulted,
     OpeningLost,
@@ -212,6 +213,7 @@ class Sessions:
         self._per_owner: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stopping = False
+        self._task_ids = TaskIds()
         self._now = asyncio.get_running_loop().time
         self._sweeper: asyncio.Task[None] | None = None
         self._calls_since_sweep = 0
@@ -314,7 +316,15 @@ class Sessions:
         limits = self.call_limits
         if limits.in_flight >= self.limits.max_calls:
             raise Overloaded(f"server at maximum capacity: {self.limits.max_calls} calls are running")
-        call = Call(operation, name, body, key, self._now(), detached=name in session.info.detached_tools)
+        call = Call(
+            self._task_ids.next(),
+            operation,
+            name,
+            body,
+            key,
+            self._now(),
+            detached=name in session.info.detached_tools,
+        )
         calls.add(call)
         session.count += 1
 
@@ -495,7 +505,7 @@ class Sessions:
         while (running := self.call_limits.in_flight) and self._now() < end:
             _log.info("waiting_for_calls", running=running, seconds_left=round(end - self._now(), 1))
             pause = min(1.0, max(0.0, end - self._now()))
-            waits = [asyncio.ensure_future(call.wait(pause)) for call in self._running()]
+            waits = [asyncio.ensure_future(call.wait(Delay(pause))) for call in self._running()]
             if not waits:
                 await asyncio.sleep(0.05)
                 continue

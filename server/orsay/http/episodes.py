@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any
 
-from orsay_protocol.headers import BadSecrets, decode_secrets
+from orsay_protocol.headers import ORSAY, BadSecrets, decode_secrets
 from orsay_protocol.requests import CallTool, CreateSession, ScoreGroup
-from orsay_protocol.sse import encode_event
+from orsay_protocol.sse import PING, encode_event
 from pydantic_core import to_json
 from sse_starlette import EventSourceResponse
 
 from ..calls import Call
+from ..delays import Delay
 from ..errors import BadRequest, BadTask, Faulted, Refused, Starting, UnknownEnvironment, Unsupported
 from ..outcome import Outcome
 from ..runtimes.base import EnvironmentInfo, Handle, OpenSession, Operation
@@ -43,7 +44,7 @@ _STREAM_HEADERS = (
     (b"x-accel-buffering", b"no"),
 )
 _OK = b'{"status":"ok"}'
-_MARK = ((b"x-orsay", b"1"),)
+_MARK = ((ORSAY.lower().encode(), b"1"),)
 _CALL = CallTool.__pydantic_validator__
 
 Endpoint = Callable[[Scope, Headers, str, Receive, Send], Awaitable[None]]
@@ -64,7 +65,9 @@ class EpisodeEndpoints:
         self._sessions = sessions
         self._faults = sessions.faults
         self._max_body = max_body_bytes
-        self._stream_after_s = stream_after_s
+        self._now = asyncio.get_running_loop().time
+        self._at_once = Delay(stream_after_s)
+        self._soon = Delay(min(1.0, stream_ping_s))
         self._stream_ping_s = stream_ping_s
         self._index_only = index_only
         self.table: dict[tuple[str, str], Endpoint] = {
@@ -236,45 +239,54 @@ class EpisodeEndpoints:
         call.arrive()
         complete = False
         try:
-            if call.outcome is not None or await call.wait(self._stream_after_s):
+            if call.outcome is not None or await call.wait(self._at_once):
                 complete = key is not None or not has_gone(receive)
                 await self._send_finished(call, send)
             else:
                 complete = await self._stream(call, scope, receive, send)
         finally:
-            call.leave(asyncio.get_running_loop().time(), complete=complete)
+            call.leave(self._now(), complete=complete)
             if not complete and call.orphaned_at is not None:
                 self._sessions.orphan(call)
 
     async def _send_finished(self, call: Call, send: Send) -> None:
-        outcome = call.outcome
-        assert outcome is not None
         if call.refused is not None:
             raise call.refused
-        await send_once(
-            send, 200, _task_id_event(call) + (outcome.wire or self._failure_of(outcome)), _STREAM_HEADERS
-        )
+        await send_once(send, 200, _task_id_event(call) + self._result(call), _STREAM_HEADERS)
 
     async def _stream(self, call: Call, scope: Scope, receive: Receive, send: Send) -> bool:
-        """Stream until the outcome; tells whether the client was there to the end."""
+        """Stream until the outcome; tells whether the client was there to the end.
+
+        The first second is streamed here, since a busy server has many streams that end in it; what is still
+        open then is left to sse-starlette, which sends comments and hears when the client goes.
+        """
+        await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
+        await send({"type": "http.response.body", "body": _task_id_event(call), "more_body": True})
+        if await call.wait(self._soon):
+            gone = has_gone(receive)
+            await send({"type": "http.response.body", "body": self._result(call)})
+            return not gone
         complete = False
 
         async def events() -> AsyncIterator[bytes]:
             nonlocal complete
-            yield _task_id_event(call)
-            while not await call.wait(3600):
+            yield PING  # the next one comes a whole interval from now
+            while not await call.wait(self._soon):
                 pass
-            assert call.outcome is not None
-            yield call.outcome.wire or self._failure_of(call.outcome)
+            yield self._result(call)
             complete = True
 
-        response = EventSourceResponse(
-            events(),
-            ping=self._stream_ping_s,  # type: ignore[arg-type]  # typed int, used as seconds to sleep
-            headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
-        )
-        await response(scope, receive, send)
+        async def send_on(message: MutableMapping[str, Any]) -> None:
+            if message["type"] != "http.response.start":  # it was sent above
+                await send(message)
+
+        ping: Any = self._stream_ping_s  # typed as int, slept as seconds
+        await EventSourceResponse(events(), ping=ping)(scope, receive, send_on)
         return complete
+
+    def _result(self, call: Call) -> bytes:
+        assert call.outcome is not None
+        return call.outcome.wire or self._failure_of(call.outcome)
 
     def _failure_of(self, outcome: Outcome) -> bytes:
         return self._failure(outcome.fault or Faulted("internal", "an outcome without content"))

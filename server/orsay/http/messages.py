@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any, TypeAlias
 
 from ..errors import BadRequest, TooLarge
@@ -67,17 +67,20 @@ def replay(body: bytes, receive: Receive) -> Receive:
 def has_gone(receive: Receive) -> bool:
     """Whether the client has disconnected, without waiting and without a task.
 
-    ``receive`` blocks while the client is there, so one step of it tells; the step is taken back.
+    uvicorn keeps a flag. Elsewhere ``receive`` blocks while the client is there, so one step of it tells;
+    the step is taken back.
     """
+    disconnected = getattr(getattr(receive, "__self__", None), "disconnected", None)
+    if disconnected is not None:
+        return bool(disconnected)
     waiting = receive()
-    step = waiting.send if hasattr(waiting, "send") else None
-    if step is None:
+    if not isinstance(waiting, Coroutine):
         return False
     try:
-        step(None)
+        waiting.send(None)
     except StopIteration as stop:
         return bool(stop.value["type"] == "http.disconnect")
-    waiting.close()  # type: ignore[attr-defined]  # a coroutine, as the branch above made sure
+    waiting.close()
     return False
 
 
