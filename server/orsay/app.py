@@ -181,12 +181,17 @@ class Server:
         if port is not None:
             given["port"] = port
         effective = Settings(**given)
-        configure(effective.log_level, effective.log_format)
-        with asyncio.Runner(loop_factory=_new_loop) as runner:
-            runner.run(self.main(effective))
+        writer = configure(effective.log_level, effective.log_format)
+        try:
+            with asyncio.Runner(loop_factory=_new_loop) as runner:
+                runner.run(self.main(effective))
+        finally:
+            writer.close()
 
     async def main(self, settings: Settings) -> None:
         """``run`` inside a running loop."""
+        if settings.open_to_anyone:
+            _log.warning("open_to_anyone", host=settings.host, hint="set ORSAY_API_KEYS to ask for a key")
         async with self.running(settings) as running, self._reloading(running):
             print(f"Orsay serves {_names(running)} at {running.url}", flush=True)
             await _until_signal()

@@ -6,6 +6,7 @@ counted, and the count is logged when there is room again.
 
 from __future__ import annotations
 
+import logging
 import queue
 import sys
 import threading
@@ -89,4 +90,14 @@ def configure(
         logger_factory=lambda *_: writer,
         cache_logger_on_first_use=False,
     )
+    logging.basicConfig(level=logging.WARNING, handlers=[_Relay()], force=True)
     return writer
+
+
+class _Relay(logging.Handler):
+    """What libraries log goes the same way: written directly, it could block the event loop."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        logger = get_logger(record.name)
+        say = logger.error if record.levelno >= logging.ERROR else logger.warning
+        say("library", message=record.getMessage(), exc_info=record.exc_info)

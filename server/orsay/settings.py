@@ -102,13 +102,18 @@ class Settings(BaseSettings):
         return self.host in _LOOPBACK or self.host.startswith("127.")
 
     @property
+    def open_to_anyone(self) -> bool:
+        """Whether other machines can come in without a key."""
+        return not self.loopback and not self.api_keys
+
+    @property
     def shows_exceptions(self) -> bool:
         """Whether a client reads the text of an exception, or an id only."""
         return self.error_detail == "exception" or (self.error_detail == "auto" and self.loopback)
 
     @model_validator(mode="after")
     def _keys_or_loopback(self) -> Settings:
-        if not self.loopback and not self.api_keys and not self.allow_anonymous:
+        if self.open_to_anyone and not self.allow_anonymous:
             raise ValueError(
                 f"binding to {self.host} without API keys would let anyone in: set ORSAY_API_KEYS or"
                 " --api-key, or say --allow-anonymous if that is what you want"

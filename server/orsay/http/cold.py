@@ -10,12 +10,13 @@ import inspect
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 
 from ..errors import Faulted, OrsayError, Refused
 from ..faults import FaultLog
 from ..runtimes.base import Runtime
 from .discovery import VERSION, discovery_router
-from .errors import error_answer
+from .errors import error_answer, problems_answer
 from .openapi import describe
 
 __all__ = ["build"]
@@ -37,7 +38,12 @@ def build(runtime: Runtime, faults: FaultLog, *, index_only: bool) -> FastAPI:
         headers = {name.decode(): value.decode() for name, value in extra}
         return Response(body, status, headers, media_type="application/json")
 
+    async def on_bad_body(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return Response(problems_answer(error.errors()), 422, media_type="application/json")
+
     app.add_exception_handler(OrsayError, on_error)
+    app.add_exception_handler(RequestValidationError, on_bad_body)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # the way FastAPI documents
     return app
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,7 +13,7 @@ from .. import errors
 from ..errors import Faulted, Refused
 from ..faults import FaultLog
 
-__all__ = ["error_answer", "validation_answer"]
+__all__ = ["error_answer", "problems_answer", "validation_answer"]
 
 _STATUS: dict[type[Refused], int] = {
     errors.BadRequest: 400,
@@ -42,6 +43,9 @@ _FAULT_STATUS = {
     "shutdown": 503,
 }
 
+_HIDDEN = "[hidden]"
+_LONGEST_INPUT = 500
+
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
@@ -68,7 +72,28 @@ def error_answer(error: Refused | Faulted, faults: FaultLog) -> tuple[int, bytes
 def validation_answer(error: ValidationError) -> bytes:
     """Body of a 422, in the form FastAPI gives it."""
     problems: list[dict[str, Any]] = [
-        {**problem, "loc": ["body", *problem["loc"]]}
+        {**problem, "loc": ("body", *problem["loc"])}
         for problem in error.errors(include_url=False, include_context=False)
     ]
-    return to_json({"detail": problems}, serialize_unknown=True)
+    return problems_answer(problems)
+
+
+def problems_answer(problems: Iterable[Mapping[str, Any]]) -> bytes:
+    """Body of a 422 for these problems; repeats neither secrets nor long inputs."""
+    detail = [{**problem, "input": _shown(problem)} for problem in problems]
+    return to_json({"detail": detail}, serialize_unknown=True)
+
+
+def _shown(problem: Mapping[str, Any]) -> Any:
+    value = problem.get("input")
+    if problem["type"] == "json_invalid":  # the input is the whole body, and may hold anything
+        return {}
+    if "secrets" in problem["loc"]:
+        return _HIDDEN
+    if isinstance(value, Mapping) and "secrets" in value:
+        value = {**value, "secrets": _HIDDEN}
+    try:
+        text = to_json(value, serialize_unknown=True)
+    except ValueError:  # half of a surrogate pair
+        return _HIDDEN
+    return value if len(text) <= _LONGEST_INPUT else f"{text[:_LONGEST_INPUT].decode(errors='ignore')}…"

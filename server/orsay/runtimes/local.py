@@ -63,7 +63,8 @@ class LocalRuntime:
         return await self._stage.tasks(query)
 
     async def stop(self) -> None:
-        self._stage.close()
+        if self.environments:  # it had started
+            self._stage.close()
 
 
 class LocalHandle:
