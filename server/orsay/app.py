@@ -78,7 +78,13 @@ class Running:
         host, port = sock.getsockname()[:2]
         self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         faults = FaultLog(show=settings.shows_exceptions)
-        self.sessions = Sessions(runtime, _session_limits(settings), _call_limits(settings), faults)
+        self.sessions = Sessions(
+            runtime,
+            _session_limits(settings),
+            _call_limits(settings),
+            faults,
+            log_calls=settings.log_level == "debug",
+        )
         episodes = EpisodeEndpoints(
             self.sessions,
             max_body_bytes=settings.max_body_bytes,
@@ -193,8 +199,9 @@ class Server:
         if settings.open_to_anyone:
             _log.warning("open_to_anyone", host=settings.host, hint="set ORSAY_API_KEYS to ask for a key")
         async with self.running(settings) as running, self._reloading(running):
+            stopped = _signals()  # before anybody is told that the server is there
             print(f"Orsay serves {_names(running)} at {running.url}", flush=True)
-            await _until_signal()
+            await stopped.wait()
             _log.info("shutting_down")
 
     @contextlib.asynccontextmanager
@@ -248,12 +255,13 @@ def _listen(host: str, port: int) -> socket.socket:
     return sock
 
 
-async def _until_signal() -> None:
+def _signals() -> asyncio.Event:
+    """Set when the process is told to stop."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
-    await stopped.wait()
+    return stopped
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -6,6 +6,7 @@ counted, and the count is logged when there is room again.
 
 from __future__ import annotations
 
+import json
 import logging
 import queue
 import sys
@@ -58,7 +59,7 @@ class LogWriter:
             dropped, self._dropped = self._dropped, 0
             try:
                 if dropped:
-                    self._stream.write(f"[{dropped} log lines dropped: the log was not drained]\n")
+                    self._stream.write(json.dumps({"event": "log_lines_dropped", "lines": dropped}) + "\n")
                 self._stream.write(line + "\n")
                 if self._queue.empty():
                     self._stream.flush()

@@ -202,8 +202,15 @@ class Sessions:
     """All live sessions of a server, and the tombstones of those that were."""
 
     def __init__(
-        self, runtime: Runtime, limits: SessionLimits, call_limits: CallLimits, faults: FaultLog
+        self,
+        runtime: Runtime,
+        limits: SessionLimits,
+        call_limits: CallLimits,
+        faults: FaultLog,
+        *,
+        log_calls: bool = False,
     ) -> None:
+        self._log_calls = log_calls
         self.runtime = runtime
         self.limits = limits
         self.call_limits = call_limits
@@ -356,6 +363,16 @@ class Sessions:
         if outcome.fault is not None:
             self.faults.report(
                 outcome.fault, session=session.sid, environment=session.info.name, tool=call.name
+            )
+        if self._log_calls:
+            _log.debug(
+                "call",
+                session=session.sid,
+                environment=session.info.name,
+                tool=call.name,
+                seconds=round(now - call.started_at, 4),
+                reward=outcome.reward,
+                fault=None if outcome.fault is None else outcome.fault.fault,
             )
         if outcome.reward is not None:
             session.reward = outcome.reward

@@ -1,0 +1,85 @@
+"""What the log says, and that writing it never stops the server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+
+import pytest
+from orsay_protocol.headers import encode_secrets
+
+from ..runtimes.stand import Log
+from .serving import WORLDS, api_for, connect, server, until
+
+
+async def test_one_line_per_session_and_per_fault_and_none_for_pings() -> None:
+    with server(f"{WORLDS}:World") as found:
+        async with api_for(found.url) as api:
+            for _ in range(3):
+                session = await api.other().create()
+                for _ in range(5):
+                    assert await session.ping() == 200
+                    await session.call("say", text="x")
+                await session.call("do", how="ValueError")
+                await session.call("win")
+                await session.call("nope")
+                await session.delete()
+            async with asyncio.timeout(5):
+                while len(found.events("session_ended")) < 3:
+                    await asyncio.sleep(0.02)
+        found.end()
+        lines = [json.loads(line) for line in found.log]  # every line is JSON
+        assert all({"event", "level", "timestamp", "module"} <= set(line) for line in lines)
+        played = [line for line in lines if line.get("session")]
+        assert sorted(line["event"] for line in played) == ["fault"] * 3 + ["session_ended"] * 3
+        ended = found.events("session_ended")[0]
+        assert (ended["calls"], ended["reward"], ended["finished"], ended["reason"]) == (8, 1.0, True, "Session deleted")
+        assert "ping" not in "".join(found.log)
+
+
+async def test_calls_are_logged_at_debug() -> None:
+    with server(f"{WORLDS}:World", log_level="debug") as found:
+        async with api_for(found.url) as api:
+            await api.create()
+            await api.call("say", text="private words")
+            await api.ping()
+            await api.delete()
+        found.end()
+        calls = [line for line in map(json.loads, found.log) if line["level"] == "debug" and line.get("tool") == "say"]
+        assert len(calls) == 1 and calls[0]["session"] == api.sid
+        assert "private words" not in found.everything and "ping" not in "".join(found.log)
+
+
+async def test_what_libraries_log_is_json_too() -> None:
+    with server(f"{WORLDS}:World", workers=1) as found:
+        reader, writer = await connect(found.url)
+        writer.write(b"\x00\x01\x02\r\n\r\n")
+        await writer.drain()
+        await reader.read(1000)
+        writer.close()
+        found.end()
+        assert found.log and all(json.loads(line)["event"] for line in found.log)
+
+
+def test_on_a_terminal_the_log_is_for_people() -> None:
+    with server(f"{WORLDS}:World", options=["--log-format", "console"], workers=1) as found:
+        found.signal(signal.SIGTERM)
+        assert found.wait() == 0
+        assert any("shutting_down" in line and not line.startswith("{") for line in found.log)
+
+
+@pytest.mark.contract("I2")
+async def test_a_log_that_nobody_reads_does_not_stop_the_server(log: Log) -> None:
+    with server(f"{WORLDS}:World", drained=False) as found:
+        async with api_for(found.url, **{"X-Secrets": encode_secrets({"token": "unused"})}) as api:
+            await api.create(log=str(log.path))
+            for _ in range(30):  # some 3 MB of tracebacks; a pipe takes 64 KiB
+                await asyncio.gather(*(api.call("do", how="say:" + "x" * 10_000) for _ in range(5)))
+            for _ in range(20):
+                assert (await api.call("say", text="alive")).text == "alive"
+                assert await api.ping() == 200
+        found.signal(signal.SIGTERM)
+        await until(lambda: found.code is not None)
+        assert found.code == 0
+        assert log.count("gone") == 1
