@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .delays import Delay
@@ -74,7 +75,7 @@ class Call:
         self.outcome: Outcome | None = None
         self.refused: Refused | None = None
         self.stop: Stop | None = None
-        self._readers = 0
+        self._readers: tuple[Callable[[], bool], ...] = ()
         self._waiters: list[asyncio.Future[None]] | None = None
 
     @property
@@ -103,15 +104,22 @@ class Call:
             for future in self._waiters:
                 _wake(future)
 
-    def arrive(self) -> None:
-        """A connection reads this call."""
-        self._readers += 1
+    @property
+    def abandoned(self) -> bool:
+        """Nobody reads it: the last connection broke, whether or not its handler has looked since."""
+        if self.orphaned_at is not None:
+            return True
+        return bool(self._readers) and all(gone() for gone in self._readers)
+
+    def arrive(self, gone: Callable[[], bool]) -> None:
+        """A connection reads this call; ``gone`` tells whether it has broken."""
+        self._readers = (*self._readers, gone)
         self.orphaned_at = None
 
-    def leave(self, now: float, *, complete: bool) -> None:
+    def leave(self, gone: Callable[[], bool], now: float, *, complete: bool) -> None:
         """A connection is done with this call; not ``complete``: it broke before the result was out."""
-        self._readers -= 1
-        if not complete and self._readers == 0:
+        self._readers = tuple(reader for reader in self._readers if reader is not gone)
+        if not complete and not self._readers:
             self.orphaned_at = now
 
 
@@ -166,10 +174,10 @@ class Calls:
         if key is not None:
             call = self._by_key.get(key) if self._by_key is not None else None
             return call if call is not None and call.operation == operation else None
-        if not self._limits.orphans:
+        if not self._limits.orphans and not self.running:
             return None
         for call in self._by_id.values():
-            if call.orphaned_at is not None and call.operation == operation and call.body == body:
+            if call.operation == operation and call.body == body and call.abandoned:
                 return call
         return None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from functools import partial
 from typing import Any
 
 from orsay_protocol.headers import ORSAY, BadSecrets, decode_secrets
@@ -236,7 +237,8 @@ class EpisodeEndpoints:
         else:
             key = text_header(headers, b"idempotency-key")
             call = session.start_call(handle, operation, name, body, key)
-        call.arrive()
+        gone = partial(has_gone, receive)
+        call.arrive(gone)
         complete = False
         try:
             if call.outcome is not None or await call.wait(self._at_once):
@@ -245,7 +247,7 @@ class EpisodeEndpoints:
             else:
                 complete = await self._stream(call, scope, receive, send)
         finally:
-            call.leave(self._now(), complete=complete)
+            call.leave(gone, self._now(), complete=complete)
             if not complete and call.orphaned_at is not None:
                 self._sessions.orphan(call)
 
