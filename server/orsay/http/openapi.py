@@ -95,6 +95,7 @@ class _Operation:
 
 
 _CALL_ERRORS = (400, 401, 404, 410, 413, 422, 429, 500, 503)
+_DISCOVERY_ERRORS = (400, 401, 404, 413, 422, 429, 500, 503)
 _OPERATIONS = (
     _Operation("get", "/health", "The server answers.", Status, session=False, errors=(), tag="server"),
     _Operation(
@@ -186,6 +187,10 @@ def describe(app: FastAPI) -> dict[str, Any]:
         "bearer": {"type": "http", "scheme": "bearer"},
     }
     document["security"] = [{}, {"key": []}, {"bearer": []}]
+    for path, methods in document["paths"].items():
+        statuses = _DISCOVERY_ERRORS if "{env}" in path else (401, 503)
+        for entry in methods.values():
+            entry["responses"].update(_errors(statuses, references))
     for operation in _OPERATIONS:
         entry = _entry(operation, references)
         document["paths"].setdefault(operation.path, {})[operation.method] = entry
@@ -231,16 +236,23 @@ def _entry(operation: _Operation, references: dict[type[BaseModel], dict[str, An
     if operation.body is not None:
         schema = references[operation.body]
         entry["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
-    for status in operation.errors:
+    entry["responses"].update(_errors(operation.errors, references))
+    return entry
+
+
+def _errors(
+    statuses: Sequence[int], references: dict[type[BaseModel], dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    answers: dict[str, dict[str, Any]] = {}
+    for status in statuses:
         what, model = _ERRORS[status]
-        answer: dict[str, Any] = {
+        answer = answers[str(status)] = {
             "description": what,
             "content": {"application/json": {"schema": references[model]}},
         }
         if status in (429, 503):
             answer["headers"] = {"Retry-After": {"schema": {"type": "integer"}, "description": "seconds"}}
-        entry["responses"][str(status)] = answer
-    return entry
+    return answers
 
 
 def _parameters(operation: _Operation) -> list[dict[str, Any]]:

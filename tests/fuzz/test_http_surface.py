@@ -1,0 +1,65 @@
+"""The HTTP surface against its own description, with whatever ``schemathesis`` thinks of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings, strategies
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from ..system.serving import WORLDS, ServerProcess, server
+
+CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
+SIDS = ("fuzz-1", "fuzz-2")
+
+
+@pytest.fixture(scope="module")
+def fuzzed() -> Iterator[ServerProcess]:
+    with server(f"{WORLDS}:World", f"{WORLDS}:Plain", idle_limit_s=60, max_sessions=200) as found:
+        for sid in SIDS:
+            answer = httpx.post(f"{found.url}/create", json={"task_spec": {}}, headers={"X-Session-ID": sid})
+            assert answer.status_code == 200
+        yield found
+        assert httpx.get(f"{found.url}/health").json() == {"status": "ok"}
+        assert found.code is None
+        assert not found.events("request_failed"), found.events("request_failed")
+
+
+@pytest.mark.contract("I6")
+def test_every_answer_is_as_described(fuzzed: ServerProcess) -> None:
+    schema = schemathesis.openapi.from_url(f"{fuzzed.url}/openapi.json")
+    operations = [found.ok() for found in schema.get_all_operations()]
+    assert len(operations) > 15
+    for operation in operations:
+        fuzz(operation)
+
+
+def fuzz(operation: Any) -> None:
+    """Requests to one endpoint, in the form it describes and in forms it does not."""
+
+    @settings(
+        max_examples=20,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=(Phase.explicit, Phase.generate),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=strategies.one_of(operation.as_strategy(mode) for mode in GenerationMode))
+    def play(case: Any) -> None:
+        number = len(str((case.headers or {}).get("X-Session-ID", ""))) % 3
+        if number < 2 and case.headers:  # two requests of three go to a session that is there
+            case.headers["X-Session-ID"] = SIDS[number]
+        case.call_and_validate(checks=CHECKS)
+
+    play()
