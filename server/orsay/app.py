@@ -8,7 +8,7 @@ import gc
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from .logs import configure, get_logger
 from .reload import reload_on_change
 from .runtimes.base import Runtime
 from .runtimes.frames import WorkerConfig
+from .runtimes.link import WORKER_MODULE
 from .runtimes.local import LocalRuntime
 from .runtimes.process import ProcessRuntime
 from .sessions import SessionLimits, Sessions
@@ -181,6 +182,11 @@ class Server:
 
     def run(self, host: str | None = None, port: int | None = None, **settings: Any) -> None:
         """Serve until SIGINT or SIGTERM. Raises LoadError or ConfigError before anything is served."""
+        if _inside_worker():
+            raise LoadError(
+                "Server.run() was called while a worker process loaded this file: put the call under"
+                ' if __name__ == "__main__":'
+            )
         given = {**self._settings, **settings}
         if host is not None:
             given["host"] = host
@@ -199,7 +205,8 @@ class Server:
         if settings.open_to_anyone:
             _log.warning("open_to_anyone", host=settings.host, hint="set ORSAY_API_KEYS to ask for a key")
         async with self.running(settings) as running, self._reloading(running):
-            stopped = _signals()  # before anybody is told that the server is there
+            # taken before anybody is told that the server is there; a second signal hastens the end
+            stopped = _signals(again=running.sessions.hurry)
             print(f"Orsay serves {_names(running)} at {running.url}", flush=True)
             await stopped.wait()
             _log.info("shutting_down")
@@ -235,6 +242,11 @@ class Server:
             await serving
 
 
+def _inside_worker() -> bool:
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return spec is not None and spec.name == WORKER_MODULE
+
+
 def _names(running: Running) -> str:
     return ", ".join(info.name for info in running.runtime.environments)
 
@@ -255,12 +267,18 @@ def _listen(host: str, port: int) -> socket.socket:
     return sock
 
 
-def _signals() -> asyncio.Event:
-    """Set when the process is told to stop."""
+def _signals(*, again: Callable[[], None]) -> asyncio.Event:
+    """Set when the process is told to stop; ``again`` is called when it is told once more."""
     stopped = asyncio.Event()
+
+    def stop() -> None:
+        if stopped.is_set():
+            again()
+        stopped.set()
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopped.set)
+        loop.add_signal_handler(number, stop)
     return stopped
 
 

@@ -220,6 +220,7 @@ class Sessions:
         self._per_owner: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stopping = False
+        self._hurried = False
         self._task_ids = TaskIds()
         self._now = asyncio.get_running_loop().time
         self._sweeper: asyncio.Task[None] | None = None
@@ -488,12 +489,14 @@ class Sessions:
         for session in list(self._live.values()):
             if session.closing is not None:
                 continue
-            if session.touched_at < idle_before and not session.busy:
+            if session.calls is not None:
+                session.calls.expire(now)
+            if session.busy:  # nothing is taken from under a running call, which has a limit of its own
+                continue
+            if session.touched_at < idle_before:
                 self._expire(session, f"Session expired: idle for {limits.idle_limit_s:g} s")
             elif session.created_at < born_before:
                 self._expire(session, f"Session expired: older than {limits.lifetime_limit_s:g} s")
-            elif session.calls is not None:
-                session.calls.expire(now)
         self._gone.expire(now)
 
     def _expire(self, session: Session, reason: str) -> None:
@@ -516,10 +519,14 @@ class Sessions:
         """Take no new sessions from now on (L6)."""
         self._stopping = True
 
+    def hurry(self) -> None:
+        """Wait for no more calls: whoever stops the server has asked twice."""
+        self._hurried = True
+
     async def drain(self, grace_s: float) -> None:
         """Let running calls finish within the grace time; says on the log what is waited for."""
         end = self._now() + grace_s
-        while (running := self.call_limits.in_flight) and self._now() < end:
+        while (running := self.call_limits.in_flight) and self._now() < end and not self._hurried:
             _log.info("waiting_for_calls", running=running, seconds_left=round(end - self._now(), 1))
             pause = min(1.0, max(0.0, end - self._now()))
             waits = [asyncio.ensure_future(call.wait(Delay(pause))) for call in self._running()]

@@ -18,8 +18,9 @@ from ..running import Done
 from .base import EnvironmentInfo, Listener, Stop
 from .frames import FrameReader, Kind, Outbox, WorkerConfig, read_error, split_session, unpack_outcome
 
-__all__ = ["Link"]
+__all__ = ["WORKER_MODULE", "Link"]
 
+WORKER_MODULE = "orsay.runtimes.worker"
 _END_GRACE_S = 3.0
 _EXIT_WAIT_S = 2.0
 
@@ -69,7 +70,7 @@ class Link(asyncio.Protocol):
             link._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                "orsay.runtimes.worker",
+                WORKER_MODULE,
                 str(theirs.fileno()),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=2,
