@@ -29,6 +29,8 @@ from .processes import running
 from .proxy import CutProxy
 from .waiting import until
 
+pytestmark = pytest.mark.contract("C3")
+
 PEERS = (
     ("openreward", "0.1.100"),
     ("openreward", "0.1.140"),

@@ -68,6 +68,16 @@ PROMISES = (
     _promise("S5", "Names from outside are looked up in tables, never on objects."),
     _promise("S6", "Tasks by index only is a setting; then no task enters or leaves."),
     _promise("S7", "Sandbox containers are confined and never outlive their session.", planned=True),
+    _promise(
+        "B1", "A bad request gets the right status and a message that helps, and disturbs nothing else."
+    ),
+    _promise(
+        "B2", "A bad command line, setting, module or port ends the start with 2 and a message that helps."
+    ),
+    _promise(
+        "O1",
+        "The log has a line for each session and each fault, calls at debug, pings never, and stalls nothing.",
+    ),
     _promise("C1", "Unmodified released clients work."),
     _promise("C2", "Classes written for openreward.environments and for ors are hosted unchanged."),
     _promise("C3", "Our client works with released servers."),

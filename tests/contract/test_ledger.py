@@ -46,12 +46,12 @@ def test_every_test_names_entries_that_exist() -> None:
 
 
 def test_every_test_of_the_contract_names_an_entry() -> None:
-    silent = [
-        node
+    silent = {
+        node.partition("[")[0]
         for node, names in collected().items()
         if node.startswith(JUDGED) and not names and "test_ledger.py" not in node
-    ]
-    assert not silent, f"tests without a contract marker: {', '.join(silent)}"
+    }
+    assert not silent, f"tests without a contract marker: {', '.join(sorted(silent))}"
 
 
 def test_no_known_gap_has_a_test() -> None:
@@ -66,7 +66,4 @@ def test_every_check_belongs_to_an_entry() -> None:
 
 
 def test_entries_are_sentences() -> None:
-    for entry in ENTRIES.values():
-        assert (entry.sentence.endswith(".") and entry.sentence[0].isupper()) or entry.sentence[0] in "/t", (
-            entry.id
-        )
+    assert [entry.id for entry in ENTRIES.values() if not entry.sentence.endswith(".")] == []

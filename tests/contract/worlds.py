@@ -33,8 +33,10 @@ class Busy(_World):
             self.seen[other].add(name)
         self.running.append(name)
         self.seen[name] = beside
-        await asyncio.sleep(seconds)
-        self.running.remove(name)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self.running.remove(name)
         return ",".join(sorted(self.seen.pop(name))) or "alone"
 
     @tool

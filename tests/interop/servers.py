@@ -44,11 +44,13 @@ def serve(
     runtime: str = "process",
     options: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
+    paths: Sequence[Path] = (),
 ) -> Iterator[RunningServer]:
-    """Orsay serving ``targets`` on a free loopback port."""
+    """Orsay serving ``targets`` on a free loopback port; ``paths`` are importable there too."""
     command = [sys.executable, "-m", "orsay", "serve", *targets, "--host", "127.0.0.1", "--port", "0"]
-    paths = os.pathsep.join(str(ROOT / "envs" / name) for name in ("echo", "guess", "arithmetic"))
-    variables = {"PYTHONPATH": os.pathsep.join(filter(None, [paths, os.environ.get("PYTHONPATH")]))}
+    found = [*paths, *(ROOT / "envs" / name for name in ("echo", "guess", "arithmetic"))]
+    named = [*map(str, found), *filter(None, [os.environ.get("PYTHONPATH")])]
+    variables = {"PYTHONPATH": os.pathsep.join(named)}
     with _running([*command, "--runtime", runtime, *options], {**variables, **(env or {})}) as server:
         yield server
 

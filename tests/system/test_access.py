@@ -270,6 +270,7 @@ async def test_the_flow_of_unmodified_clients_works_with_index_only() -> None:
                 await session.delete()
 
 
+@pytest.mark.contract("S3")
 async def test_a_key_on_the_command_line_is_not_handed_to_author_code(log: Log) -> None:
     del log
     with server(f"{WORLDS}:World", options=["--api-key", KEYS[0]], workers=1) as closed:

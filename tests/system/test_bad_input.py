@@ -61,6 +61,7 @@ async def test_a_bad_request_is_answered_with_what_is_wrong(api: Api, path: str,
     await api.delete()
 
 
+@pytest.mark.contract("B1", "P-3-broken-json")
 @pytest.mark.parametrize("path", ["/create", "/call", "/score_group", "/world/tasks", "/world/task"])
 @pytest.mark.parametrize(
     "content",
@@ -78,6 +79,7 @@ async def test_a_body_that_is_no_json_is_refused(api: Api, path: str, content: b
     await api.delete()
 
 
+@pytest.mark.contract("B1", "P-2-no-session-id")
 @pytest.mark.parametrize("path", ["/call", "/ping", "/delete", "/create", "/prompt", "/task_tools", "/score_group"])
 async def test_a_session_endpoint_without_a_session_id_says_so(api: Api, path: str) -> None:
     method = "GET" if path in ("/prompt", "/task_tools") else "POST"
@@ -94,6 +96,7 @@ async def test_an_unknown_session_answers_404(api: Api) -> None:
     assert "no session of this id" in (await api.post("/ping")).json()["detail"]
 
 
+@pytest.mark.contract("B1")
 async def test_unknown_paths_and_methods_are_refused(api: Api) -> None:
     assert (await api.http.get("/world/nonsense")).status_code == 404
     assert (await api.http.get("/a/b/c/d")).status_code == 404
@@ -101,6 +104,7 @@ async def test_unknown_paths_and_methods_are_refused(api: Api) -> None:
         assert (await api.http.request(method, path)).status_code == 405, (method, path)
 
 
+@pytest.mark.contract("B1")
 async def test_garbage_on_the_socket_disturbs_nobody(api: Api) -> None:
     await api.create()
     for garbage in (b"\x00\x01\x02\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"POST /call HTTP/1.1\r\nContent-Length: x\r\n\r\n"):
@@ -113,6 +117,7 @@ async def test_garbage_on_the_socket_disturbs_nobody(api: Api) -> None:
     await api.delete()
 
 
+@pytest.mark.contract("B1", "P-9-call-bad-input")
 async def test_wrong_arguments_of_a_tool_are_an_answer_and_not_a_fault(api: Api) -> None:
     await api.create()
     for name, arguments, reason in (
@@ -189,6 +194,7 @@ def test_an_environment_that_cannot_be_hosted_stops_the_start(tmp_path: Path, te
     assert code == 2 and words in output, output
 
 
+@pytest.mark.contract("B2")
 def test_a_port_in_use_is_said() -> None:
     with server(f"{WORLDS}:Plain", workers=1) as first:
         port = first.url.rpartition(":")[2]
@@ -199,12 +205,14 @@ def test_a_port_in_use_is_said() -> None:
         assert first.wait() == 0
 
 
+@pytest.mark.contract("B2")
 def test_a_wrong_variable_is_named() -> None:
     with pytest.raises(RuntimeError) as caught, server(f"{WORLDS}:Plain", idle_limit_s="soon"):
         pass
     assert "exit code 2" in str(caught.value) and "ORSAY_IDLE_LIMIT_S" in str(caught.value)
 
 
+@pytest.mark.contract("B2")
 def test_settings_are_listed() -> None:
     code, output = run("serve", "--settings")
     assert code == 0

@@ -292,6 +292,7 @@ async def test_sessions_and_calls_are_bounded(log: Log) -> None:
             await api.other(**first).create()
 
 
+@pytest.mark.contract("B1")
 async def test_a_body_that_never_ends_or_breaks_off_harms_nobody(served: ServerProcess, api: Api) -> None:
     await api.create()
     request = raw_request("/call", api.sid, {"name": "say", "input": {"text": "x" * 1000}})

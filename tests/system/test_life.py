@@ -305,6 +305,7 @@ async def test_no_worker_outlives_a_server_that_is_killed(log: Log, busy: str | 
 # waiting for setup
 
 
+@pytest.mark.contract("P-6-starting")
 async def test_a_request_waits_for_setup_for_a_bounded_time(log: Log) -> None:
     with server(f"{WORLDS}:World", setup_wait_s=0.3) as strict:
         async with api_for(strict.url) as api:

@@ -236,6 +236,7 @@ def _worlds() -> str:
     return WORLDS
 
 
+@pytest.mark.contract("P-5.4-comments")
 async def test_long_calls_are_kept_alive_by_comments(log: Log) -> None:
     with server(f"{_worlds()}:World", stream_ping_s=0.2) as quick:
         async with api_for(quick.url) as api:

@@ -210,6 +210,8 @@ async def delete_unknown(target: Target) -> None:
     session = TargetSession(target, fresh_sid())
     for _ in range(2):
         answer = await session.post("/delete")
+        if answer.status_code == 404:
+            raise NotSupported("servers up to openreward 0.1.62 answer 404")
         expect(answer.status_code == 200, f"answered {answer.status_code}: {answer.text[:200]}")
         expect(answer.json() == {"sid": session.sid}, f"answered {answer.text[:200]}")
 

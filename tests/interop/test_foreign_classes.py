@@ -1,0 +1,34 @@
+"""Classes written for the released packages keep the contract on our server as our own classes do."""
+
+from __future__ import annotations
+
+import pytest
+from orsay.contract import CHECKS, Target, run_check
+
+from .servers import KIT, serve
+from .venvs import python_for
+
+LACKING = {
+    "ors": {"P-8-terminal-tool", "P-3.2-score-group", "P-4-score-group-messages"},
+    "openreward.environments": set[str](),
+}
+
+
+@pytest.mark.contract("C2")
+@pytest.mark.parametrize("runtime", ["local", "process"])
+@pytest.mark.parametrize(
+    ("package", "version", "module"),
+    [("openreward", "0.1.167", "openreward.environments"), ("ors-sdk", "0.1.0", "ors")],
+    ids=["openreward", "ors-sdk"],
+)
+async def test_classes_of_another_package_are_hosted_unchanged(
+    package: str, version: str, module: str, runtime: str
+) -> None:
+    python = python_for(package, version)
+    (packages,) = python.parents[1].glob("lib/python*/site-packages")
+    # Beside ours, as if it were installed in the same environment.
+    with serve(*KIT, runtime=runtime, env={"ORSAY_KIT": module}, paths=[packages]) as server:
+        async with Target.open(server.url) as target:
+            outcomes = [await run_check(check, target) for check in CHECKS if check.id != "S1-key-needed"]
+    wrong = {o.check.id: o.reason for o in outcomes if o.status != "passed"}
+    assert wrong.keys() == LACKING[module], wrong
