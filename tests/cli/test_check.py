@@ -1,0 +1,260 @@
+"""``orsay check``: what it prints and writes, its exit codes, and the suite's own judgement."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from xml.etree import ElementTree
+
+import pytest
+from orsay.cli import main
+from orsay.contract import CHECKS, Check, Failed, NotSupported, Outcome, Target, run_check, to_junit
+from orsay.contract.inputs import fitting, only_string_property, unfitting
+from pydantic import BaseModel, Field, ValidationError
+
+from ..interop.servers import KIT, RunningServer, serve
+
+
+@pytest.fixture(scope="module")
+def kit() -> Iterator[RunningServer]:
+    with serve(*KIT, runtime="local") as server:
+        yield server
+
+
+class _Deviating(BaseHTTPRequestHandler):
+    """Answers discovery well enough to be checked, and everything else wrongly."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        known = {
+            "/list_environments": ["odd"],
+            "/odd/splits": [{"name": "train", "type": "train"}],
+            "/odd/tools": {"tools": []},
+            "/health": {"status": "well\x00"},
+        }
+        self._answer(known.get(self.path))
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        self._answer({"num_tasks": 1} if self.path == "/odd/num_tasks" else None)
+
+    def _answer(self, body: object) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(200 if body is not None else 404)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Says nothing."""
+
+
+@pytest.fixture(scope="module")
+def deviating() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Deviating) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join(10)
+
+
+def test_our_server_passes_every_check(kit: RunningServer, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", kit.url]) == 0
+    shown = capsys.readouterr().out
+    assert all(check.id in shown for check in CHECKS)
+    assert "0 failed" in shown
+    assert "1 not supported" in shown, "S1 wants a key; everything else is supported by the kit"
+
+
+def test_another_environment_is_checked_when_named(
+    kit: RunningServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", kit.url, "--env", "Second", "--json", "-"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["environment"] == "second"
+    assert report["counts"]["failed"] == 0
+    assert report["counts"]["not supported"] > 1
+
+
+def test_only_the_checks_asked_for_are_run(kit: RunningServer, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", kit.url, "--only", "P-3.1-health", "--only", "D2", "--json", "-"]) == 0
+    told = capsys.readouterr()
+    report = json.loads(told.out)
+    assert [check["id"] for check in report["checks"]] == [
+        "P-3.1-health",
+        "P-3.1-health-methods",
+        "D2-idempotency-key",
+    ]
+    assert {check["status"] for check in report["checks"]} == {"passed"}
+    assert "P-3.1-health" in told.err, "the table makes way for the document"
+
+
+def test_documents_are_written_to_files(kit: RunningServer, tmp_path: Path) -> None:
+    as_json, as_junit = tmp_path / "report.json", tmp_path / "report.xml"
+    arguments = ["check", kit.url, "--only", "P-3.1", "--json", str(as_json), "--junit", str(as_junit)]
+    assert main(arguments) == 0
+    checks = json.loads(as_json.read_text())["checks"]
+    suites = ElementTree.parse(as_junit).getroot()
+    cases = [case.get("name", "") for case in suites.iter("testcase")]
+    assert [name.partition(":")[0] for name in cases] == [check["id"] for check in checks]
+    assert suites[0].get("failures") == "0"
+
+
+def test_a_deviation_from_the_standard_ends_with_1_and_is_shown(
+    deviating: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", deviating, "--only", "P-3.1-health"]) == 1
+    assert "failed" in capsys.readouterr().out
+
+
+def test_promises_of_ours_fail_other_servers_only_when_asked(deviating: str) -> None:
+    assert main(["check", deviating, "--only", "C5-no-redirect"]) == 0
+    assert main(["check", deviating, "--only", "C5-no-redirect", "--strict"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "say which server"),
+        (["http://127.0.0.1:9"], "does not answer"),
+        (["localhost:8080"], "no URL"),
+        (["http://127.0.0.1:9", "--only", "X-1"], "orsay check --list"),
+        (["http://127.0.0.1:9", "--json", "-", "--junit", "-"], "one document"),
+    ],
+    ids=["no url", "nobody there", "no scheme", "unknown check", "two documents"],
+)
+def test_a_run_that_cannot_be_made_ends_with_2_and_says_why(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_an_unknown_environment_ends_with_2_and_names_those_there_are(
+    kit: RunningServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", kit.url, "--env", "nowhere"]) == 2
+    assert "kit, second" in capsys.readouterr().err
+
+
+def test_a_report_that_cannot_be_written_ends_with_2(
+    kit: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = tmp_path / "missing" / "report.json"
+    assert main(["check", kit.url, "--only", "P-3.1-health", "--json", str(where)]) == 2
+    assert "cannot write" in capsys.readouterr().err
+
+
+def test_a_server_with_keys_is_checked_with_one_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    with serve(*KIT, runtime="local", env={"ORSAY_API_KEYS": '["the-key"]'}) as server:
+        assert main(["check", server.url]) == 2
+        assert "wants an API key" in capsys.readouterr().err
+        assert main(["check", server.url, "--api-key", "the-key", "--only", "S1", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"]["passed"] == 1
+
+
+def test_the_checks_are_listed_with_their_source(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--list", "--only", "P-10"]) == 0
+    shown = capsys.readouterr().out
+    assert "P-10-attach-done" in shown
+    assert "wire notes" in shown
+    assert "P-3.1-health" not in shown
+
+
+def test_the_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["check", "--help"])
+    assert "orsay check http://127.0.0.1:8080 --env guess" in capsys.readouterr().out
+
+
+async def _outcome(kit: RunningServer, error: Exception | None) -> Outcome:
+    async def run(target: Target) -> None:
+        if error is not None:
+            raise error
+
+    async with Target.open(kit.url) as target:
+        return await run_check(Check("X", "here", "It runs.", "standard", "X", run), target)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        (None, "passed", ""),
+        (Failed("it did not"), "failed", "it did not"),
+        (NotSupported("no such thing"), "not supported", "no such thing"),
+        (KeyError("tools"), "failed", "unexpected shape"),
+        (ConnectionResetError("gone"), "failed", "gone"),
+        (TimeoutError(), "failed", "no answer"),
+    ],
+    ids=["fine", "failed", "not supported", "shape", "connection", "time"],
+)
+async def test_whatever_happens_in_a_check_is_an_outcome(
+    kit: RunningServer, error: Exception | None, status: str, words: str
+) -> None:
+    outcome = await _outcome(kit, error)
+    assert outcome.status == status
+    assert words in outcome.reason
+
+
+async def test_reasons_that_xml_cannot_hold_are_made_to_fit(kit: RunningServer) -> None:
+    outcome = await _outcome(kit, Failed("a\x00b\x1b[31m <&> é\nline"))
+    (message,) = [
+        e.get("message") for e in ElementTree.fromstring(to_junit("u", "e", [outcome])).iter("failure")
+    ]
+    assert message is not None
+    assert message.startswith("a?b?[31m <&> é")
+
+
+class Inner(BaseModel):
+    kind: str = Field(min_length=3)
+    steps: list[int] = Field(min_length=2)
+
+
+class Everything(BaseModel):
+    small: int = Field(ge=-5, lt=-2)
+    large: float = Field(gt=100)
+    even: int = Field(multiple_of=2, ge=3)
+    flag: bool
+    choice: str = Field(json_schema_extra={"enum": ["a", "b"]})
+    short: str = Field(max_length=2, min_length=2)
+    maybe: int | None
+    inner: Inner
+    more: dict[str, int]
+    free: str = "as it is"
+
+
+def test_inputs_are_made_that_fit_their_schema() -> None:
+    value = fitting(Everything.model_json_schema())
+    made = Everything.model_validate(value, strict=True)
+    assert made.choice == "a"
+    assert "free" not in value, "what is optional is left out"
+    assert fitting(None) == {}
+
+
+@pytest.mark.parametrize("model", [Everything, Inner])
+def test_inputs_are_made_that_do_not_fit(model: type[BaseModel]) -> None:
+    wrong = unfitting(model.model_json_schema())
+    assert wrong is not None
+    with pytest.raises(ValidationError):
+        model.model_validate(wrong)
+    assert unfitting({"type": "object", "properties": {"a": {}}}) is None
+    assert unfitting(None) is None
+
+
+def test_a_tool_of_one_free_text_is_recognised() -> None:
+    class Text(BaseModel):
+        text: str
+
+    class Dated(BaseModel):
+        day: str = Field(pattern=r"\d+")
+
+    assert only_string_property(Text.model_json_schema()) == "text"
+    assert only_string_property(Dated.model_json_schema()) is None
+    assert only_string_property(Everything.model_json_schema()) is None
+    assert only_string_property(None) is None
