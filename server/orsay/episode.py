@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-import traceback
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -19,20 +18,21 @@ from orsay_protocol.blocks import ImageBlock, Message, TextBlock
 from orsay_protocol.faults import FaultClass
 from orsay_protocol.requests import ScoreGroup, ScoreGroupOutput
 from orsay_protocol.sse import encode_result
-from orsay_protocol.tools import RunToolError, RunToolErrorReason, ToolOutput
+from orsay_protocol.tools import ToolOutput
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from . import hosted as convert
-from .errors import BadTask, Faulted, Refused, exception_text
+from .author import author_fault, guard_author, guard_now, run_author, without_secrets
+from .errors import BadTask, Faulted
 from .gate import Gate
 from .hosted import HostedEnvironment
-from .outcome import Outcome
+from .outcome import Outcome, episode_finished, refusal
 from .running import Done, Group, Run, Runs
 from .threads import Threads
 from .tools import ToolRow, ToolTable
 
-__all__ = ["Episode", "Limits", "Place", "guard_author", "run_author"]
+__all__ = ["Episode", "Limits", "Place"]
 
 T = TypeVar("T")
 _MIN_SECRET = 4
@@ -112,7 +112,7 @@ class Episode:
         try:
             what = f"the constructor of {hosted.name!r}"
             if hosted.plain_constructor:
-                _guard_now("setup_error", what, construct, hide=hide)
+                guard_now("setup_error", what, construct, hide=hide)
             else:
                 await guard_author("setup_error", what, place.threads.run(construct), hide=hide)
             episode = cls(hosted, place, made[0], hide)
@@ -131,7 +131,7 @@ class Episode:
         try:
             self._toolset = toolset_class(self._instance)
         except ValueError as exc:
-            raise BadTask(_without(self._secrets, str(exc))) from exc
+            raise BadTask(without_secrets(self._secrets, str(exc))) from exc
         self._session_tools = convert.session_toolset_table(self._toolset)
 
     @property
@@ -168,23 +168,23 @@ class Episode:
         name: str = request["name"]
         row = self._row(name)
         if row is None:
-            done(_refusal("not_found", f"{name!r} is not a tool of {self.hosted.name!r}"), None)
+            done(refusal("not_found", f"{name!r} is not a tool of {self.hosted.name!r}"), None)
             return None
         if row.collision:
             text = f"{name!r} names a tool of the environment and one of its toolsets: rename one of them"
-            done(_refusal("name_collision", text), None)
+            done(refusal("name_collision", text), None)
             return None
         if self._finished:
-            done(_finished(name), None)
+            done(episode_finished(name), None)
             return None
         try:
             args, kwargs = row.bind(request["input"])
         except ValidationError as exc:
             text = f"Tool input validation error for {name!r}: {_problems(exc)}"
-            done(_refusal("input_validation", text), None)
+            done(refusal("input_validation", text), None)
             return None
         except BaseException as exc:  # a validator of the author's own that raises what pydantic lets through
-            done(None, _fault("tool_error", exc, self._secrets, f"validating the input of {name!r}"))
+            done(None, author_fault("tool_error", exc, self._secrets, f"validating the input of {name!r}"))
             return None
         limit = self._call_limit(row)
         return self._start(lambda run: self._call(run, row, args, kwargs), done, limit, f"tool {name!r}")
@@ -217,7 +217,7 @@ class Episode:
             run.restart_clock()
         try:
             if self._finished:
-                return _finished(row.name)
+                return episode_finished(row.name)
             output = await guard_author(
                 "tool_error", f"tool {row.name!r}", self._run_tool(row, args, kwargs), hide=self._secrets
             )
@@ -237,7 +237,7 @@ class Episode:
 
     def _outcome(self, row: ToolRow, output: ToolOutput) -> Outcome:
         if self._finished:
-            return _finished(row.name)
+            return episode_finished(row.name)
         reward = output.reward
         if reward is not None and not math.isfinite(reward):
             text = f"tool {row.name!r} returned the reward {reward}: a reward is a finite number or None"
@@ -245,7 +245,7 @@ class Episode:
         try:
             data = b'{"ok":true,"output":' + _OUTPUT.to_json(output) + b"}"
         except Exception as exc:
-            raise _fault("tool_error", exc, self._secrets, f"the result of tool {row.name!r}") from exc
+            raise author_fault("tool_error", exc, self._secrets, f"the result of tool {row.name!r}") from exc
         self._bound(data, f"tool {row.name!r}")
         if output.finished:
             self._finished = True
@@ -314,7 +314,7 @@ class Episode:
         return await guard_author(fault, hook, running, hide=self._secrets)
 
     def _convert(self, fault: FaultClass, hook: str, convert_value: Callable[[], T]) -> T:
-        value: T = _guard_now(fault, f"what {hook} returned", convert_value, hide=self._secrets)
+        value: T = guard_now(fault, f"what {hook} returned", convert_value, hide=self._secrets)
         if isinstance(value, bytes):
             self._bound(value, hook)
         return value
@@ -355,69 +355,6 @@ class Episode:
 
     def _release(self) -> None:
         self._instance = self._toolset = self._toolsets = None
-
-
-async def run_author(threads: Threads, function: Callable[..., Any], *args: Any) -> Any:
-    """Run ``function``, an async one here and any other on a thread; raises what it raises."""
-    if inspect.iscoroutinefunction(function):
-        return await function(*args)
-    value = await threads.run(function, *args)
-    return await value if inspect.isawaitable(value) else value
-
-
-async def guard_author(
-    fault: FaultClass, what: str, running: Awaitable[Any], *, hide: tuple[str, ...] = ()
-) -> Any:
-    """Await author code; whatever it raises becomes Faulted of class ``fault``.
-
-    ``hide`` holds secret values that the fault's texts must not repeat.
-    """
-    try:
-        return await running
-    except asyncio.CancelledError:
-        if _is_cancelled():
-            raise
-        raise Faulted(fault, f"{what} raised CancelledError") from None
-    except (Refused, Faulted):
-        raise
-    except BaseException as exc:
-        raise _fault(fault, exc, hide, what) from exc
-
-
-def _guard_now(fault: FaultClass, what: str, run: Callable[[], Any], *, hide: tuple[str, ...]) -> Any:
-    """``guard_author`` for what never waits."""
-    try:
-        return run()
-    except (Refused, Faulted):
-        raise
-    except BaseException as exc:
-        raise _fault(fault, exc, hide, what) from exc
-
-
-def _fault(fault: FaultClass, exc: BaseException, hide: tuple[str, ...], what: str) -> Faulted:
-    found = Faulted(fault, _without(hide, exception_text(exc)))
-    found.trace = _without(hide, f"{what} raised\n" + "".join(traceback.format_exception(exc)))
-    return found
-
-
-def _without(hide: tuple[str, ...], text: str) -> str:
-    for secret in hide:
-        text = text.replace(secret, "[secret]")
-    return text.encode(errors="backslashreplace").decode()
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
-def _refusal(reason: RunToolErrorReason, error: str) -> Outcome:
-    return Outcome(encode_result(RunToolError(error=error, reason=reason).model_dump_json().encode()))
-
-
-def _finished(name: str) -> Outcome:
-    text = f"{name!r} was refused: the episode has finished and takes no more calls"
-    return _refusal("episode_finished", text)
 
 
 def _problems(exc: ValidationError) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from orsay_protocol.sse import encode_result
+from orsay_protocol.tools import RunToolError, RunToolErrorReason
+
 from .errors import Faulted
 
-__all__ = ["Outcome"]
+__all__ = ["Outcome", "episode_finished", "refusal"]
 
 
 @dataclass(slots=True)  # not frozen: that makes the one object of every call twice as dear
@@ -17,3 +20,14 @@ class Outcome:
     reward: float | None = None
     finished: bool = False
     fault: Faulted | None = None
+
+
+def refusal(reason: RunToolErrorReason, error: str) -> Outcome:
+    """The answer to a call that is not run."""
+    return Outcome(encode_result(RunToolError(error=error, reason=reason).model_dump_json().encode()))
+
+
+def episode_finished(name: str) -> Outcome:
+    """The answer to a call of tool ``name`` after the end of its episode."""
+    text = f"{name!r} was refused: the episode has finished and takes no more calls"
+    return refusal("episode_finished", text)

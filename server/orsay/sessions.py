@@ -15,12 +15,11 @@ import contextlib
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from orsay_protocol.faults import FaultClass
 
-from .calls import Call, CallLimits, Calls, TaskIds
+from .calls import Call, CallLimits, TaskIds
 from .delays import Delay
 from .errors import (
     Faulted,
@@ -30,172 +29,18 @@ from .errors import (
     SessionConflict,
     SessionGone,
     ShuttingDown,
-    Starting,
     UnknownSession,
 )
 from .faults import FaultLog
 from .graveyard import Graveyard, Tombstone
 from .logs import get_logger
-from .outcome import Outcome
-from .runtimes.base import EnvironmentInfo, Handle, OpenSession, Operation, Runtime
+from .runtimes.base import EnvironmentInfo, OpenSession, Runtime
+from .session import Session, SessionLimits, Shared
 
 __all__ = ["Session", "SessionLimits", "Sessions"]
 
 _log = get_logger(__name__)
 _SWEEP_S = 1.0
-
-State = Literal["opening", "starting", "ready", "failed", "closing", "closed"]
-
-
-@dataclass(frozen=True, slots=True)
-class SessionLimits:
-    """Bounds of all sessions together; times in seconds."""
-
-    max_sessions: int
-    max_sessions_per_owner: int | None
-    max_calls: int
-    idle_limit_s: float
-    lifetime_limit_s: float
-    call_time_limit_s: float
-    setup_time_limit_s: float
-    setup_wait_s: float
-    client_grace_s: float
-    gone_memory_s: float
-
-
-class Session:
-    """One session. Made by ``Sessions.create``; hears from its runtime as a Listener."""
-
-    __slots__ = (
-        "_error",
-        "_opened",
-        "_registry",
-        "_waiters",
-        "calls",
-        "closing",
-        "count",
-        "created_at",
-        "digest",
-        "finished",
-        "handle",
-        "info",
-        "owner",
-        "reward",
-        "sid",
-        "state",
-        "touched_at",
-    )
-
-    def __init__(
-        self, registry: Sessions, sid: str, owner: str, info: EnvironmentInfo, digest: bytes, now: float
-    ) -> None:
-        self._registry = registry
-        self.sid = sid
-        self.owner = owner
-        self.info = info
-        self.digest = digest
-        self.state: State = "opening"
-        self.created_at = self.touched_at = now
-        self.handle: Handle | None = None
-        self.calls: Calls | None = None
-        self.closing: asyncio.Task[None] | None = None
-        self.count = 0
-        self.reward: float | None = None
-        self.finished = False
-        self._error: Faulted | Refused | None = None
-        self._opened: asyncio.Task[None] | None = None
-        self._waiters: list[asyncio.Future[None]] | None = None
-
-    @property
-    def busy(self) -> bool:
-        """Something runs for this session, so it is not idle (L3)."""
-        return self.state in ("opening", "starting") or (self.calls is not None and self.calls.running > 0)
-
-    async def ready(self) -> Handle:
-        """The handle once setup is over.
-
-        Waits for a bounded time. Raises Starting, SessionGone, or what setup raised.
-        """
-        if self.state == "ready" and self.handle is not None:
-            return self.handle
-        if self.state in ("opening", "starting"):
-            await self._wait(self._registry.limits.setup_wait_s)
-        return self.handle_now(after_setup=True)
-
-    def handle_now(self, *, after_setup: bool) -> Handle:
-        """The handle, or the error that stands in its place."""
-        if self.state in ("closing", "closed"):
-            raise self._error if isinstance(self._error, SessionGone) else SessionGone("Session deleted")
-        if self.state == "failed" and self._error is not None:
-            raise self._error
-        if self.handle is None or (after_setup and self.state != "ready"):
-            raise Starting("Environment still starting.")
-        return self.handle
-
-    async def _wait(self, timeout_s: float) -> None:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self._waiters is None:
-            self._waiters = []
-        self._waiters.append(future)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await future
-
-    def _enter(self, state: State) -> None:
-        self.state = state
-        waiters, self._waiters = self._waiters, None
-        for future in waiters or ():
-            if not future.done():
-                future.set_result(None)
-
-    # what the runtime tells
-
-    def setup_ended(self, error: Faulted | Refused | None) -> None:
-        if self.state not in ("opening", "starting"):
-            return
-        if error is None:
-            self._enter("ready")
-            return
-        self._error = error
-        if isinstance(error, Faulted):
-            self._registry.faults.report(error, session=self.sid, environment=self.info.name)
-        self._enter("failed")
-
-    def lost(self, fault: FaultClass, reason: str) -> None:
-        self._registry.lose(self, fault, reason)
-
-    # calls
-
-    def start_call(
-        self, handle: Handle, operation: Operation, name: str, body: bytes, key: str | None
-    ) -> Call:
-        """Run the call, or find the running or finished one that this request repeats (D2)."""
-        calls = self.calls
-        if calls is None:
-            calls = self.calls = Calls(self._registry.call_limits)
-        else:
-            found = calls.find_retry(operation, body, key)
-            if found is not None:
-                self._registry.call_limits.orphans.discard(found)
-                return found
-        return self._registry.run_call(self, calls, handle, operation, name, body, key)
-
-    def attach(self, task_id: str, operation: Operation) -> Call:
-        """The call of that task id, if it is one of this session (D5). Raises Faulted (unknown_task_id)."""
-        call = self.calls.find(task_id, operation) if self.calls is not None else None
-        if call is None:
-            raise Faulted("unknown_task_id", "unknown task_id")
-        self._registry.call_limits.orphans.discard(call)
-        return call
-
-    def limit_s(self, name: str) -> float:
-        """Time limit of a call of tool ``name`` (I5)."""
-        info = self.info
-        return (
-            info.tool_time_limits_s.get(name)
-            or info.call_time_limit_s
-            or self._registry.limits.call_time_limit_s
-        )
 
 
 class Sessions:
@@ -210,7 +55,6 @@ class Sessions:
         *,
         log_calls: bool = False,
     ) -> None:
-        self._log_calls = log_calls
         self.runtime = runtime
         self.limits = limits
         self.call_limits = call_limits
@@ -221,10 +65,18 @@ class Sessions:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stopping = False
         self._hurried = False
-        self._task_ids = TaskIds()
         self._now = asyncio.get_running_loop().time
         self._sweeper: asyncio.Task[None] | None = None
-        self._calls_since_sweep = 0
+        self._shared = Shared(
+            limits=limits,
+            call_limits=call_limits,
+            faults=faults,
+            task_ids=TaskIds(),
+            now=self._now,
+            lose=self.lose,
+            shed=self._shed,
+            log_calls=log_calls,
+        )
 
     def __len__(self) -> int:
         return len(self._live)
@@ -244,16 +96,16 @@ class Sessions:
         session = self._live.get(sid)
         if session is None:
             self._admit(owner)
-            session = Session(self, sid, owner, info, digest, self._now())
+            session = Session(self._shared, sid, owner, info, digest)
             self._live[sid] = session
             self._per_owner[owner] += 1
-            session._opened = self._spawn(self._open(session, request))
+            session.opened = self._spawn(self._open(session, request))
         elif session.owner != owner or session.digest != digest:
             raise SessionConflict(f"Session already exists: {sid!r} was created with another request")
         elif session.state in ("closing", "closed"):
             raise SessionGone("Session deleted")
-        if session._opened is not None:
-            await asyncio.shield(session._opened)
+        if session.opened is not None:
+            await asyncio.shield(session.opened)
         session.touched_at = self._now()
         return session
 
@@ -280,14 +132,14 @@ class Sessions:
             if session.state != "closing":
                 if isinstance(error, Faulted):
                     self.faults.report(error, session=session.sid, environment=session.info.name)
-                session._error = error if isinstance(error, Faulted | Refused) else None
+                session.error = error if isinstance(error, Faulted | Refused) else None
                 self._forget(session)
-                session._enter("closed")
+                session.enter("closed")
                 if isinstance(error, Faulted) and error.fault == "worker_lost":
                     raise OpeningLost(error.message) from error
             raise
         finally:
-            session._opened = None
+            session.opened = None
         if session.state == "opening":
             session.state = "starting"
 
@@ -310,80 +162,6 @@ class Sessions:
         return gone
 
     # calls
-
-    def run_call(
-        self,
-        session: Session,
-        calls: Calls,
-        handle: Handle,
-        operation: Operation,
-        name: str,
-        body: bytes,
-        key: str | None,
-    ) -> Call:
-        limits = self.call_limits
-        if limits.in_flight >= self.limits.max_calls:
-            raise Overloaded(f"server at maximum capacity: {self.limits.max_calls} calls are running")
-        call = Call(
-            self._task_ids.next(),
-            operation,
-            name,
-            body,
-            key,
-            self._now(),
-            detached=name in session.info.detached_tools,
-        )
-        calls.add(call)
-        session.count += 1
-
-        def done(outcome: Outcome | None, error: Faulted | Refused | None) -> None:
-            if call.outcome is None:
-                self._finish(session, calls, call, outcome, error)
-
-        stop = handle.start(operation, body, done, limit_s=session.limit_s(name))
-        if call.outcome is None:
-            call.stop = stop
-        return call
-
-    def _finish(
-        self,
-        session: Session,
-        calls: Calls,
-        call: Call,
-        outcome: Outcome | None,
-        error: Faulted | Refused | None,
-    ) -> None:
-        now = session.touched_at = self._now()
-        if outcome is None:
-            if isinstance(error, Refused):
-                call.refused = error
-                fault = Faulted(error.fault or "internal", error.detail)
-            else:
-                fault = error or Faulted("internal", "the runtime gave no answer")
-            outcome = Outcome(fault=fault)
-        if outcome.fault is not None:
-            self.faults.report(
-                outcome.fault, session=session.sid, environment=session.info.name, tool=call.name
-            )
-        if self._log_calls:
-            _log.debug(
-                "call",
-                session=session.sid,
-                environment=session.info.name,
-                tool=call.name,
-                seconds=round(now - call.started_at, 4),
-                reward=outcome.reward,
-                fault=None if outcome.fault is None else outcome.fault.fault,
-            )
-        if outcome.reward is not None:
-            session.reward = outcome.reward
-        if outcome.finished:
-            session.finished = True
-        calls.finish(call, outcome, now)
-        if call.refused is not None:
-            calls.forget(call)
-        if self.call_limits.stored_bytes > self.call_limits.bytes_in_all:
-            self._shed(keep=call)
 
     def _shed(self, keep: Call) -> None:
         """Drop the oldest results of all sessions, some more than needed: this looks at every one."""
@@ -414,14 +192,14 @@ class Sessions:
     async def close(self, session: Session, reason: str) -> None:
         """Stop what runs and tear down, once; everybody who asks waits for the same end."""
         if session.closing is None:
-            session._error = SessionGone(reason)
-            session._enter("closing")
+            session.error = SessionGone(reason)
+            session.enter("closing")
             session.closing = self._spawn(self._close(session, reason))
         await asyncio.shield(session.closing)
 
     async def _close(self, session: Session, reason: str) -> None:
         try:
-            opened = session._opened
+            opened = session.opened
             if opened is not None:
                 opened.cancel()
                 await asyncio.wait([opened])
@@ -437,14 +215,14 @@ class Sessions:
     def lose(self, session: Session, fault: FaultClass, reason: str) -> None:
         """The runtime lost the session (I4)."""
         if self._live.get(session.sid) is session and session.closing is None:
-            session._error = SessionGone(reason)
-            session._error.fault = fault
+            session.error = SessionGone(reason)
+            session.error.fault = fault
             self._bury(session, reason, fault)
 
     def _bury(self, session: Session, reason: str, fault: FaultClass) -> None:
         now = self._now()
         self._forget(session)
-        session._enter("closed")
+        session.enter("closed")
         session.handle = None
         if session.calls is not None:
             session.calls.clear()

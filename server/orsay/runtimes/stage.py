@@ -11,7 +11,8 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from ..episode import Episode, Limits, Place, guard_author, run_author
+from ..author import guard_author, run_author
+from ..episode import Episode, Limits, Place
 from ..errors import Faulted, LoadError, UnknownEnvironment
 from ..hosted import HostedEnvironment, host
 from ..running import Done, Run, Runs
