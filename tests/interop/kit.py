@@ -50,6 +50,7 @@ class Seconds(BaseModel):
     """How long."""
 
     seconds: float = Field(ge=0, le=60, examples=[0.01])
+    text: str = "rested"
 
 
 class Nothing(BaseModel):
@@ -134,7 +135,7 @@ class Kit(Environment):
     async def slow(self, args: Seconds) -> ToolOutput:
         """Take a while without keeping anyone else from working."""
         await asyncio.sleep(args.seconds)
-        return ToolOutput(blocks=[TextBlock(text="rested")], reward=0.25)
+        return ToolOutput(blocks=[TextBlock(text=args.text)], reward=0.25)
 
     if terminal is not None:
 

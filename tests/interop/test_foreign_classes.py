@@ -15,19 +15,23 @@ LACKING = {
 
 
 @pytest.mark.contract("C2")
-@pytest.mark.parametrize("runtime", ["local", "process"])
 @pytest.mark.parametrize(
-    ("package", "version", "module"),
-    [("openreward", "0.1.167", "openreward.environments"), ("ors-sdk", "0.1.0", "ors")],
-    ids=["openreward", "ors-sdk"],
+    ("package", "version", "module", "runtime"),
+    [
+        ("openreward", "0.1.167", "openreward.environments", "local"),
+        ("openreward", "0.1.167", "openreward.environments", "process"),
+        ("ors-sdk", "0.1.0", "ors", "process"),
+    ],
+    ids=["openreward-local", "openreward-process", "ors-sdk-process"],
 )
 async def test_classes_of_another_package_are_hosted_unchanged(
     package: str, version: str, module: str, runtime: str
 ) -> None:
     python = python_for(package, version)
     (packages,) = python.parents[1].glob("lib/python*/site-packages")
+    kit = {"ORSAY_KIT": module}
     # Beside ours, as if it were installed in the same environment.
-    with serve(*KIT, runtime=runtime, env={"ORSAY_KIT": module}, paths=[packages]) as server:
+    with serve(*KIT, runtime=runtime, options=["--workers", "1"], env=kit, paths=[packages]) as server:
         async with Target.open(server.url) as target:
             outcomes = [await run_check(check, target) for check in CHECKS if check.id != "S1-key-needed"]
     wrong = {o.check.id: o.reason for o in outcomes if o.status != "passed"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +16,33 @@ from .venvs import TRL, python_for
 pytestmark = pytest.mark.contract("C1")
 
 
-def train(url: str, **plan: Any) -> dict[str, Any]:
+Report = dict[str, Any]
+
+RIGHT, WRONG = [["hint", {}], ["echo", {"text": "$target"}]], [["echo", {"text": "nonsense"}]]
+PLANS: tuple[dict[str, Any], ...] = (
+    {"num_tasks": 4, "calls": [RIGHT, WRONG, [["hint", {}]], RIGHT]},
+    {"num_tasks": 3, "calls": [[["guess", {"number": 50}], ["guess", {"number": "not a number"}]]]},
+    {"num_tasks": 2, "calls": [[["calculator", {"expression": "6*7"}]]]},
+)
+
+
+@pytest.fixture(scope="module")
+def reports() -> tuple[Report, Report, Report]:
+    """What TRL made of echo, guess and arithmetic, each on a server of its own as TRL expects it."""
     driver = Path(__file__).parent / "drivers" / "trl_spec.py"
-    command = [str(python_for("trl", TRL)), str(driver), url, json.dumps({"split": "train", **plan})]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    with ExitStack() as stack:
+        urls = [stack.enter_context(serve(target, options=["--workers", "1"])).url for target in BUNDLED]
+        plans = [{"url": url, "split": "train", **plan} for url, plan in zip(urls, PLANS, strict=True)]
+        command = [str(python_for("trl", TRL)), str(driver), json.dumps(plans)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    report: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return report
+    echo, guess, arithmetic = json.loads(done.stdout.strip().splitlines()[-1])
+    return echo, guess, arithmetic
 
 
 @pytest.mark.contract("P-3.2-create-index", "P-3.2-task-tools", "P-3.3-default-environment")
-def test_it_trains_on_echo() -> None:
-    right, wrong = [["hint", {}], ["echo", {"text": "$target"}]], [["echo", {"text": "nonsense"}]]
-    with serve(BUNDLED[0]) as server:
-        seen = train(server.url, num_tasks=4, calls=[right, wrong, [["hint", {}]], right])
+def test_it_trains_on_echo(reports: tuple[Report, Report, Report]) -> None:
+    seen = reports[0]
     assert {"prompt", "task_index", "id", "target"} <= set(seen["columns"])
     assert [row["target"] for row in seen["rows"]] == ["hello", "world", "trl", "openreward"]
     assert sorted(seen["tools"]) == ["echo", "hint"]
@@ -40,10 +54,8 @@ def test_it_trains_on_echo() -> None:
 
 
 @pytest.mark.contract("P-7-task-range")
-def test_it_trains_on_guess_without_listing_its_tasks() -> None:
-    with serve(BUNDLED[1]) as server:
-        low_then_bad = [["guess", {"number": 50}], ["guess", {"number": "not a number"}]]
-        seen = train(server.url, num_tasks=3, calls=[low_then_bad])
+def test_it_trains_on_guess_without_listing_its_tasks(reports: tuple[Report, Report, Report]) -> None:
+    seen = reports[1]
     assert len(seen["rows"]) == 3
     assert seen["tools"]["guess"]["signature"] == "(number: int) -> str"
     episode = seen["episodes"][0]
@@ -52,9 +64,8 @@ def test_it_trains_on_guess_without_listing_its_tasks() -> None:
     assert "Error" in episode["texts"][1]
 
 
-def test_it_trains_on_arithmetic_with_a_calculator() -> None:
-    with serve(BUNDLED[2]) as server:
-        seen = train(server.url, num_tasks=2, calls=[[["calculator", {"expression": "6*7"}]]])
+def test_it_trains_on_arithmetic_with_a_calculator(reports: tuple[Report, Report, Report]) -> None:
+    seen = reports[2]
     assert sorted(seen["tools"]) == ["calculator"], "a terminal tool is not for models to call"
     assert seen["episodes"][0]["texts"][0].startswith("42")
     assert seen["scores"] == [None]

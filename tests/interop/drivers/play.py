@@ -226,7 +226,7 @@ def blocks(env: Any, args: dict[str, Any]) -> dict[str, Any]:
 def slow(env: Any, args: dict[str, Any]) -> dict[str, Any]:
     """One call longer than the interval of the keep-alive comments and of the client's pings."""
     with open_session(env, args) as session:
-        return {"output": plain(session.call_tool("slow", {"seconds": args["seconds"]}))}
+        return {"output": plain(session.call_tool("slow", args["input"]))}
 
 
 @scenario

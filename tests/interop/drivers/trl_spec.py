@@ -1,7 +1,7 @@
-"""Uses TRL's released OpenRewardSpec as a trainer does: ``python trl_spec.py URL PLAN``.
+"""Uses TRL's released OpenRewardSpec as a trainer does: ``python trl_spec.py PLANS``.
 
-PLAN is JSON: ``num_tasks``, ``split``, and ``calls``, for each episode a list of ``[tool, arguments]``. An
-argument ``"$name"`` stands for that column of the dataset row. Prints one JSON object.
+PLANS is a JSON list: ``url``, ``num_tasks``, ``split``, and ``calls``, for each episode a list of
+``[tool, arguments]``. An argument ``"$name"`` stands for that column of the row. Prints one JSON list.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from importlib import import_module
 from typing import Any
 
 
-def main() -> int:
-    url, plan = sys.argv[1], json.loads(sys.argv[2])
+def train(plan: dict[str, Any]) -> dict[str, Any]:
+    url = plan["url"]
     os.environ["OPENREWARD_API_URL"] = os.environ["OPENREWARD_SESSION_URL"] = url
-    os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
     spec = import_module("trl.experimental.openreward").OpenRewardSpec(
         url, num_tasks=plan["num_tasks"], split=plan["split"]
     )
@@ -55,7 +54,12 @@ def main() -> int:
     for environment in environments:
         environment._close()
     report = {"columns": dataset.column_names, "rows": list(dataset), "tools": bound}
-    print(json.dumps({**report, "episodes": episodes, "scores": scores}))
+    return {**report, "episodes": episodes, "scores": scores}
+
+
+def main() -> int:
+    os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
+    print(json.dumps([train(plan) for plan in json.loads(sys.argv[1])]))
     return 0
 
 
