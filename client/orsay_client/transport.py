@@ -246,7 +246,10 @@ class Transport:
         refused = isinstance(cause, _NOT_SENT) or (cause is exc and isinstance(exc, httpx.ConnectError))
         not_sent = refused or _never_written(cause)
         what = "cannot connect" if not_sent else "the connection broke"
-        detail = str(cause) or type(cause).__name__
+        system = getattr(cause, "os_error", None)
+        detail = getattr(system, "strerror", None) or str(cause) or type(cause).__name__
+        if refused:
+            detail += "; is a server running there?"
         return ConnectionLost(f"{method} {self.place}{path}: {what}: {detail}", may_have_run=not not_sent)
 
     async def aclose(self) -> None:

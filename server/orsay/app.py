@@ -98,6 +98,7 @@ class Running:
             runtime,
             Keys(settings.api_keys),
             faults,
+            stopping=lambda: self.sessions.stopping,
             max_body_bytes=settings.max_body_bytes,
             index_only=settings.index_only,
         )

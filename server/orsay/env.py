@@ -92,7 +92,7 @@ class Environment(ABC):  # noqa: B024  # an ABC so that authors may have abstrac
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        check_tools(cls)
+        check_tools(cls, taken=_TAKEN)
 
     def __init__(self, task_spec: JSONObject | None = None, secrets: Mapping[str, str] | None = None) -> None:
         """``task_spec`` may be anything a client sent, unless the server serves tasks by index only."""
@@ -270,6 +270,10 @@ class Toolset(ABC):  # noqa: B024  # as above
     def name(cls) -> str:
         """What the toolset is called."""
         return cls.__name__
+
+
+# Environment itself has no tools: looked up when a subclass is made, which is after this.
+_TAKEN = frozenset(name for name in vars(Environment) if not name.startswith("_"))
 
 
 async def _value(result: Any) -> Any:

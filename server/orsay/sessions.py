@@ -63,7 +63,7 @@ class Sessions:
         self._gone = Graveyard(memory_s=limits.gone_memory_s)
         self._per_owner: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._stopping = False
+        self.stopping = False
         self._hurried = False
         self._now = asyncio.get_running_loop().time
         self._sweeper: asyncio.Task[None] | None = None
@@ -110,7 +110,7 @@ class Sessions:
         return session
 
     def _admit(self, owner: str) -> None:
-        if self._stopping:
+        if self.stopping:
             raise ShuttingDown("the server is shutting down and takes no new sessions")
         limits = self.limits
         if len(self._live) >= limits.max_sessions:
@@ -295,7 +295,7 @@ class Sessions:
 
     def refuse_new(self) -> None:
         """Take no new sessions from now on (L6)."""
-        self._stopping = True
+        self.stopping = True
 
     def hurry(self) -> None:
         """Wait for no more calls: whoever stops the server has asked twice."""

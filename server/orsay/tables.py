@@ -17,13 +17,19 @@ _SIGNATURE = "_orsay_signature"
 _NO_RESULTS = (None, bool, int, float, dict, "None", "bool", "int", "float", "dict")
 
 
-def check_tools(cls: type) -> None:
+def check_tools(cls: type, *, taken: frozenset[str] = frozenset()) -> None:
     """Raise ToolDefinitionError for the first tool of ``cls`` that cannot be one.
 
-    Names in annotations that are not defined yet are let pass; ``tool_table`` looks again.
+    ``taken`` names mean something else in such a class. Names in annotations that are not defined yet are let
+    pass; ``tool_table`` looks again.
     """
     terminals: list[str] = []
     for name, raw in _marked(cls):
+        if name in taken:
+            raise ToolDefinitionError(
+                f"tool {name!r} of {cls.__name__} has the name of a method that every environment has; "
+                "call the tool something else"
+            )
         try:
             row = _read_row(cls, name, raw, owner=None)
         except Unresolved:

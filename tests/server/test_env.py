@@ -246,3 +246,18 @@ def test_importing_the_package_loads_no_server_and_no_client() -> None:
 def test_an_unknown_name_of_the_package_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="nope"):
         _ = orsay.nope
+
+
+@pytest.mark.parametrize("name", ["name", "setup", "prompt", "task_spec_free", "list_tools"])
+def test_a_tool_cannot_take_the_name_of_a_method_of_every_environment(name: str) -> None:
+    def body(self: Environment) -> str:
+        """Do it."""
+        return "done"
+
+    body.__name__ = name
+    body.__annotations__ = {"return": str}
+    if name == "task_spec_free":
+        type("Colours", (Environment,), {name: tool(body)})
+        return
+    with pytest.raises(TypeError, match=f"tool '{name}' of Colours has the name of a method"):
+        type("Colours", (Environment,), {name: tool(body)})

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from pydantic import ValidationError
 
 from ..auth import Keys
-from ..errors import Faulted, Refused, Starting
+from ..errors import Faulted, Refused, ShuttingDown, Starting
 from ..faults import FaultLog
 from ..logs import get_logger
 from ..runtimes.base import Runtime
@@ -38,6 +38,7 @@ class HttpApp:
         keys: Keys,
         faults: FaultLog,
         *,
+        stopping: Callable[[], bool],
         max_body_bytes: int,
         index_only: bool,
     ) -> None:
@@ -45,6 +46,7 @@ class HttpApp:
         self._keys = keys
         self._faults = faults
         self._runtime = runtime
+        self._stopping = stopping
         self._index_only = index_only
         self._endpoints = episodes.table
         self._methods = {action: method for method, action in episodes.table}
@@ -122,4 +124,6 @@ class HttpApp:
     async def _ready(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
         if not self._runtime.environments:
             raise Starting("the environments are still being loaded")
+        if self._stopping():
+            raise ShuttingDown("the server is shutting down")
         await send_json(send, b'{"status":"ready"}')

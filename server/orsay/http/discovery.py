@@ -6,14 +6,14 @@ import platform
 from importlib.metadata import version as package_version
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Header, Path, Response
 from orsay_protocol.requests import GetTask, GetTaskRange, ListTasks, NumTasks, Split
 from orsay_protocol.tools import ListToolsOutput
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from ..errors import Starting, UnknownEnvironment
 from ..runtimes.base import EnvironmentInfo, Runtime, TaskQuery
+from .choice import choose
 
 __all__ = ["VERSION", "discovery_router"]
 
@@ -49,6 +49,7 @@ class NumTasksAnswer(BaseModel):
     num_tasks: int
 
 
+Deployment = Annotated[str | None, Header()]
 Env = Annotated[str, Path(description="an environment's name, in any letter case")]
 
 
@@ -81,14 +82,14 @@ def _bare(endpoint: Any) -> Any:
 
     if name in ("tools", "splits"):
 
-        async def without_body() -> Response:
-            answer: Response = await endpoint("")
+        async def without_body(x_deployment: Deployment = None) -> Response:
+            answer: Response = await endpoint("", x_deployment=x_deployment)
             return answer
 
         return without_body
 
-    async def with_body(body: Any) -> Response:
-        answer: Response = await endpoint("", body)
+    async def with_body(body: Any, x_deployment: Deployment = None) -> Response:
+        answer: Response = await endpoint("", body, x_deployment=x_deployment)
         return answer
 
     with_body.__annotations__["body"] = endpoint.__annotations__["body"]
@@ -100,17 +101,8 @@ class _Discovery:
         self._runtime = runtime
         self._index_only = index_only
 
-    def _info(self, env: str) -> EnvironmentInfo:
-        environments = self._runtime.environments
-        if not environments:
-            raise Starting("the environments are still being loaded")
-        if not env:
-            return environments[0]
-        for info in environments:
-            if info.key == env.lower():
-                return info
-        known = ", ".join(info.key for info in environments)
-        raise UnknownEnvironment(f"unknown environment {env!r}; this server hosts: {known}")
+    def _info(self, env: str, deployment: str | None = None) -> EnvironmentInfo:
+        return choose(self._runtime.environments, env, deployment)
 
     async def version(self) -> Response:
         """Version of this server."""
@@ -122,39 +114,39 @@ class _Discovery:
         self._info("")
         return _json(to_json([info.key for info in self._runtime.environments]))
 
-    async def tools(self, env: Env) -> Response:
+    async def tools(self, env: Env, x_deployment: Deployment = None) -> Response:
         """Tools that every session of the environment has."""
-        return _json(self._info(env).listing.model_dump_json().encode())
+        return _json(self._info(env, x_deployment).listing.model_dump_json().encode())
 
-    async def splits(self, env: Env) -> Response:
+    async def splits(self, env: Env, x_deployment: Deployment = None) -> Response:
         """Names and types of the splits."""
-        return _json(to_json(self._info(env).splits))
+        return _json(to_json(self._info(env, x_deployment).splits))
 
-    async def tasks(self, env: Env, body: ListTasks) -> Response:
+    async def tasks(self, env: Env, body: ListTasks, x_deployment: Deployment = None) -> Response:
         """All tasks of a split; 400 for an environment that cannot list them."""
-        info = self._info(env)
+        info = self._info(env, x_deployment)
         if self._index_only:
             return _tasks(info, env, self._references(body.split, 0, await self._count(info, body.split)))
         query = TaskQuery(key=info.key, split=body.split, ask="list")
         return _tasks(info, env, await self._runtime.tasks(query))
 
-    async def num_tasks(self, env: Env, body: NumTasks) -> Response:
+    async def num_tasks(self, env: Env, body: NumTasks, x_deployment: Deployment = None) -> Response:
         """How many tasks a split has."""
-        return _json(b'{"num_tasks":%d}' % await self._count(self._info(env), body.split))
+        return _json(b'{"num_tasks":%d}' % await self._count(self._info(env, x_deployment), body.split))
 
-    async def task(self, env: Env, body: GetTask) -> Response:
+    async def task(self, env: Env, body: GetTask, x_deployment: Deployment = None) -> Response:
         """One task; a negative index counts from the end."""
-        info = self._info(env)
+        info = self._info(env, x_deployment)
         task = await self._runtime.tasks(
             TaskQuery(key=info.key, split=body.split, ask="one", index=body.index)
         )
         if self._index_only:
             task = to_json({"split": body.split, "index": body.index})
-        return _json(b'{"task":' + task + b',"env_name":' + to_json(env or info.name) + b"}")
+        return _json(b'{"task":' + task + b',"env_name":' + to_json(env or info.key) + b"}")
 
-    async def task_range(self, env: Env, body: GetTaskRange) -> Response:
+    async def task_range(self, env: Env, body: GetTaskRange, x_deployment: Deployment = None) -> Response:
         """Tasks ``start`` up to ``stop``, as a Python slice."""
-        info = self._info(env)
+        info = self._info(env, x_deployment)
         if self._index_only:
             span = range(*slice(body.start, body.stop).indices(await self._count(info, body.split)))
             return _tasks(info, env, self._references(body.split, span.start, span.stop))
@@ -170,7 +162,7 @@ class _Discovery:
 
 
 def _tasks(info: EnvironmentInfo, env: str, tasks: bytes) -> Response:
-    return _json(b'{"tasks":' + tasks + b',"env_name":' + to_json(env or info.name) + b"}")
+    return _json(b'{"tasks":' + tasks + b',"env_name":' + to_json(env or info.key) + b"}")
 
 
 def _json(body: bytes) -> Response:

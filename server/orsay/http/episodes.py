@@ -20,10 +20,11 @@ from sse_starlette import EventSourceResponse
 
 from ..calls import Call
 from ..delays import Delay
-from ..errors import BadRequest, BadTask, Faulted, Refused, Starting, UnknownEnvironment, Unsupported
+from ..errors import BadRequest, BadTask, Faulted, Refused, Unsupported
 from ..outcome import Outcome
 from ..runtimes.base import EnvironmentInfo, Handle, OpenSession, Operation
 from ..sessions import Session, Sessions
+from .choice import choose
 from .messages import (
     Headers,
     Receive,
@@ -111,23 +112,11 @@ class EpisodeEndpoints:
                 secrets = decode_secrets(header)
             except BadSecrets as exc:
                 raise BadRequest(str(exc)) from None
-        info = self._environment(body.env_name)
+        deployment = text_header(headers, b"x-deployment")
+        info = choose(self._sessions.runtime.environments, body.env_name, deployment)
         request = self._opening(info, body, secrets)
         await self._sessions.create(sid, owner, info, request)
         await send_json(send, to_json({"sid": sid}), headers=_MARK)
-
-    def _environment(self, name: str | None) -> EnvironmentInfo:
-        environments = self._sessions.runtime.environments
-        if not environments:
-            raise Starting("the environments are still being loaded")
-        if name is None:
-            return environments[0]
-        key = name.lower()
-        for info in environments:
-            if info.key == key:
-                return info
-        known = ", ".join(info.key for info in environments)
-        raise UnknownEnvironment(f"unknown environment {name!r}; this server hosts: {known}")
 
     def _opening(self, info: EnvironmentInfo, body: CreateSession, secrets: dict[str, str]) -> OpenSession:
         spec = None if body.task_spec is None else dict(body.task_spec)
