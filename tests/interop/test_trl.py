@@ -27,21 +27,22 @@ PLANS: tuple[dict[str, Any], ...] = (
 
 
 @pytest.fixture(scope="module")
-def reports() -> tuple[Report, Report, Report]:
-    """What TRL made of echo, guess and arithmetic, each on a server of its own as TRL expects it."""
+def reports() -> tuple[Report, ...]:
+    """What TRL made of each bundled environment on a server of its own, and of guess among all three."""
     driver = Path(__file__).parent / "drivers" / "trl_spec.py"
     with ExitStack() as stack:
         urls = [stack.enter_context(serve(target, options=["--workers", "1"])).url for target in BUNDLED]
         plans = [{"url": url, "split": "train", **plan} for url, plan in zip(urls, PLANS, strict=True)]
+        shared = stack.enter_context(serve(*BUNDLED, options=["--workers", "1"])).url
+        plans.append({**plans[1], "url": shared, "env_name": "GuessEnvironment"})
         command = [str(python_for("trl", TRL)), str(driver), json.dumps(plans)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    echo, guess, arithmetic = json.loads(done.stdout.strip().splitlines()[-1])
-    return echo, guess, arithmetic
+    return tuple(json.loads(done.stdout.strip().splitlines()[-1]))
 
 
 @pytest.mark.contract("P-3.2-create-index", "P-3.2-task-tools", "P-3.3-default-environment")
-def test_it_trains_on_echo(reports: tuple[Report, Report, Report]) -> None:
+def test_it_trains_on_echo(reports: tuple[Report, ...]) -> None:
     seen = reports[0]
     assert {"prompt", "task_index", "id", "target"} <= set(seen["columns"])
     assert [row["target"] for row in seen["rows"]] == ["hello", "world", "trl", "openreward"]
@@ -54,7 +55,7 @@ def test_it_trains_on_echo(reports: tuple[Report, Report, Report]) -> None:
 
 
 @pytest.mark.contract("P-7-task-range")
-def test_it_trains_on_guess_without_listing_its_tasks(reports: tuple[Report, Report, Report]) -> None:
+def test_it_trains_on_guess_without_listing_its_tasks(reports: tuple[Report, ...]) -> None:
     seen = reports[1]
     assert len(seen["rows"]) == 3
     assert seen["tools"]["guess"]["signature"] == "(number: int) -> str"
@@ -64,8 +65,15 @@ def test_it_trains_on_guess_without_listing_its_tasks(reports: tuple[Report, Rep
     assert "Error" in episode["texts"][1]
 
 
-def test_it_trains_on_arithmetic_with_a_calculator(reports: tuple[Report, Report, Report]) -> None:
+def test_it_trains_on_arithmetic_with_a_calculator(reports: tuple[Report, ...]) -> None:
     seen = reports[2]
     assert sorted(seen["tools"]) == ["calculator"], "a terminal tool is not for models to call"
     assert seen["episodes"][0]["texts"][0].startswith("42")
     assert seen["scores"] == [None]
+
+
+def test_env_name_chooses_among_the_environments_of_one_server(reports: tuple[Report, ...]) -> None:
+    alone, among = reports[1], reports[3]
+    assert among["rows"] == alone["rows"]
+    assert among["tools"] == alone["tools"]
+    assert among["episodes"][0]["texts"] == alone["episodes"][0]["texts"]

@@ -18,7 +18,7 @@ def train(plan: dict[str, Any]) -> dict[str, Any]:
     url = plan["url"]
     os.environ["OPENREWARD_API_URL"] = os.environ["OPENREWARD_SESSION_URL"] = url
     spec = import_module("trl.experimental.openreward").OpenRewardSpec(
-        url, num_tasks=plan["num_tasks"], split=plan["split"]
+        url, num_tasks=plan["num_tasks"], split=plan["split"], env_name=plan.get("env_name")
     )
     dataset = spec.train_dataset
     make = spec.environment_factory
