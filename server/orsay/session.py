@@ -145,6 +145,7 @@ class Session:
     def setup_ended(self, error: Faulted | Refused | None) -> None:
         if self.state not in ("opening", "starting"):
             return
+        self.touched_at = self._shared.now()  # setup was activity, however long it took
         if error is None:
             self.enter("ready")
             return
