@@ -7,13 +7,14 @@ in the background. Authentication and the translation of errors happen here, for
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 from collections.abc import Awaitable, Callable
 
 from pydantic import ValidationError
 
 from ..auth import Keys
-from ..errors import Faulted, Refused, ShuttingDown, Starting
+from ..errors import Faulted, Refused, ShuttingDown, Starting, exception_text
 from ..faults import FaultLog
 from ..logs import get_logger
 from ..runtimes.base import Runtime
@@ -93,9 +94,9 @@ class HttpApp:
             await send_json(send, body, status=status, headers=extra)
         except Exception as exc:
             _log.exception("request_failed", method=method, path=path)
-            fault = Faulted("internal", f"{type(exc).__name__}: {exc}")
-            status, body, extra = error_answer(fault, self._faults)
-            await send_json(send, body, status=status, headers=extra)
+            status, body, extra = error_answer(Faulted("internal", exception_text(exc)), self._faults)
+            with contextlib.suppress(RuntimeError):  # an answer had begun, and breaks off
+                await send_json(send, body, status=status, headers=extra)
 
     async def _answer_rest(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
         parts = scope["path"].strip("/").split("/")

@@ -272,7 +272,7 @@ class EpisodeEndpoints:
                 await send(message)
 
         ping: Any = self._stream_ping_s  # typed as int, slept as seconds
-        await EventSourceResponse(events(), ping=ping)(scope, receive, send_on)
+        await _OpenStream(events(), ping=ping)(scope, receive, send_on)
         return complete
 
     def _result(self, call: Call) -> bytes:
@@ -286,6 +286,15 @@ class EpisodeEndpoints:
         event = self._faults.event(fault)
         detail = encode_event("fault", event.model_dump_json(by_alias=True))
         return detail + encode_event("error", event.message)
+
+
+class _OpenStream(EventSourceResponse):
+    """Ends with its call. The original also ends with the process, by an event that all servers of a process
+    share and that belongs to the first one's loop; here the order of stopping is ours."""
+
+    @staticmethod
+    async def _listen_for_exit_signal() -> None:
+        await asyncio.get_running_loop().create_future()  # cancelled with the other tasks of the stream
 
 
 def _task_id_event(call: Call) -> bytes:
