@@ -15,7 +15,7 @@ from orsay.contract import CHECKS, Check, Failed, NotSupported, Outcome, Target,
 from orsay.contract.inputs import fitting, only_string_property, unfitting
 from pydantic import BaseModel, Field, ValidationError
 
-from ..interop.servers import KIT, RunningServer, serve
+from ..interop.servers import BUNDLED, KIT, RunningServer, serve
 
 
 @pytest.fixture(scope="module")
@@ -258,3 +258,12 @@ def test_a_tool_of_one_free_text_is_recognised() -> None:
     assert only_string_property(Dated.model_json_schema()) is None
     assert only_string_property(Everything.model_json_schema()) is None
     assert only_string_property(None) is None
+
+
+async def test_the_bundled_environments_are_judged_fairly() -> None:
+    with serve(*BUNDLED, runtime="local") as server:
+        for name in ("echoenvironment", "guessenvironment", "arithmeticenvironment"):
+            async with Target.open(server.url, env=name) as target:
+                outcomes = [await run_check(check, target) for check in CHECKS]
+            failed = {outcome.check.id: outcome.reason for outcome in outcomes if outcome.status == "failed"}
+            assert not failed, f"{name}: {failed}"

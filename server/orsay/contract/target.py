@@ -15,16 +15,14 @@ import httpx
 from orsay_protocol import headers as names
 from orsay_protocol.sse import Decoder, Event
 
-from .inputs import fitting, only_string_property
 from .model import Failed, NotSupported, expect
+from .probe import Probe, try_tools
 from .wire import Connection, connection
 
 __all__ = ["Reply", "Target", "TargetSession", "Unreachable"]
 
 _TIMEOUT_S = 30.0
 _SETUP_LIMIT_S = 120.0
-_TOOLS_TRIED = 24
-_TOKEN = "contract check 7f3a"
 
 
 class Unreachable(Exception):
@@ -61,15 +59,6 @@ class Reply:
             raise Failed(f"the data of chunk and end is no JSON: {text[:200]!r}") from exc
         expect(isinstance(result, dict), f"the result of a call is no JSON object: {text[:200]!r}")
         return dict(result)
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """Inputs found by trying: a call that works, one that ends the episode, one whose text comes back."""
-
-    working: tuple[str, dict[str, Any]] | None = None
-    finishing: tuple[str, dict[str, Any]] | None = None
-    repeating: tuple[str, str] | None = None
 
 
 @dataclass
@@ -194,7 +183,7 @@ class Target:
     async def probe(self) -> Probe:
         """What trying the tools brought to light; they are tried once, when a check first asks."""
         if self._probe is None:
-            self._probe = asyncio.create_task(self._try_tools())
+            self._probe = asyncio.create_task(try_tools(self))
         return await asyncio.shield(self._probe)
 
     async def working(self) -> tuple[str, dict[str, Any]]:
@@ -218,27 +207,6 @@ class Target:
         if found is None:
             raise NotSupported("no tool of this environment gives back the text it is sent")
         return found
-
-    async def _try_tools(self) -> Probe:
-        found: dict[str, Any] = {}
-        for spec in self.tool_specs()[:_TOOLS_TRIED]:
-            name, value = spec["name"], fitting(spec["input_schema"])
-            field_name = only_string_property(spec["input_schema"])
-            if field_name:
-                value = {**value, field_name: _TOKEN}
-            async with self.session() as session:
-                reply = await session.call(name, value)
-                if reply.status != 200 or (reply.events[-1:] and reply.events[-1].event != "end"):
-                    continue
-                result = reply.result
-            if not result.get("ok"):
-                continue
-            finished = result["output"].get("finished")
-            found.setdefault("finishing" if finished else "working", (name, value))
-            texts = "".join(str(block.get("text", "")) for block in result["output"].get("blocks", []))
-            if field_name and _TOKEN in texts and not finished:
-                found.setdefault("repeating", (name, field_name))
-        return Probe(**found)
 
 
 @dataclass(frozen=True, slots=True)
