@@ -38,7 +38,8 @@ def fuzzed() -> Iterator[ServerProcess]:
 @pytest.mark.contract("I6")
 def test_every_answer_is_as_described(fuzzed: ServerProcess) -> None:
     schema = schemathesis.openapi.from_url(f"{fuzzed.url}/openapi.json")
-    operations = [found.ok() for found in schema.get_all_operations()]
+    found: list[Any] = list(schema.get_all_operations())
+    operations = [each.ok() for each in found]
     assert len(operations) > 15
     for operation in operations:
         fuzz(operation)
@@ -55,7 +56,7 @@ def fuzz(operation: Any) -> None:
         phases=(Phase.explicit, Phase.generate),
         suppress_health_check=list(HealthCheck),
     )
-    @given(case=strategies.one_of(operation.as_strategy(mode) for mode in GenerationMode))
+    @given(case=strategies.one_of([operation.as_strategy(mode) for mode in GenerationMode]))
     def play(case: Any) -> None:
         number = len(str((case.headers or {}).get("X-Session-ID", ""))) % 3
         if number < 2 and case.headers:  # two requests of three go to a session that is there

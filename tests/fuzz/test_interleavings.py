@@ -192,7 +192,12 @@ class Interleaving(RuleBasedStateMachine):
                 assert call.outcome is not None and call.outcome.fault is not None
                 assert call.outcome.fault.fault == "cancelled"
 
-    @rule(sid=SIDS, owner=OWNERS, name=st.sampled_from(["add", "wait", "fail", "win", "nope"]), key=st.sampled_from([None, "k1", "k2"]))
+    @rule(
+        sid=SIDS,
+        owner=OWNERS,
+        name=st.sampled_from(["add", "wait", "fail", "win", "nope"]),
+        key=st.sampled_from([None, "k1", "k2"]),
+    )
     def call(self, sid: str, owner: str, name: str, key: str | None) -> None:
         async def work() -> None:
             session = self._find(sid, owner)

@@ -15,7 +15,9 @@ from ..system.serving import WORLDS, Reply, ServerProcess, server
 
 _LETTERS = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
 _BLANKS = st.text(st.sampled_from(" \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u2028\u2029\u3000x"), max_size=300)
-_LINES = st.lists(st.sampled_from(["event: end", "data: {}", ": ping", "id: 1", "", "\r\n", "\n\n"])).map("\n".join)
+_LINES = st.lists(st.sampled_from(["event: end", "data: {}", ": ping", "id: 1", "", "\r\n", "\n\n"])).map(
+    "\n".join
+)
 TEXTS = st.builds(
     lambda piece, times, tail: piece * times + tail,
     st.one_of(_LETTERS, _BLANKS, _LINES),

@@ -23,7 +23,16 @@ from orsay_protocol.sse import Decoder
 
 from .worlds import TARGETS
 
-__all__ = ["RUNTIMES", "Log", "Player", "Running", "open_session", "process_runtime", "running_runtime", "until"]
+__all__ = [
+    "RUNTIMES",
+    "Log",
+    "Player",
+    "Running",
+    "open_session",
+    "process_runtime",
+    "running_runtime",
+    "until",
+]
 
 RUNTIMES = ("local", "process")
 WAIT_S = 15.0
@@ -33,7 +42,7 @@ MAX_RESULT = 1024 * 1024
 async def until(condition: Callable[[], Any], *, timeout_s: float = WAIT_S) -> None:
     """Wait until ``condition`` holds; for what happens in another process, where no event can be awaited."""
     async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110  # no event to wait for: it is another process
+        while not condition():
             await asyncio.sleep(0.005)
 
 
@@ -224,7 +233,12 @@ class Player:
 
 
 async def open_session(
-    runtime: Runtime, key: str = "world", *, ready: bool = True, secrets: dict[str, str] | None = None, **spec: Any
+    runtime: Runtime,
+    key: str = "world",
+    *,
+    ready: bool = True,
+    secrets: dict[str, str] | None = None,
+    **spec: Any,
 ) -> Player:
     """A session on a task of that content; with ``ready`` after its setup."""
     player = Player()

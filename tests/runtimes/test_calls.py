@@ -31,7 +31,14 @@ async def test_a_call_answers_with_its_result(runtime: Runtime) -> None:
 @pytest.mark.contract("D1")
 @pytest.mark.parametrize(
     "text",
-    [" " * 40_000, "\n\r\n\r " * 9_000, "é\u2028\u2029\x85" * 9_000, "\u3000" * 33_000, "data: x\n\nevent: end", ""],
+    [
+        " " * 40_000,
+        "\n\r\n\r " * 9_000,
+        "é\u2028\u2029\x85" * 9_000,
+        "\u3000" * 33_000,
+        "data: x\n\nevent: end",
+        "",
+    ],
     ids=["spaces", "breaks", "separators", "ideographic", "events", "empty"],
 )
 async def test_a_text_comes_back_as_it_was(runtime: Runtime, text: str) -> None:
@@ -44,7 +51,9 @@ async def test_results_may_be_large_but_not_too_large(runtime: Runtime) -> None:
     player = await open_session(runtime)
     assert len(await player.call("fill", size=MAX_RESULT - 200).text()) == MAX_RESULT - 200
     fault = await player.call("fill", size=MAX_RESULT).fault()
-    assert fault.fault == "result_too_large" and "'fill'" in fault.message and str(MAX_RESULT) in fault.message
+    assert (
+        fault.fault == "result_too_large" and "'fill'" in fault.message and str(MAX_RESULT) in fault.message
+    )
     await player.close()
 
 
@@ -61,7 +70,8 @@ async def test_a_prompt_may_not_be_too_large(runtime: Runtime) -> None:
 
 @pytest.mark.contract("S5")
 @pytest.mark.parametrize(
-    "name", ["nope", "", "trap", "__class__", "task_spec", "secrets", "note", "setup", "teardown", "__init__", "SAY"]
+    "name",
+    ["nope", "", "trap", "__class__", "task_spec", "secrets", "note", "setup", "teardown", "__init__", "SAY"],
 )
 async def test_only_tools_are_found_by_name(runtime: Runtime, log: Log, name: str) -> None:
     player = await open_session(runtime, log=str(log.path))
@@ -103,10 +113,11 @@ async def test_tools_of_a_toolset_share_one_instance_per_session(runtime: Runtim
 @pytest.mark.contract("I3")
 @pytest.mark.parametrize("tool", ["do", "do_async", "check"])
 @pytest.mark.parametrize("how", EXCEPTIONS)
-async def test_a_tool_that_raises_ends_its_call_and_nothing_else(runtime: Runtime, tool: str, how: str) -> None:
+async def test_a_tool_that_raises_ends_its_call_and_nothing_else(
+    runtime: Runtime, tool: str, how: str
+) -> None:
     player = await open_session(runtime)
-    arguments = {"how": how}
-    running = player.call(tool, **arguments)
+    running = player.call(tool, how=how)
     if tool == "check" and how == "ValueError":  # that is how a validator says no
         assert await running.reason() == "input_validation"
     else:

@@ -8,6 +8,7 @@ import signal
 import textwrap
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -97,7 +98,7 @@ async def test_a_hook_that_kills_its_worker_harms_no_other_worker(
     elsewhere = other.call("second", gate=log.gate("open"))
     faults: list[Faulted] = []
     try:
-        doomed = await open_session(pool, key, ready=False, **{hook: "kill"})
+        doomed = await open_session(pool, key, ready=False, **dict[str, Any]({hook: "kill"}))
         if hook == "setup":
             await doomed.is_lost()
         elif hook in ("prompt", "task_tools"):

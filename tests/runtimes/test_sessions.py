@@ -23,7 +23,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 HOOKS = ("world", "asyncworld")
 
 
-async def ask(runtime: Runtime, ask: str, split: str = "train", key: str = "world", **numbers: int | None) -> object:
+async def ask(
+    runtime: Runtime, ask: str, split: str = "train", key: str = "world", **numbers: int | None
+) -> object:
     query = TaskQuery.model_validate({"key": key, "split": split, "ask": ask, **numbers})
     found: object = json.loads(await runtime.tasks(query))
     return found
@@ -120,9 +122,7 @@ async def test_a_session_without_setup_is_ready_at_once(runtime: Runtime) -> Non
 
 
 async def test_an_episode_that_changes_its_task_changes_no_other(runtime: Runtime) -> None:
-    one, two = [
-        await open_session(runtime, key="plain", ready=True, target="hello") for _ in range(2)
-    ]
+    one, two = [await open_session(runtime, key="plain", ready=True, target="hello") for _ in range(2)]
     for player in (one, two):
         assert (await player.call("echo", text="hello").result())["ok"]
         await player.close()
@@ -163,11 +163,11 @@ async def test_a_constructor_that_raises_leaves_nothing_behind(runtime: Runtime,
 
 
 @pytest.mark.contract("L2")
-async def test_an_open_that_is_given_up_during_the_constructor_is_torn_down(runtime: Runtime, log: Log) -> None:
+async def test_an_open_that_is_given_up_during_the_constructor_is_torn_down(
+    runtime: Runtime, log: Log
+) -> None:
     gate = log.gate("constructor")
-    opening = asyncio.ensure_future(
-        open_session(runtime, log=str(log.path), constructor=f"wait:{gate}")
-    )
+    opening = asyncio.ensure_future(open_session(runtime, log=str(log.path), constructor=f"wait:{gate}"))
     await log.has("construct")
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -211,7 +211,9 @@ async def test_an_open_that_is_given_up_just_as_it_succeeds_is_torn_down(
 
 @pytest.mark.parametrize("key", HOOKS)
 async def test_setup_goes_on_in_the_background(runtime: Runtime, log: Log, key: str) -> None:
-    player = await open_session(runtime, key, ready=False, log=str(log.path), setup=f"wait:{log.gate('setup')}")
+    player = await open_session(
+        runtime, key, ready=False, log=str(log.path), setup=f"wait:{log.gate('setup')}"
+    )
     await log.has("setup")
     assert player.setups == []
     tools = await player.start("task_tools").result()
@@ -237,7 +239,9 @@ async def test_a_setup_that_raises_is_told_and_still_torn_down(
 @pytest.mark.contract("I3")
 @pytest.mark.parametrize("how", EXCEPTIONS)
 @pytest.mark.parametrize("key", HOOKS)
-async def test_a_hook_that_raises_is_a_fault_of_that_request_only(runtime: Runtime, key: str, how: str) -> None:
+async def test_a_hook_that_raises_is_a_fault_of_that_request_only(
+    runtime: Runtime, key: str, how: str
+) -> None:
     player = await open_session(runtime, key, prompt=how, task_tools=how, score=how)
     for operation, expected in (
         ("prompt", "prompt_error"),
@@ -281,7 +285,9 @@ async def test_too_few_scores_are_a_fault(runtime: Runtime) -> None:
 
 @pytest.mark.contract("L2")
 @pytest.mark.parametrize("key", HOOKS)
-async def test_teardown_runs_once_however_often_a_session_is_closed(runtime: Runtime, log: Log, key: str) -> None:
+async def test_teardown_runs_once_however_often_a_session_is_closed(
+    runtime: Runtime, log: Log, key: str
+) -> None:
     player = await open_session(runtime, key, log=str(log.path), teardown="sleep:0.05")
     await asyncio.gather(*(player.close() for _ in range(4)))
     assert log.count("teardown") == log.count("gone") == 1
@@ -289,7 +295,9 @@ async def test_teardown_runs_once_however_often_a_session_is_closed(runtime: Run
 
 @pytest.mark.contract("L2")
 @pytest.mark.parametrize("key", HOOKS)
-async def test_closing_during_setup_stops_it_and_tears_down_once(runtime: Runtime, log: Log, key: str) -> None:
+async def test_closing_during_setup_stops_it_and_tears_down_once(
+    runtime: Runtime, log: Log, key: str
+) -> None:
     player = await open_session(runtime, key, ready=False, log=str(log.path), setup="wait:/nowhere")
     await log.has("setup")
     await player.close()

@@ -1,7 +1,7 @@
 """Environments that do what a test asks of them; loaded by file path, in worker processes too.
 
 A task says how each hook behaves (``{"setup": "SystemExit"}``, see ``act``). What ran is written to the file
-``log`` of the task, since a test cannot look into a worker process; code that must wait for the test waits for
+``log`` of the task, since a test cannot look into a worker process; code that must wait waits for
 a file.
 """
 
@@ -17,7 +17,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from orsay import Environment, GroupCandidate, ListToolsOutput, TextBlock, Toolset, ToolOutput, ToolSpec, terminal, tool
+from orsay import (
+    Environment,
+    GroupCandidate,
+    ListToolsOutput,
+    TextBlock,
+    ToolOutput,
+    Toolset,
+    ToolSpec,
+    terminal,
+    tool,
+)
 from pydantic import BaseModel, field_validator
 
 _WAIT_S = 30.0

@@ -32,14 +32,16 @@ _URL = re.compile(r"http://\S+:\d+")
 async def until(condition: Callable[[], Any], *, timeout_s: float = WAIT_S) -> None:
     """Wait for what happens in another process, where no event can be awaited."""
     async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110  # see above
+        while not condition():
             await asyncio.sleep(0.01)
 
 
 def children(pid: int) -> list[int]:
     """Process ids of the children of ``pid``."""
     try:
-        found = [Path(f"/proc/{pid}/task/{task}/children").read_text() for task in os.listdir(f"/proc/{pid}/task")]
+        found = [
+            Path(f"/proc/{pid}/task/{task}/children").read_text() for task in os.listdir(f"/proc/{pid}/task")
+        ]
     except FileNotFoundError:
         return []
     return [int(each) for text in found for each in text.split()]
@@ -149,8 +151,13 @@ def server(
     """A running server; ``settings`` by their names, given as variables."""
     if not targets:
         targets = (f"{WORLDS}:World", f"{WORLDS}:AsyncWorld", f"{WORLDS}:Plain")
-    env = {f"ORSAY_{name.upper()}": value if isinstance(value, str) else json.dumps(value) for name, value in settings.items()}
-    process = ServerProcess(["--port", "0", *targets, *options], {"ORSAY_WORKERS": "2", **env}, drained=drained)
+    env = {
+        f"ORSAY_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
+        for name, value in settings.items()
+    }
+    process = ServerProcess(
+        ["--port", "0", *targets, *options], {"ORSAY_WORKERS": "2", **env}, drained=drained
+    )
     try:
         process.wait_for_url()
         yield process
@@ -174,7 +181,11 @@ class Reply:
     @property
     def result(self) -> Any:
         names = [event.event for event in self.events]
-        assert names == ["task_id"] + ["chunk"] * (len(names) - 2) + ["end"], (self.status, names, self.detail)
+        assert names == ["task_id"] + ["chunk"] * (len(names) - 2) + ["end"], (
+            self.status,
+            names,
+            self.detail,
+        )
         return json.loads("".join(event.data for event in self.events[1:]))
 
     @property

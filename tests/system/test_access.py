@@ -23,7 +23,17 @@ async def test_every_route_but_health_and_ready_needs_a_key() -> None:
     with server(api_keys=KEYS) as closed:
         async with api_for(closed.url) as api:
             paths = list((await api.get("/openapi.json", **{"X-API-Key": KEYS[0]})).json()["paths"])
-            paths += ["/", "/nonsense", "/tools", "/create", "/call", "/docs", "/redoc", "/openapi.json", "/WORLD/call/"]
+            paths += [
+                "/",
+                "/nonsense",
+                "/tools",
+                "/create",
+                "/call",
+                "/docs",
+                "/redoc",
+                "/openapi.json",
+                "/WORLD/call/",
+            ]
             for path in paths:
                 path = path.replace("{env}", "world").replace("{environment}", "world")
                 for method in ("GET", "POST"):
@@ -129,7 +139,11 @@ async def test_secrets_never_reach_a_log_or_an_error(log: Log) -> None:
                 session = await open_(spec)
                 seen += [(await session.get(path)).text for path in ("/prompt", "/task_tools", "/messages")]
                 await session.delete()
-            for bad in ("%%%", base64.b64encode(SECRET.encode()).decode(), encode_secrets({"token": SECRET})[:-3]):
+            for bad in (
+                "%%%",
+                base64.b64encode(SECRET.encode()).decode(),
+                encode_secrets({"token": SECRET})[:-3],
+            ):
                 answer = await api.other().post("/create", {"task_spec": {}}, **{"X-Secrets": bad})
                 assert answer.status_code == 400 and "X-Secrets" in answer.json()["detail"]
                 seen.append(answer.text)
@@ -211,7 +225,9 @@ async def test_by_default_exceptions_are_shown_on_loopback_only() -> None:
 
 
 @pytest.mark.contract("S5")
-@pytest.mark.parametrize("name", ["__class__", "task_spec", "trap", "secrets", "note", "teardown", "__init__", "count", ""])
+@pytest.mark.parametrize(
+    "name", ["__class__", "task_spec", "trap", "secrets", "note", "teardown", "__init__", "count", ""]
+)
 async def test_no_attribute_is_reachable_by_name(api: Api, log: Log, name: str) -> None:
     await api.create(log=str(log.path))
     reply = await api.call(name)
@@ -244,7 +260,12 @@ async def test_with_index_only_no_task_leaves_or_enters_the_server(log: Log) -> 
             assert listing == [one] == [{"split": "train", "index": 0}]
             assert part == [{"split": "many", "index": 998}, {"split": "many", "index": 999}]
             assert "hello" not in json.dumps([listing, one, part])
-            for spec in ({"target": "mine"}, {}, {"split": "train", "index": 0, "target": "x"}, {"split": 1, "index": 0}):
+            for spec in (
+                {"target": "mine"},
+                {},
+                {"split": "train", "index": 0, "target": "x"},
+                {"split": 1, "index": 0},
+            ):
                 refused = await api.other().post("/create", {"env_name": "plain", "task_spec": spec})
                 assert refused.status_code == 400 and "split and index" in refused.json()["detail"], spec
             for body in ({"task_spec": one}, {"split": "train", "index": 0}):
@@ -252,9 +273,13 @@ async def test_with_index_only_no_task_leaves_or_enters_the_server(log: Log) -> 
                 assert (await session.post("/create", {"env_name": "plain", **body})).status_code == 200
                 assert (await session.get("/prompt")).json()[0]["text"] == "Say hello."
                 assert (await session.call("echo", text="hello")).result["output"]["reward"] == 1.0
-            outside = await api.other().post("/create", {"env_name": "plain", "task_spec": {"split": "train", "index": 5}})
+            outside = await api.other().post(
+                "/create", {"env_name": "plain", "task_spec": {"split": "train", "index": 5}}
+            )
             assert outside.status_code == 400 and "Invalid index" in outside.json()["detail"]
-            boolean = await api.other().post("/create", {"env_name": "plain", "task_spec": {"split": "train", "index": True}})
+            boolean = await api.other().post(
+                "/create", {"env_name": "plain", "task_spec": {"split": "train", "index": True}}
+            )
             assert boolean.status_code in (200, 400)
 
 

@@ -42,14 +42,21 @@ BAD_REQUESTS: list[tuple[str, Any, int, str]] = [
     ("/call", {"name": "say", "input": []}, 422, "input"),
     ("/call", {"name": 1, "input": {}}, 422, "name"),
     ("/call", {"name": "say", "input": {}, "key": "x"}, 422, "key"),
-    ("/score_group", {"candidates": [{"messages": [{"role": "user", "blocks": [{"type": "reasoning", "text": ""}]}]}]}, 422, "user message"),
+    (
+        "/score_group",
+        {"candidates": [{"messages": [{"role": "user", "blocks": [{"type": "reasoning", "text": ""}]}]}]},
+        422,
+        "user message",
+    ),
     ("/score_group", {}, 422, "candidates"),
 ]
 
 
 @pytest.mark.contract("I6")
 @pytest.mark.parametrize(("path", "body", "status", "words"), BAD_REQUESTS)
-async def test_a_bad_request_is_answered_with_what_is_wrong(api: Api, path: str, body: Any, status: int, words: str) -> None:
+async def test_a_bad_request_is_answered_with_what_is_wrong(
+    api: Api, path: str, body: Any, status: int, words: str
+) -> None:
     await api.create()
     session = api.other() if path == "/create" else api
     answer = await session.post(path, body)
@@ -65,7 +72,17 @@ async def test_a_bad_request_is_answered_with_what_is_wrong(api: Api, path: str,
 @pytest.mark.parametrize("path", ["/create", "/call", "/score_group", "/world/tasks", "/world/task"])
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"\xff\xfe", b"null", b'"text"', b"[" * 100_000, b'{"a":' * 50_000, b'{"name": "\\ud800", "input": {}}', b"{}" * 2],
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"null",
+        b'"text"',
+        b"[" * 100_000,
+        b'{"a":' * 50_000,
+        b'{"name": "\\ud800", "input": {}}',
+        b"{}" * 2,
+    ],
     ids=["empty", "cut", "no utf-8", "null", "text", "deep list", "deep object", "half letter", "two"],
 )
 async def test_a_body_that_is_no_json_is_refused(api: Api, path: str, content: bytes) -> None:
@@ -80,7 +97,9 @@ async def test_a_body_that_is_no_json_is_refused(api: Api, path: str, content: b
 
 
 @pytest.mark.contract("B1", "P-2-no-session-id")
-@pytest.mark.parametrize("path", ["/call", "/ping", "/delete", "/create", "/prompt", "/task_tools", "/score_group"])
+@pytest.mark.parametrize(
+    "path", ["/call", "/ping", "/delete", "/create", "/prompt", "/task_tools", "/score_group"]
+)
 async def test_a_session_endpoint_without_a_session_id_says_so(api: Api, path: str) -> None:
     method = "GET" if path in ("/prompt", "/task_tools") else "POST"
     for headers in ({}, {"X-Session-ID": ""}, {"X-Session-ID": "x" * 300}):
@@ -100,14 +119,24 @@ async def test_an_unknown_session_answers_404(api: Api) -> None:
 async def test_unknown_paths_and_methods_are_refused(api: Api) -> None:
     assert (await api.http.get("/world/nonsense")).status_code == 404
     assert (await api.http.get("/a/b/c/d")).status_code == 404
-    for method, path in (("GET", "/call"), ("POST", "/prompt"), ("POST", "/health"), ("HEAD", "/health"), ("OPTIONS", "/health")):
+    for method, path in (
+        ("GET", "/call"),
+        ("POST", "/prompt"),
+        ("POST", "/health"),
+        ("HEAD", "/health"),
+        ("OPTIONS", "/health"),
+    ):
         assert (await api.http.request(method, path)).status_code == 405, (method, path)
 
 
 @pytest.mark.contract("B1")
 async def test_garbage_on_the_socket_disturbs_nobody(api: Api) -> None:
     await api.create()
-    for garbage in (b"\x00\x01\x02\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"POST /call HTTP/1.1\r\nContent-Length: x\r\n\r\n"):
+    for garbage in (
+        b"\x00\x01\x02\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"POST /call HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+    ):
         reader, writer = await connect(str(api.http.base_url).rstrip("/"))
         writer.write(garbage)
         await writer.drain()
@@ -126,7 +155,7 @@ async def test_wrong_arguments_of_a_tool_are_an_answer_and_not_a_fault(api: Api)
         ("say", {"text": 5}, "input_validation"),
         ("say", {"text": "x", "more": 1}, "input_validation"),
     ):
-        reply = await api.call(name, **arguments)  # type: ignore[arg-type]
+        reply = await api.call(name, **arguments)
         assert reply.result["ok"] is False and reply.result["reason"] == reason
     await api.delete()
 
@@ -158,7 +187,9 @@ def run(*arguments: str, cwd: Path = ROOT) -> tuple[int, str]:
     ],
 )
 @pytest.mark.parametrize("runtime", ["process", "local"])
-def test_a_wrong_command_line_ends_with_2_and_a_sentence(arguments: list[str], words: str, runtime: str) -> None:
+def test_a_wrong_command_line_ends_with_2_and_a_sentence(
+    arguments: list[str], words: str, runtime: str
+) -> None:
     if "--runtime" not in arguments:
         arguments = [*arguments, "--runtime", runtime]
     code, output = run("serve", "--port", "0", *arguments)
@@ -185,9 +216,13 @@ class Bad(Environment):
 
 
 @pytest.mark.contract("C4")
-@pytest.mark.parametrize(("text", "words"), [(NO_TOOLS, "has no tools"), (BAD_TOOL, "untyped"), ("1/0", "ZeroDivisionError")])
+@pytest.mark.parametrize(
+    ("text", "words"), [(NO_TOOLS, "has no tools"), (BAD_TOOL, "untyped"), ("1/0", "ZeroDivisionError")]
+)
 @pytest.mark.parametrize("runtime", ["process", "local"])
-def test_an_environment_that_cannot_be_hosted_stops_the_start(tmp_path: Path, text: str, words: str, runtime: str) -> None:
+def test_an_environment_that_cannot_be_hosted_stops_the_start(
+    tmp_path: Path, text: str, words: str, runtime: str
+) -> None:
     file = tmp_path / "an_env.py"
     file.write_text(text)
     code, output = run("serve", str(file), "--port", "0", "--runtime", runtime)

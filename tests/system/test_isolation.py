@@ -24,7 +24,15 @@ from .serving import (
     until,
 )
 
-EXCEPTIONS = ("SystemExit", "KeyboardInterrupt", "CancelledError", "StopIteration", "MemoryError", "Mute", "Surrogate")
+EXCEPTIONS = (
+    "SystemExit",
+    "KeyboardInterrupt",
+    "CancelledError",
+    "StopIteration",
+    "MemoryError",
+    "Mute",
+    "Surrogate",
+)
 DEATHS = ("os._exit", "segfault", "kill")
 
 
@@ -36,7 +44,9 @@ async def test_two_hundred_blocking_tools_do_not_queue(api: Api) -> None:
     replies = await asyncio.gather(*(each.call("say_later", text="x", seconds=0.5) for each in sessions))
     took = time.perf_counter() - start
     assert {reply.text for reply in replies} == {"x"}
-    assert took < 10, "with a pool of 32 threads and queues it would be far more on any machine: 3.5 s of sleep"
+    assert took < 10, (
+        "with a pool of 32 threads and queues it would be far more on any machine: 3.5 s of sleep"
+    )
     await asyncio.gather(*(each.delete() for each in sessions))
 
 

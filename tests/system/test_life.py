@@ -11,8 +11,18 @@ import httpx
 import pytest
 
 from ..runtimes.stand import Log
-from .serving import WORLDS, Api, ServerProcess, api_for, children, is_running, raw_request, send_and_vanish, server, until
-
+from .serving import (
+    WORLDS,
+    Api,
+    ServerProcess,
+    api_for,
+    children,
+    is_running,
+    raw_request,
+    send_and_vanish,
+    server,
+    until,
+)
 
 # L1
 
@@ -49,7 +59,9 @@ async def test_creates_at_once_build_one_instance(api: Api, log: Log, fails: boo
 
 @pytest.mark.contract("L1")
 async def test_a_create_that_failed_may_be_tried_again(api: Api) -> None:
-    assert (await api.post("/create", {"env_name": "world", "task_spec": {"constructor": "ValueError"}})).status_code == 500
+    assert (
+        await api.post("/create", {"env_name": "world", "task_spec": {"constructor": "ValueError"}})
+    ).status_code == 500
     await api.create()
     await api.delete()
 
@@ -180,7 +192,9 @@ async def test_a_session_that_is_gone_answers_410_for_a_while_and_then_404() -> 
 
 
 @pytest.mark.contract("L4")
-async def test_a_session_that_never_was_answers_404_and_takes_no_memory(served: ServerProcess, api: Api) -> None:
+async def test_a_session_that_never_was_answers_404_and_takes_no_memory(
+    served: ServerProcess, api: Api
+) -> None:
     def resident() -> int:
         with open(f"/proc/{served.pid}/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -215,7 +229,9 @@ async def test_a_call_whose_client_stays_away_is_stopped_unless_it_is_detached(l
             await log.has("second-")  # cancelled
             log.open("open")
             await log.has("detached-")
-            assert [(line["fault"], line["tool"]) for line in strict.events("fault")] == [("cancelled", "second")]
+            assert [(line["fault"], line["tool"]) for line in strict.events("fault")] == [
+                ("cancelled", "second")
+            ]
 
 
 @pytest.mark.contract("L5", "D2")
@@ -241,7 +257,9 @@ async def test_a_client_that_comes_back_in_time_keeps_its_call(log: Log) -> None
 @pytest.mark.contract("L6")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("runtime", ["process", "local"])
-async def test_shutdown_lets_calls_finish_and_tears_all_down(log: Log, runtime: str, number: signal.Signals) -> None:
+async def test_shutdown_lets_calls_finish_and_tears_all_down(
+    log: Log, runtime: str, number: signal.Signals
+) -> None:
     with server(f"{WORLDS}:World", runtime=runtime, shutdown_grace_s=20) as ending:
         async with api_for(ending.url) as api:
             playing = await api.other().create(log=str(log.path))
@@ -268,7 +286,9 @@ async def test_shutdown_lets_calls_finish_and_tears_all_down(log: Log, runtime: 
 async def test_shutdown_does_not_wait_for_ever(log: Log) -> None:
     with server(f"{WORLDS}:World", shutdown_grace_s=0.5, teardown_time_limit_s=0.5) as ending:
         async with api_for(ending.url) as api:
-            sessions = [await api.other().create(log=str(log.path), teardown="wait:/nowhere") for _ in range(2)]
+            sessions = [
+                await api.other().create(log=str(log.path), teardown="wait:/nowhere") for _ in range(2)
+            ]
             calls = [
                 asyncio.ensure_future(sessions[0].call("do_async", how="stubborn:/nowhere")),
                 asyncio.ensure_future(sessions[1].call("do", how="sleep:60")),
@@ -312,8 +332,12 @@ async def test_a_request_waits_for_setup_for_a_bounded_time(log: Log) -> None:
             await api.create(log=str(log.path), setup=f"wait:{log.gate('open')}")
             await log.has("setup")
             for answer in (await api.get("/prompt"), (await api.call("add")).response):
-                assert answer.status_code == 503 and answer.json() == {"detail": "Environment still starting."}
-                assert answer.headers["x-backend-state"] == "starting" and answer.headers["retry-after"] == "2"
+                assert answer.status_code == 503 and answer.json() == {
+                    "detail": "Environment still starting."
+                }
+                assert (
+                    answer.headers["x-backend-state"] == "starting" and answer.headers["retry-after"] == "2"
+                )
             log.open("open")
             assert (await api.get("/prompt")).status_code == 200
             assert (await api.call("add")).text == "1"

@@ -36,7 +36,12 @@ async def test_one_line_per_session_and_per_fault_and_none_for_pings() -> None:
         played = [line for line in lines if line.get("session")]
         assert sorted(line["event"] for line in played) == ["fault"] * 3 + ["session_ended"] * 3
         ended = found.events("session_ended")[0]
-        assert (ended["calls"], ended["reward"], ended["finished"], ended["reason"]) == (8, 1.0, True, "Session deleted")
+        assert (ended["calls"], ended["reward"], ended["finished"], ended["reason"]) == (
+            8,
+            1.0,
+            True,
+            "Session deleted",
+        )
         assert "ping" not in "".join(found.log)
 
 
@@ -48,7 +53,11 @@ async def test_calls_are_logged_at_debug() -> None:
             await api.ping()
             await api.delete()
         found.end()
-        calls = [line for line in map(json.loads, found.log) if line["level"] == "debug" and line.get("tool") == "say"]
+        calls = [
+            line
+            for line in map(json.loads, found.log)
+            if line["level"] == "debug" and line.get("tool") == "say"
+        ]
         assert len(calls) == 1 and calls[0]["session"] == api.sid
         assert "private words" not in found.everything and "ping" not in "".join(found.log)
 

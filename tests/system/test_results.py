@@ -14,7 +14,9 @@ from .serving import Api, ServerProcess, api_for, connect, raw_request, send_and
 
 @pytest.mark.contract("D1")
 @pytest.mark.parametrize("tool", ["say", "say_later"], ids=["one write", "stream"])
-@pytest.mark.parametrize("text", [" " * 20_000, "\n" * 40_000, "\u2028 \u3000" * 20_000, "é" * 70_000, "\x00\x1f\x7f"])
+@pytest.mark.parametrize(
+    "text", [" " * 20_000, "\n" * 40_000, "\u2028 \u3000" * 20_000, "é" * 70_000, "\x00\x1f\x7f"]
+)
 async def test_a_text_arrives_as_it_was(api: Api, tool: str, text: str) -> None:
     await api.create()
     reply = await api.call(tool, text=text)
@@ -29,7 +31,9 @@ async def test_a_stream_may_be_cut_anywhere(served: ServerProcess, api: Api) -> 
     await api.create()
     text = " \u00a0x" * 20_000
     reader, writer = await connect(served.url)
-    writer.write(raw_request("/call", api.sid, {"name": "say_later", "input": {"text": text}}, Connection="close"))
+    writer.write(
+        raw_request("/call", api.sid, {"name": "say_later", "input": {"text": text}}, Connection="close")
+    )
     data = await reader.read(-1)
     writer.close()
     body, rest = b"", data.partition(b"\r\n\r\n")[2]
@@ -201,7 +205,9 @@ async def test_a_result_is_read_by_its_own_session_and_endpoint_only(api: Api) -
 
 @pytest.mark.contract("D5", "I6")
 async def test_stored_results_are_bounded_by_count_size_and_age() -> None:
-    with server(f"{_worlds()}:World", stored_results_per_session=3, stored_bytes_per_session=5000, stored_age_s=1) as bounded:
+    with server(
+        f"{_worlds()}:World", stored_results_per_session=3, stored_bytes_per_session=5000, stored_age_s=1
+    ) as bounded:
         async with api_for(bounded.url) as api:
             await api.create()
             ids = [(await api.call("say", text=str(n))).task_id for n in range(5)]

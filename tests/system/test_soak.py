@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -70,9 +71,9 @@ async def play(api: Api, number: int, log: Log, *, deaths: bool) -> None:
     await api.delete()
 
 
-async def settle(api: Api, name: str, **arguments: object) -> None:
+async def settle(api: Api, name: str, **arguments: Any) -> None:
     """Call and check that there is an answer, whatever it is."""
-    reply = await api.call(name, **arguments)  # type: ignore[arg-type]
+    reply = await api.call(name, **arguments)
     if reply.status == 200:
         assert reply.events[-1].event in ("end", "error")
         if reply.events[-1].event == "error":
@@ -85,7 +86,7 @@ async def settle(api: Api, name: str, **arguments: object) -> None:
 async def serving(runtime: str) -> AsyncIterator[Running]:
     settings = Settings(
         port=0,
-        runtime=runtime,  # type: ignore[arg-type]  # the parameter of the test is a plain str
+        runtime=runtime,
         workers=2,
         idle_limit_s=1,
         client_grace_s=0.3,
@@ -128,7 +129,9 @@ async def test_a_thousand_sessions_leave_nothing_behind(runtime: str, log: Log) 
                     with suppress(FileNotFoundError):
                         assert len(os.listdir(f"/proc/{pid}/fd")) < 30
         assert log.count("teardown") == log.count("gone")
-        assert log.count("constructed") - log.count("teardown") <= 12, "those whose worker was killed, at most"
+        assert log.count("constructed") - log.count("teardown") <= 12, (
+            "those whose worker was killed, at most"
+        )
     gc.collect()
     await until(lambda: len(asyncio.all_tasks()) <= tasks)
     await until(lambda: set(children(os.getpid())) <= processes)
