@@ -52,7 +52,7 @@ def make_runtime(settings: Settings, targets: Sequence[str], classes: Sequence[t
     config = WorkerConfig(
         targets=list(targets),
         sys_path=list(sys.path),
-        argv=list(sys.argv),
+        argv=_without_keys(sys.argv, settings),
         call_time_limit_s=settings.call_time_limit_s,
         setup_time_limit_s=settings.setup_time_limit_s,
         teardown_time_limit_s=settings.teardown_time_limit_s,
@@ -68,6 +68,12 @@ def make_runtime(settings: Settings, targets: Sequence[str], classes: Sequence[t
         memory_limit_bytes=None if memory is None else memory * 1024 * 1024,
         session_limit=settings.worker_session_limit,
     )
+
+
+def _without_keys(arguments: Sequence[str], settings: Settings) -> list[str]:
+    """For worker processes, where author code can read it."""
+    keys = {key.get_secret_value() for key in settings.api_keys}
+    return [each for each in arguments if each.partition("=")[2] not in keys and each not in keys]
 
 
 class Running:

@@ -117,9 +117,10 @@ class Session:
     def handle_now(self, *, after_setup: bool) -> Handle:
         """The handle, or the error that stands in its place."""
         if self.state in ("closing", "closed"):
-            raise self.error if isinstance(self.error, SessionGone) else SessionGone("Session deleted")
+            gone = self.error if isinstance(self.error, SessionGone) else SessionGone("Session deleted")
+            raise gone.with_traceback(None)
         if self.state == "failed" and self.error is not None:
-            raise self.error
+            raise self.error.with_traceback(None)  # else each raise would add to the last one's traceback
         if self.handle is None or (after_setup and self.state != "ready"):
             raise Starting("Environment still starting.")
         return self.handle

@@ -12,7 +12,6 @@ from orsay.errors import (
     Faulted,
     InvalidIndex,
     InvalidSplit,
-    ListingUnsupported,
 )
 from orsay.runtimes.base import OpenSession, Runtime, TaskQuery
 
@@ -80,11 +79,6 @@ async def test_a_task_that_is_no_object_is_a_fault_of_the_environment(runtime: R
     with pytest.raises(Faulted, match="JSON object") as caught:
         await ask(runtime, "one", key="badtasks", index=0)
     assert caught.value.fault == "task_error"
-
-
-async def test_listing_may_be_unsupported(runtime: Runtime) -> None:
-    del runtime
-    assert issubclass(ListingUnsupported, Exception)
 
 
 # opening

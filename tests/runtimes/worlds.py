@@ -12,6 +12,7 @@ import ctypes
 import gc
 import os
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -289,6 +290,11 @@ class World(Environment):
     def where(self) -> str:
         """Process id of the place where the session lives."""
         return str(os.getpid())
+
+    @tool
+    def surroundings(self) -> str:
+        """What author code can read of its process."""
+        return repr((sys.argv, dict(os.environ)))
 
     @tool
     def hold(self, mebibytes: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import sys
@@ -74,6 +75,7 @@ class Link(asyncio.Protocol):
                 str(theirs.fileno()),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=2,
+                env={name: value for name, value in os.environ.items() if name != "ORSAY_API_KEYS"},
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
