@@ -86,7 +86,7 @@ class Episode:
         self._secrets = secrets
         self._toolset: object | None = None
         self._session_tools: ToolTable | None = None
-        self._toolsets: dict[type, object] | None = None
+        self._toolsets: dict[type, asyncio.Future[object]] | None = None
         self._gate: Gate | None = None
         self._finished = False
         self._runs: Group | None = None
@@ -226,7 +226,12 @@ class Episode:
             gate.leave(row)
 
     async def _run_tool(self, row: ToolRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ToolOutput:
-        owner = self._owner(row)
+        if self._session_tools is not None and self._session_tools.get(row.name) is row:
+            owner = self._toolset
+        elif row.owner is None:
+            owner = self._instance
+        else:
+            owner = await self._toolset_for(row.owner)
         if row.is_async:
             value = await row.function(owner, *args, **kwargs)
         else:
@@ -251,17 +256,20 @@ class Episode:
             self._finished = True
         return Outcome(encode_result(data), reward, output.finished)
 
-    def _owner(self, row: ToolRow) -> object:
-        if self._session_tools is not None and self._session_tools.get(row.name) is row:
-            return self._toolset
-        if row.owner is None:
-            return self._instance
+    async def _toolset_for(self, cls: type) -> object:
+        """The session's instance of a declared toolset; its constructor may take long, so on a thread."""
         if self._toolsets is None:
             self._toolsets = {}
-        toolset = self._toolsets.get(row.owner)
-        if toolset is None:
-            toolset = self._toolsets[row.owner] = convert.new_toolset(row.owner, self._instance)
-        return toolset
+        making = self._toolsets.get(cls)
+        if making is None:
+            work = self._place.threads.run(convert.new_toolset, cls, self._instance)
+            making = self._toolsets[cls] = asyncio.ensure_future(work)
+        try:
+            return await asyncio.shield(making)
+        except BaseException:
+            if making.done():  # it failed: the next call may try again
+                self._toolsets.pop(cls, None)
+            raise
 
     # the other hooks
 

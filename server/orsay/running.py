@@ -14,13 +14,27 @@ from typing import Any
 
 from .errors import Faulted, Refused, exception_text
 
-__all__ = ["Done", "Group", "Run", "Runs"]
+__all__ = ["Done", "Group", "Run", "Runs", "settle"]
 
 Done = Callable[[Any, "Faulted | Refused | None"], None]
 """Called once with the value or the reason why there is none."""
 
 _TICK_S = 0.1
 _STOP_GRACE_S = 1.0
+
+
+def settle(future: asyncio.Future[Any]) -> Done:
+    """A ``Done`` that passes on to ``future``, unless nobody waits for that any more."""
+
+    def done(value: Any, error: Faulted | Refused | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(error)
+
+    return done
 
 
 class Run:
@@ -178,15 +192,7 @@ class Runs:
         """Start ``body`` and wait for its value. Raises Faulted or Refused. Cancelling stops the run."""
         future: asyncio.Future[Any] = self._loop.create_future()
 
-        def done(value: Any, error: Faulted | Refused | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(value)
-            else:
-                future.set_exception(error)
-
-        run = self.start(body, done, limit_s=limit_s, what=what)
+        run = self.start(body, settle(future), limit_s=limit_s, what=what)
         try:
             return await future
         except asyncio.CancelledError:

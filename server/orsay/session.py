@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -62,6 +62,7 @@ class Session:
 
     __slots__ = (
         "_shared",
+        "_uses",
         "_waiters",
         "calls",
         "closing",
@@ -92,6 +93,7 @@ class Session:
         self.calls: Calls | None = None
         self.closing: asyncio.Task[None] | None = None
         self.count = 0
+        self._uses = 0
         self.reward: float | None = None
         self.finished = False
         self.error: Faulted | Refused | None = None
@@ -101,7 +103,21 @@ class Session:
     @property
     def busy(self) -> bool:
         """Something runs for this session, so it is not idle (L3)."""
-        return self.state in ("opening", "starting") or (self.calls is not None and self.calls.running > 0)
+        return (
+            self.state in ("opening", "starting")
+            or self._uses > 0
+            or (self.calls is not None and self.calls.running > 0)
+        )
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Something other than a call is asked of the environment, such as its prompt."""
+        self._uses += 1
+        try:
+            yield
+        finally:
+            self._uses -= 1
+            self.touched_at = self._shared.now()
 
     async def ready(self) -> Handle:
         """The handle once setup is over.

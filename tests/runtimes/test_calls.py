@@ -107,6 +107,30 @@ async def test_tools_of_a_toolset_share_one_instance_per_session(runtime: Runtim
     await two.close()
 
 
+@pytest.mark.contract("I1")
+async def test_the_constructor_of_a_toolset_keeps_no_other_session_waiting(
+    runtime: Runtime, log: Log
+) -> None:
+    slow = await open_session(runtime, log=str(log.path), toolset=f"wait:{log.gate('lamp')}")
+    other = await open_session(runtime)
+    calls = [slow.call("switch"), slow.call("switch")]
+    assert await other.call("say", text="on").text() == "on"
+    assert log.count("lamp") == 0
+    log.open("lamp")
+    assert [await call.text() for call in calls] == ["on", "off"]
+    assert log.count("lamp") == 1
+    await slow.close()
+    await other.close()
+
+
+async def test_a_toolset_whose_constructor_failed_is_tried_again(runtime: Runtime, log: Log) -> None:
+    player = await open_session(runtime, log=str(log.path), toolset="ValueError")
+    for _ in range(2):
+        assert (await player.call("switch").fault()).fault == "tool_error"
+    assert await player.call("say", text="fine").text() == "fine"
+    await player.close()
+
+
 # faults
 
 

@@ -155,6 +155,7 @@ class Lamp(Toolset):
     def __init__(self, env: Any) -> None:
         super().__init__(env)
         self.lit = False
+        act(env.task.get("toolset"))
         env.note("lamp")
 
     @tool

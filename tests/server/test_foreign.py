@@ -284,7 +284,7 @@ async def test_an_environment_of_ours_takes_toolsets_and_outputs_of_another_pack
 
     class Mixed(orsay.Environment):
         toolsets = (Shout,)
-        splits = {"train": [{}]}  # noqa: RUF012
+        splits = {"train": [{}]}
         sandbox = "box"
 
         def prompt(self) -> Any:

@@ -13,7 +13,7 @@ from orsay.settings import Settings
 class First(Environment):
     """The default."""
 
-    splits = {"train": [{"of": "first"}]}  # noqa: RUF012  # the short spelling
+    splits = {"train": [{"of": "first"}]}  # the short spelling
 
     def prompt(self) -> str:
         return "first"
@@ -27,7 +27,7 @@ class First(Environment):
 class Second(First):
     """Another."""
 
-    splits = {"train": [{"of": "second"}]}  # noqa: RUF012
+    splits = {"train": [{"of": "second"}]}
 
     def prompt(self) -> str:
         return "second"

@@ -139,6 +139,8 @@ async def test_a_session_expires_when_idle_but_not_under_a_call_or_a_reader(log:
             busy, pinged, setting_up = [await api.other().create(log=str(log.path)) for _ in range(2)] + [
                 await api.other().create(setup=f"wait:{log.gate('setup')}")
             ]
+            reading = await api.other().create(prompt=f"wait:{log.gate('open')}")
+            prompt = asyncio.ensure_future(reading.get("/prompt"))
             call = asyncio.ensure_future(busy.call("add_later", gate=log.gate("open")))
             await log.has("add")
             async with asyncio.timeout(10):
@@ -154,6 +156,7 @@ async def test_a_session_expires_when_idle_but_not_under_a_call_or_a_reader(log:
             assert await setting_up.ping() == 200, "a session that sets up is not idle"
             log.open("open")
             assert (await call).text == "1"
+            assert (await prompt).status_code == 200, "a session whose prompt is being made is not idle"
             assert await pinged.ping() == 200
             assert log.count("gone") == 1
 

@@ -1,1 +1,1 @@
-"""The bridge from Orsay to TRL and vLLM; until it lands, TRL's own ``OpenRewardSpec`` trains on an Orsay server."""
+"""The bridge from Orsay to TRL and vLLM; until it lands, TRL's ``OpenRewardSpec`` trains on Orsay servers."""

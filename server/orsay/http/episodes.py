@@ -20,8 +20,9 @@ from sse_starlette import EventSourceResponse
 
 from ..calls import Call
 from ..delays import Delay
-from ..errors import BadRequest, BadTask, Faulted, Refused, Unsupported
+from ..errors import BadRequest, BadTask, Faulted, Unsupported
 from ..outcome import Outcome
+from ..running import settle
 from ..runtimes.base import EnvironmentInfo, Handle, OpenSession, Operation
 from ..sessions import Session, Sessions
 from .choice import choose
@@ -165,20 +166,13 @@ class EpisodeEndpoints:
     async def _ask(self, session: Session, handle: Handle, operation: Operation) -> bytes:
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
-        def done(value: Any, error: Faulted | Refused | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(value)
-            else:
-                future.set_exception(error)
-
-        handle.start(operation, b"", done, limit_s=session.limit_s(operation))
-        try:
-            return await future
-        except Faulted as fault:
-            self._faults.report(fault, session=session.sid, environment=session.info.name)
-            raise
+        with session.in_use():
+            handle.start(operation, b"", settle(future), limit_s=session.limit_s(operation))
+            try:
+                return await future
+            except Faulted as fault:
+                self._faults.report(fault, session=session.sid, environment=session.info.name)
+                raise
 
     # calls
 

@@ -15,7 +15,7 @@ from orsay_protocol.faults import FaultClass
 from pydantic_core import from_json
 
 from ..errors import Faulted, LoadError, Refused
-from ..running import Done
+from ..running import Done, settle
 from .base import EnvironmentInfo, Listener, Stop
 from .frames import FrameReader, Kind, Outbox, WorkerConfig, read_error, split_session, unpack_outcome
 
@@ -131,15 +131,7 @@ class Link(asyncio.Protocol):
         """Send a request and wait for its answer. Raises Faulted or Refused."""
         future: asyncio.Future[Any] = self._loop.create_future()
 
-        def done(value: Any, error: Faulted | Refused | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(value)
-            else:
-                future.set_exception(error)
-
-        stop = self.start(kind, payload, done, limit_s)
+        stop = self.start(kind, payload, settle(future), limit_s)
         try:
             data: bytes = await future
         except asyncio.CancelledError:

@@ -49,6 +49,7 @@ _OPERATIONS: dict[int, Operation] = {
     Kind.SCORE: "score_group",
 }
 _ORPHAN_LIMIT_S = 40.0
+_BLOCKED_S = 2.0
 
 
 class Worker(asyncio.Protocol):
@@ -231,9 +232,14 @@ def _report_load_error(sock: socket.socket, text: str) -> None:
     sock.sendall(b"".join(frames))
 
 
-def _watch_parent(parent: int) -> None:
+def _watch_parent(parent: int, loops: list[asyncio.AbstractEventLoop]) -> None:
     while os.getppid() == parent:
         time.sleep(1.0)
+    if loops:
+        heard = threading.Event()
+        loops[0].call_soon_threadsafe(heard.set)
+        if not heard.wait(_BLOCKED_S):
+            os._exit(1)  # author code blocks the loop: there will be no teardown to wait for
     time.sleep(_ORPHAN_LIMIT_S)
     os._exit(1)
 
@@ -251,11 +257,13 @@ def main() -> None:
     sock = socket.socket(fileno=int(sys.argv[1]))
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # the server asks a blocked worker where it stands
-    threading.Thread(target=_watch_parent, args=(os.getppid(),), daemon=True).start()
+    loops: list[asyncio.AbstractEventLoop] = []
+    threading.Thread(target=_watch_parent, args=(os.getppid(), loops), daemon=True).start()
     config = _read_config(sock)
     try:
         classes = _load(config)
         with asyncio.Runner(loop_factory=_new_loop) as runner:
+            loops.append(runner.get_loop())
             runner.run(_serve(sock, classes, config))
             sys.stdout.flush()
             sys.stderr.flush()
