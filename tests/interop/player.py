@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import queue
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -77,6 +80,9 @@ class Player:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        # openreward 0.1.62 leaves processes behind that keep the pipe open
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._thread.join(10)
         self._process.stdout.close()
 
@@ -86,7 +92,11 @@ def player(package: str, version: str, url: str) -> Iterator[Player]:
     """The released client ``package version``, playing against ``url``."""
     python = python_for(package, version)
     process = subprocess.Popen(
-        [str(python), str(_DRIVER), package, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [str(python), str(_DRIVER), package, url],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     playing = None
     try:
