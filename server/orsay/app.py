@@ -67,6 +67,8 @@ def make_runtime(settings: Settings, targets: Sequence[str], classes: Sequence[t
         stall_s=settings.worker_stall_s,
         memory_limit_bytes=None if memory is None else memory * 1024 * 1024,
         session_limit=settings.worker_session_limit,
+        sessions_per_worker=settings.sessions_per_worker,
+        max_workers=settings.max_workers,
     )
 
 

@@ -91,6 +91,10 @@ class Settings(BaseSettings):
 
     worker_memory_limit_mib: int | None = Field(None, ge=32, description="above it, no new sessions")
     worker_session_limit: int | None = Field(None, ge=1, description="replaced after so many sessions")
+    sessions_per_worker: int | None = Field(
+        None, ge=1, description="workers are added as sessions come; 1: a process for each session"
+    )
+    max_workers: int = Field(64, ge=1, description="with sessions_per_worker: no more processes than this")
     worker_start_limit_s: float = Field(120, gt=0)
     worker_stall_s: float = Field(2, gt=0, description="silence after which a worker counts as blocked")
 

@@ -57,6 +57,8 @@ def process_runtime(
     memory_limit_bytes: int | None = None,
     session_limit: int | None = None,
     threads: int = 300,
+    sessions_per_worker: int | None = None,
+    max_workers: int = 64,
 ) -> ProcessRuntime:
     config = WorkerConfig(
         targets=targets,
@@ -75,6 +77,8 @@ def process_runtime(
         stall_s=stall_s,
         memory_limit_bytes=memory_limit_bytes,
         session_limit=session_limit,
+        sessions_per_worker=sessions_per_worker,
+        max_workers=max_workers,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from orsay.errors import Faulted, LoadError
+from orsay.errors import Faulted, LoadError, Overloaded
 from orsay.runtimes.base import OpenSession, TaskQuery
 from orsay.runtimes.process import ProcessRuntime
 
@@ -211,6 +211,41 @@ async def test_a_blocked_worker_gets_no_new_sessions(pool: ProcessRuntime, log: 
     os.kill(pid, signal.SIGKILL)
     await blocking.is_lost()
     await close_all(blocking, other, *extra, *fresh)
+
+
+@pytest.mark.contract("I2")
+@pytest.mark.parametrize(("tool", "how"), [("do", "hold_gil:30"), ("do_async", "spin:30")])
+async def test_with_a_process_for_each_session_nothing_a_tool_does_delays_another(
+    tool: str, how: str
+) -> None:
+    async with started(process_runtime(2, targets=WORLD, sessions_per_worker=1)) as runtime:
+        blocking, *others = [await open_session(runtime) for _ in range(4)]
+        pids = [await pid_of(player) for player in (blocking, *others)]
+        assert len(set(pids)) == 4
+        blocked = blocking.call(tool, how=how)
+        for _ in range(5):
+            for player in others:
+                assert await player.call("say", text="on").text() == "on"
+        late = await open_session(runtime)
+        assert await late.call("say", text="on").text() == "on"
+        assert not blocked.ended, "the tool blocks no more, so that nothing was shown"
+        os.kill(pids[0], signal.SIGKILL)
+        await blocking.is_lost()
+        await close_all(*others, late)
+
+
+@pytest.mark.contract("I2", "I6")
+async def test_a_pool_that_may_not_grow_further_says_so_and_serves_again_when_there_is_room() -> None:
+    runtime = process_runtime(1, targets=WORLD, sessions_per_worker=2, max_workers=2)
+    async with started(runtime):
+        players = [await open_session(runtime) for _ in range(4)]
+        assert len({await pid_of(player) for player in players}) == 2
+        with pytest.raises(Overloaded, match="all 2 worker processes are taken"):
+            await open_session(runtime)
+        assert await runtime.tasks(TaskQuery(key="world", split="train", ask="count")) == b"3"
+        await players.pop().close()
+        players.append(await open_session(runtime))
+        await close_all(*players)
 
 
 async def pid_within(player: Player, seconds: float) -> int | None:

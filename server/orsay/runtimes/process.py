@@ -1,7 +1,8 @@
 """The ``process`` runtime: a pool of worker processes, each session pinned to one.
 
 Workers are started before they are needed, replaced when they die, passed over when they are blocked, and
-recycled when asked. A blocked worker whose calls are past their limit is killed.
+recycled when asked. A blocked worker whose calls are past their limit is killed. With ``sessions_per_worker``
+the pool grows with its sessions instead of sharing workers among more of them; 1 is a process for each.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
-from ..errors import Faulted, LoadError, Refused, ShuttingDown, Starting
+from ..errors import Faulted, LoadError, Overloaded, Refused, ShuttingDown, Starting
 from ..logs import get_logger
 from ..running import Done
 from .base import EnvironmentInfo, Listener, OpenSession, Operation, Stop, TaskQuery
@@ -37,6 +38,8 @@ class ProcessRuntime:
         stall_s: float,
         memory_limit_bytes: int | None = None,
         session_limit: int | None = None,
+        sessions_per_worker: int | None = None,
+        max_workers: int = 64,
     ) -> None:
         self._config = config
         self._size = workers
@@ -44,9 +47,12 @@ class ProcessRuntime:
         self._stall_s = stall_s
         self._memory_limit = memory_limit_bytes
         self._session_limit = session_limit
+        self._sessions_per_worker = sessions_per_worker
+        self._ceiling = 2 * workers if sessions_per_worker is None else max(workers, max_workers)
         self.environments: Sequence[EnvironmentInfo] = ()
         self._links: list[Link] = []
         self._starting: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._failures = 0
         self._stopping = False
@@ -115,7 +121,7 @@ class ProcessRuntime:
                 await self._watch
         for task in self._starting:
             task.cancel()
-        await asyncio.gather(*self._starting, return_exceptions=True)
+        await asyncio.gather(*self._starting, *self._ending, return_exceptions=True)
         await asyncio.gather(*(link.end() for link in list(self._links)))
 
     async def reload(self) -> None:
@@ -161,7 +167,7 @@ class ProcessRuntime:
     def _worn(self, link: Link) -> bool:
         return (
             (self._memory_limit is not None and link.rss_bytes > self._memory_limit)
-            or (self._session_limit is not None and link.opened >= self._session_limit)
+            or not self._is_young(link)
             or link.stuck >= 8
         )
 
@@ -176,19 +182,23 @@ class ProcessRuntime:
         )
 
     def _balance(self) -> None:
-        """Keep as many workers that answer as were asked for, within twice that number in all."""
-        fit = [link for link in self._links if not link.retiring]
-        healthy = [link for link in fit if link.silent_s() <= self._stall_s]
-        missing = self._size - len(healthy) - len(self._starting)
-        for _ in range(min(missing, 2 * self._size - len(fit) - len(self._starting))):
+        """Keep as many workers that answer and have room as were asked for, within the ceiling."""
+        fit = [link for link in self._links if not (link.retiring or link.gone)]
+        ready = [link for link in fit if link.silent_s() <= self._stall_s and self._takes_sessions(link)]
+        missing = self._size - len(ready) - len(self._starting)
+        for _ in range(min(missing, self._ceiling - len(fit) - len(self._starting))):
             self._launch()
-        if len(healthy) > self._size:
-            self._retire(min(healthy, key=lambda link: link.sessions))
+        if len(ready) > self._size:
+            self._retire(min(ready, key=lambda link: link.sessions))
+
+    def _takes_sessions(self, link: Link) -> bool:
+        roomy = self._sessions_per_worker is None or link.sessions < self._sessions_per_worker
+        return roomy and self._is_young(link)
 
     def _spawn_end(self, link: Link) -> None:
         task = asyncio.get_running_loop().create_task(link.end())
-        self._starting.add(task)
-        task.add_done_callback(self._starting.discard)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
     # work
 
@@ -202,22 +212,28 @@ class ProcessRuntime:
                     link = self._fittest()
                     if link is not None:
                         return link
+                    self._balance()
+                    if not self._starting:
+                        raise Overloaded(
+                            f"server at maximum capacity: all {len(self._links)} worker processes are taken"
+                        )
                     await self._changed.wait()
         except TimeoutError:
             raise Starting("no worker process is ready yet") from None
 
-    def _fittest(self) -> Link | None:
+    def _fittest(self, *, for_session: bool = True) -> Link | None:
         best: Link | None = None
         for link in self._links:
-            if (
-                link.gone
-                or link.retiring
-                or (self._session_limit is not None and link.opened >= self._session_limit)
-            ):
+            if link.gone or link.retiring:
+                continue
+            if for_session and not self._takes_sessions(link):
                 continue
             if best is None or _load(link, self._stall_s) < _load(best, self._stall_s):
                 best = link
         return best
+
+    def _is_young(self, link: Link) -> bool:
+        return self._session_limit is None or link.opened < self._session_limit
 
     async def open(self, request: OpenSession, listener: Listener) -> ProcessHandle:
         link = self._fittest() or await self._place()
@@ -226,6 +242,10 @@ class ProcessRuntime:
             if info.key == request.key and info.setup_time_limit_s is not None:
                 limit = info.setup_time_limit_s
         number = link.attach(listener, 2 * limit + _LIMIT_MARGIN_S)
+        if not self._is_young(link):
+            self._retire(link)
+        if not self._takes_sessions(link):
+            self._balance()  # so that the next session finds a worker waiting
         handle = ProcessHandle(link, number, self._config.teardown_time_limit_s)
         try:
             state = await link.ask(Kind.OPEN, with_session(number, request.model_dump_json().encode()), limit)
@@ -242,7 +262,7 @@ class ProcessRuntime:
         return handle
 
     async def tasks(self, query: TaskQuery) -> bytes:
-        link = self._fittest() or await self._place()
+        link = self._fittest(for_session=False) or await self._place()
         return await link.ask(Kind.TASKS, query.model_dump_json().encode(), self._config.setup_time_limit_s)
 
 
