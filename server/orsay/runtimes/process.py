@@ -130,12 +130,15 @@ class ProcessRuntime:
         When the new code does not load, the old workers stay.
         """
         old = list(self._links)
-        try:
-            fresh = await asyncio.gather(
-                *(Link.launch(self._config, self._start_limit_s, self._lost) for _ in range(self._size))
-            )
-        except LoadError as exc:
-            _log.error("reload_failed", error=str(exc))
+        launches = [Link.launch(self._config, self._start_limit_s, self._lost) for _ in range(self._size)]
+        launched = await asyncio.gather(*launches, return_exceptions=True)
+        fresh = [link for link in launched if isinstance(link, Link)]
+        failed = next((error for error in launched if isinstance(error, BaseException)), None)
+        if failed is not None:
+            await asyncio.gather(*(link.end() for link in fresh))
+            if not isinstance(failed, LoadError):
+                raise failed
+            _log.error("reload_failed", error=str(failed))
             return
         self._links.extend(fresh)
         self.environments = fresh[0].environments
