@@ -307,7 +307,6 @@ def _session_limits(settings: Settings) -> SessionLimits:
         idle_limit_s=settings.idle_limit_s,
         lifetime_limit_s=settings.lifetime_limit_s,
         call_time_limit_s=settings.call_time_limit_s,
-        setup_time_limit_s=settings.setup_time_limit_s,
         setup_wait_s=settings.setup_wait_s,
         client_grace_s=settings.client_grace_s,
         gone_memory_s=settings.gone_memory_s,

@@ -34,7 +34,6 @@ class SessionLimits:
     idle_limit_s: float
     lifetime_limit_s: float
     call_time_limit_s: float
-    setup_time_limit_s: float
     setup_wait_s: float
     client_grace_s: float
     gone_memory_s: float

@@ -121,7 +121,6 @@ class Interleaving(RuleBasedStateMachine):
                 idle_limit_s=600,
                 lifetime_limit_s=600,
                 call_time_limit_s=60,
-                setup_time_limit_s=60,
                 setup_wait_s=5,
                 client_grace_s=60,
                 gone_memory_s=600,
