@@ -75,6 +75,9 @@ PROMISES = (
         "B2", "A bad command line, setting, module or port ends the start with 2 and a message that helps."
     ),
     _promise("O1", "The log has a line for each session and each fault, and writing it stalls nothing."),
+    _promise(
+        "A1", "With --reload new sessions run changed code, old ones go on, and broken code changes nothing."
+    ),
     _promise("C1", "Unmodified released clients work."),
     _promise("C2", "Classes written for openreward.environments and for ors are hosted unchanged."),
     _promise("C3", "Our client works with released servers."),
