@@ -1,0 +1,69 @@
+"""What a rollout asks of the thing that samples: token ids in, token ids and their logprobs out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+__all__ = ["Sample", "Sampler", "Sampling"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One continuation of a prompt, as the model made it."""
+
+    token_ids: list[int]
+    """The sampled ids, verbatim: the token that ended the turn is included, if one did."""
+    logprobs: list[float]
+    """One per id, natural logarithm, of the distribution that the id was sampled from."""
+    finish_reason: Literal["stop", "length"]
+    """``stop``: the model ended its turn. ``length``: it reached ``max_tokens`` or the context limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the next token is drawn; the defaults draw from the model's own distribution.
+
+    A seed is missing on purpose: the engine of vLLM on a CPU dies of one.
+    """
+
+    temperature: float = 1.0
+    """0 takes the likeliest token; its logprob is then 0 under ``processed_logprobs``, for some samplers."""
+    top_p: float = 1.0
+    """Draw from the likeliest tokens that together have at least this probability."""
+    top_k: int | None = None
+    """Draw from this many of the likeliest tokens; None or 0 for all."""
+    min_p: float = 0.0
+    """Drop tokens less likely than this share of the likeliest."""
+    repetition_penalty: float = 1.0
+    """Above 1 makes tokens less likely that stand in the prompt or were sampled before."""
+    stop_token_ids: tuple[int, ...] = ()
+    """Tokens that end the turn, besides the model's own end tokens."""
+
+    def __post_init__(self) -> None:
+        if self.temperature < 0:
+            raise ValueError(f"temperature must be 0 or more; got {self.temperature}")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must be above 0 and at most 1; got {self.top_p}")
+        if self.top_k is not None and self.top_k < 0:
+            raise ValueError(f"top_k must be at least 1, or None for all tokens; got {self.top_k}")
+        if not 0 <= self.min_p <= 1:
+            raise ValueError(f"min_p must be between 0 and 1; got {self.min_p}")
+        if self.repetition_penalty <= 0:
+            raise ValueError(f"repetition_penalty must be above 0; got {self.repetition_penalty}")
+
+
+class Sampler(Protocol):
+    """Samples one turn at a time; many calls may be in flight at once."""
+
+    max_model_len: int | None
+    """Context limit in tokens, prompt and continuation together; None where it is unknown."""
+
+    async def sample(self, prompt_ids: Sequence[int], *, max_tokens: int) -> Sample:
+        """Continue ``prompt_ids`` by 1 to ``max_tokens`` tokens."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of connections; safe to call twice."""
+        ...
