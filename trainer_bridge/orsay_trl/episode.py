@@ -1,0 +1,319 @@
+"""One rollout's play in one session: what was called, what came back, what it is worth, and what went wrong.
+
+An answer of the environment, also a refusal, goes to the model. A fault does not count: the episode is played
+again on a fresh session as far as it had come, within a budget, and otherwise it is lost and never scored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from orsay_client import errors
+from orsay_protocol import (
+    GroupCandidate,
+    GroupScore,
+    ImageBlock,
+    JSONObject,
+    TerminalToolSpec,
+    TextBlock,
+    ToolOutput,
+)
+
+from .content import Content, content_of, text_of
+from .reward import RewardPolicy, reduce_rewards
+from .source import PlayedSession, Source, TaskRef
+
+__all__ = ["Episode", "Reply", "Rules", "Step", "Tools"]
+
+_log = logging.getLogger("orsay_trl")
+_BACKOFF_S = 0.5
+_DIVERGED = "diverged"
+_OVER = "The episode is over; this call was not made."
+_LOST = "The environment failed; this episode is over and will not be scored."
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How episodes of one environment are played and scored; see ``EnvironmentSpec`` for each."""
+
+    reward: RewardPolicy = "last"
+    unscored: float | None = 0.0
+    images: bool = True
+    retries: int = 2
+    call_timeout_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The tools of an environment as a model sees them.
+
+    ``schemas`` are in OpenAI's function format, ``names`` leads from the model's name of a tool to the
+    environment's, ``terminal`` is the tool that takes a plain message.
+    """
+
+    schemas: tuple[Mapping[str, Any], ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    terminal: TerminalToolSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a call or a plain message brought, for the model to see."""
+
+    content: Content
+    finished: bool = False
+
+    @property
+    def text(self) -> str:
+        """The text alone, without images."""
+        return text_of(self.content)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One answered call. ``output`` is None where the environment refused; ``text`` is what the model read."""
+
+    tool: str
+    input: JSONObject
+    output: ToolOutput | None
+    text: str
+    seconds: float
+
+
+class Episode:
+    """One rollout. Its coroutines run on one event loop, any number of episodes at the same time.
+
+    ``id`` is sent with every request as the label ``rollout``, and stands in the server's log.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        task: TaskRef,
+        tools: Tools,
+        rules: Rules,
+        *,
+        row: Mapping[str, Any] | None = None,
+        labels: Mapping[str, str | int] | None = None,
+    ) -> None:
+        self.id = uuid.uuid4().hex
+        self.row: Mapping[str, Any] = row or {}
+        self.task = task
+        self.steps: list[Step] = []
+        self.finished = False
+        self.fault: str | None = None
+        self.fault_message = ""
+        self.retried: list[str] = []
+        self.stop_reason: str | None = None
+        self.seconds = 0.0
+        self._source = source
+        self._tools = tools
+        self._rules = rules
+        self._labels: dict[str, str | int] = {**(labels or {}), "rollout": self.id}
+        self._session: PlayedSession | None = None
+        self._prompt: list[TextBlock | ImageBlock] = []
+        self._serial = asyncio.Lock()
+        self._opened = False
+        self._closed = False
+
+    def __repr__(self) -> str:
+        state = self.fault or ("finished" if self.finished else "playing")
+        task = f"{self.task.split}[{self.task.index}]"
+        return f"<Episode {self.id[:8]} of {task}: {state}, {len(self.steps)} calls>"
+
+    @property
+    def sid(self) -> str:
+        """The session's id on the server, "" before it is open; another one after a retry."""
+        return self._session.sid if self._session is not None else ""
+
+    @property
+    def tools(self) -> list[dict[str, Any]]:
+        """What the chat template is given: OpenAI's function format, with the environment's whole schemas."""
+        return [dict(schema) for schema in self._tools.schemas]
+
+    @property
+    def prompt(self) -> list[dict[str, Any]]:
+        """The messages to start from, once open: the environment's prompt as one user message."""
+        return [{"role": "user", "content": self.observation}]
+
+    @property
+    def observation(self) -> Content:
+        """The environment's prompt, once open."""
+        return content_of(self._prompt, images=self._rules.images)
+
+    @property
+    def rewards(self) -> list[float | None]:
+        """One entry for each answered call, None where the environment gave no reward."""
+        return [step.output.reward if step.output is not None else None for step in self.steps]
+
+    @property
+    def metadata(self) -> list[dict[str, Any] | None]:
+        """One entry for each answered call."""
+        found = [step.output.metadata if step.output is not None else None for step in self.steps]
+        return [dict(metadata) if metadata is not None else None for metadata in found]
+
+    @property
+    def last_output(self) -> str:
+        """The text of the last answer, "" before the first."""
+        return self.steps[-1].text if self.steps else ""
+
+    @property
+    def reward(self) -> float | None:
+        """What the episode is worth so far by the rules; None when a fault ended it."""
+        if self.fault is not None:
+            return None
+        policy = self._rules.reward
+        reward = policy(self) if callable(policy) else reduce_rewards(policy, self.rewards)
+        return self._rules.unscored if reward is None else float(reward)
+
+    async def open(self) -> None:
+        """Open the session and read the prompt. Faults are retried, then recorded in ``fault``, not raised.
+
+        Raises RequestError or ProtocolError where the request itself is wrong: training cannot go on.
+        """
+        async with self._serial:
+            await self._within_budget(self._begin)
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> Reply:
+        """Call the tool that the model knows as ``name``; calls of one episode run one after another.
+
+        What the model got wrong is answered in words. Raises as ``open``.
+        """
+        tool = self._tools.names.get(name)
+        if tool is None:
+            known = ", ".join(self._tools.names) or "none"
+            return Reply(f"There is no tool {name!r}. Tools: {known}.")
+        return await self._call(tool, dict(arguments))
+
+    async def say(self, text: str) -> Reply | None:
+        """Give the model's plain message to the terminal tool, which ends the episode.
+
+        None where the environment has no terminal tool.
+        """
+        terminal = self._tools.terminal
+        if terminal is None:
+            return None
+        reply = await self._call(terminal.name, {} if terminal.arg is None else {terminal.arg: text})
+        self.finished = True
+        return Reply(reply.content, finished=True)
+
+    async def score_group(self, candidates: Sequence[GroupCandidate]) -> list[GroupScore]:
+        """Let the environment compare rollouts of this task. Raises Fault or Unsupported."""
+        if self._session is None:
+            raise errors.ClientClosed("the episode has no session; open it first")
+        return await self._session.score_group(candidates)
+
+    async def close(self) -> None:
+        """End the session on the server; safe to call twice and in any state, never raises a fault."""
+        self._closed = True
+        await self._end_session()
+
+    async def _call(self, tool: str, arguments: dict[str, Any]) -> Reply:
+        async with self._serial:
+            if self._is_lost():
+                return Reply(_LOST)
+            if self.finished:
+                return Reply(_OVER, finished=True)
+            if self._closed or not self._opened:
+                raise errors.ClientClosed("the episode is not open; call reset() or open() first")
+
+            async def attempt() -> None:
+                if self._session is None:
+                    await self._begin()
+                    await self._replay()
+                self._record(await self._one_call(tool, arguments))
+
+            await self._within_budget(attempt)
+            if self._is_lost():
+                return Reply(_LOST)
+            step = self.steps[-1]
+            blocks = step.output.blocks if step.output is not None else [TextBlock(text=step.text)]
+            content = content_of(blocks, images=self._rules.images) or "(no output)"
+            return Reply(content, finished=self.finished)
+
+    def _is_lost(self) -> bool:
+        return self.fault is not None
+
+    async def _begin(self) -> None:
+        self._session = session = self._source.session(self.task, self._labels)
+        await session.open()
+        prompt = await session.prompt()
+        if self._opened and prompt != self._prompt:
+            raise _diverged("began with another prompt")
+        self._prompt = prompt
+        self._opened = True
+        if self._closed:
+            await self._end_session()
+            raise errors.ClientClosed("the episode was closed while its session opened")
+
+    async def _replay(self) -> None:
+        """Make the calls so far again on a fresh session. Raises Fault when they are answered otherwise."""
+        for step in self.steps:
+            again = await self._one_call(step.tool, step.input)
+            if _answer(again) != _answer(step):
+                raise _diverged(f"answered {step.tool!r} otherwise")
+
+    async def _one_call(self, tool: str, arguments: JSONObject) -> Step:
+        assert self._session is not None
+        began = time.perf_counter()
+        output: ToolOutput | None = None
+        try:
+            output = await self._session.call(tool, arguments, timeout_s=self._rules.call_timeout_s)
+            text = text_of(content_of(output.blocks, images=False))
+        except errors.ToolRefused as refused:
+            text = refused.message
+        except TimeoutError:
+            raise errors.TimeLimit(f"{tool!r} took longer than {self._rules.call_timeout_s} s") from None
+        return Step(tool, arguments, output, text or "(no output)", time.perf_counter() - began)
+
+    def _record(self, step: Step) -> None:
+        self.steps.append(step)
+        self.finished = self.finished or (step.output is not None and step.output.finished)
+
+    async def _within_budget(self, attempt: Any) -> None:
+        """Run ``attempt`` until it succeeds, each time on a fresh session, or the budget is used up."""
+        began = time.perf_counter()
+        try:
+            while True:
+                try:
+                    await attempt()
+                    return
+                except errors.Fault as fault:
+                    await self._end_session()
+                    if not fault.retryable or len(self.retried) >= self._rules.retries:
+                        self.fault, self.fault_message = fault.fault_class, fault.message
+                        _log.warning("rollout %s is lost to %s: %s", self.id, self.fault, fault.message)
+                        return
+                    self.retried.append(fault.fault_class)
+                    _log.info(
+                        "rollout %s plays again after %s: %s", self.id, fault.fault_class, fault.message
+                    )
+                    await asyncio.sleep(_BACKOFF_S * 2 ** (len(self.retried) - 1))
+        finally:
+            self.seconds += time.perf_counter() - began
+
+    async def _end_session(self) -> None:
+        session, self._session = self._session, None
+        if session is None:
+            return
+        try:
+            await session.close()
+        except errors.OrsayClientError as exc:
+            _log.debug("session %s did not close: %s", session.sid, exc)
+
+
+def _diverged(how: str) -> errors.Fault:
+    message = f"a fresh session {how} than the one that was lost"
+    return errors.Fault(message, fault_class=_DIVERGED, retryable=False)
+
+
+def _answer(step: Step) -> Any:
+    if step.output is None:
+        return step.text
+    return (list(step.output.blocks), step.output.reward, step.output.finished)

@@ -1,0 +1,55 @@
+"""Names of tools: the environment's own, those that a model can use, and those that a class can have."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterable
+
+__all__ = ["attribute_names", "model_names"]
+
+_FOREIGN = re.compile(r"[^A-Za-z0-9_-]+")
+_NO_IDENTIFIER = re.compile(r"\W+", re.ASCII)
+_LONGEST = 64
+_RESERVED = frozenset({"reset", "get_reward"})
+
+
+def model_names(names: Iterable[str]) -> dict[str, str]:
+    """For each tool's name the one that the model sees, all different.
+
+    Letters, digits, ``_`` and ``-``, 64 at most, are kept as they are (chat formats carry no others); the
+    rest become ``_``, and a number tells apart what would then be the same.
+    """
+    wanted = list(dict.fromkeys(names))
+    kept = {name for name in wanted if name and not _FOREIGN.search(name) and len(name) <= _LONGEST}
+    found: dict[str, str] = {name: name for name in wanted if name in kept}
+    taken = set(kept)
+    for name in wanted:
+        if name not in kept:
+            found[name] = _free(_FOREIGN.sub("_", name)[: _LONGEST - 4].strip("_") or "tool", taken)
+    return found
+
+
+def attribute_names(names: Iterable[str]) -> dict[str, str]:
+    """For each name the public method under which TRL finds the tool: never ``reset`` or ``get_reward``,
+    which TRL takes for itself, nor one with a leading underscore, which it skips."""
+    taken: set[str] = set(_RESERVED)
+    found = {}
+    for name in dict.fromkeys(names):
+        plain = _NO_IDENTIFIER.sub("_", name).strip("_") or "tool"
+        if plain[0].isdigit():
+            plain = f"tool_{plain}"
+        if keyword.iskeyword(plain):
+            plain += "_tool"
+        found[name] = _free(plain, taken)
+    return found
+
+
+def _free(name: str, taken: set[str]) -> str:
+    number = 2
+    wanted = name
+    while wanted in taken:
+        wanted = f"{name}_{number}"
+        number += 1
+    taken.add(wanted)
+    return wanted
