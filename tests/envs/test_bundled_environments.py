@@ -19,10 +19,16 @@ from orsay_client import AsyncClient
 ENVS = Path(__file__).parents[2] / "envs"
 TARGETS = {
     "arithmetic": "arithmetic_env.env:ArithmeticEnvironment",
+    "doors": "doors_env.env:DoorsEnvironment",
     "echo": "echo_env.env:EchoEnvironment",
     "guess": "guess_env.env:GuessEnvironment",
 }
-BAD_POLICIES = {"arithmetic": "play_wrong", "echo": "play_wrong", "guess": "play_stubborn"}
+BAD_POLICIES = {
+    "arithmetic": "play_wrong",
+    "doors": "play_blind",
+    "echo": "play_wrong",
+    "guess": "play_stubborn",
+}
 
 each = pytest.mark.parametrize("name", TARGETS)
 
@@ -85,7 +91,11 @@ def test_the_container_serves_the_class_on_the_port_of_the_space_as_an_ordinary_
 
 @pytest.mark.parametrize(
     ("name", "fields"),
-    [("arithmetic", "id split index level question"), ("guess", "id split index low high max_guesses")],
+    [
+        ("arithmetic", "id split index level question"),
+        ("doors", "id split index door"),
+        ("guess", "id split index low high max_guesses"),
+    ],
 )
 async def test_no_task_holds_an_answer(name: str, fields: str) -> None:
     (cls,) = load(TARGETS[name])
