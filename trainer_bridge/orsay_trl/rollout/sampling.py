@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-__all__ = ["Sample", "Sampler", "Sampling"]
+__all__ = ["PromptTooLong", "Sample", "Sampler", "SamplerError", "Sampling"]
+
+
+class SamplerError(RuntimeError):
+    """Sampling failed for a reason that no other prompt would mend: training should stop and say why."""
+
+
+class PromptTooLong(SamplerError):
+    """The prompt leaves no room for a single token; only this rollout is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +37,7 @@ class Sampling:
     """
 
     temperature: float = 1.0
-    """0 takes the likeliest token; its logprob is then 0 under ``processed_logprobs``, for some samplers."""
+    """0 takes the likeliest token; logprobs are then those of the distribution at temperature 1."""
     top_p: float = 1.0
     """Draw from the likeliest tokens that together have at least this probability."""
     top_k: int | None = None
@@ -61,7 +69,10 @@ class Sampler(Protocol):
     """Context limit in tokens, prompt and continuation together; None where it is unknown."""
 
     async def sample(self, prompt_ids: Sequence[int], *, max_tokens: int) -> Sample:
-        """Continue ``prompt_ids`` by 1 to ``max_tokens`` tokens."""
+        """Continue ``prompt_ids`` by 1 to ``max_tokens`` tokens.
+
+        Raises PromptTooLong and other kinds of SamplerError.
+        """
         ...
 
     async def aclose(self) -> None:
