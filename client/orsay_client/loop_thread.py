@@ -37,12 +37,7 @@ class LoopThread:
 
         Raises ClientClosed once stopped, and RuntimeError in a process forked after the start.
         """
-        try:
-            self._check()
-            future: Future[_T] = asyncio.run_coroutine_threadsafe(work, self._loop)
-        except BaseException:
-            work.close()
-            raise
+        future = self.start(work)
         try:
             return future.result()
         except CancelledError:
@@ -53,6 +48,15 @@ class LoopThread:
                 future.add_done_callback(lambda _: done.set())
                 future.cancel()
                 done.wait(_STOP_S)
+            raise
+
+    def start(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
+        """Begin ``work`` without waiting for it. Raises as ``run``."""
+        try:
+            self._check()
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+        except BaseException:
+            work.close()
             raise
 
     def stop(self) -> None:

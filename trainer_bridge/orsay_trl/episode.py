@@ -77,7 +77,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One answered call. ``output`` is None where the environment refused; ``text`` is what the model read."""
+    """One answered call. ``output`` is None where the environment refused; ``text`` is what a model reads."""
 
     tool: str
     input: JSONObject
@@ -209,6 +209,12 @@ class Episode:
             raise errors.ClientClosed("the episode has no session; open it first")
         return await self._session.score_group(candidates)
 
+    def lose(self, fault: str, message: str) -> None:
+        """Count the episode as lost to ``fault``, unless it already is: it is never scored."""
+        if self.fault is None:
+            self.fault, self.fault_message = fault, message
+            _log.warning("rollout %s is lost to %s: %s", self.id, fault, message)
+
     async def close(self) -> None:
         """End the session on the server; safe to call twice and in any state, never raises a fault."""
         self._closed = True
@@ -287,8 +293,7 @@ class Episode:
                 except errors.Fault as fault:
                     await self._end_session()
                     if not fault.retryable or len(self.retried) >= self._rules.retries:
-                        self.fault, self.fault_message = fault.fault_class, fault.message
-                        _log.warning("rollout %s is lost to %s: %s", self.id, self.fault, fault.message)
+                        self.lose(fault.fault_class, fault.message)
                         return
                     self.retried.append(fault.fault_class)
                     _log.info(

@@ -1,0 +1,189 @@
+"""An environment as TRL drives it: a method for each tool, ``reset``, ``get_reward``, the episode's state.
+
+TRL lists the methods of the class and then reads them from the instance. What it finds there is a callable
+which at the same time is the tool's own schema, so that the model sees it whole: TRL and transformers pass a
+dictionary on as it is and would rebuild a lesser one from a function's signature.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from .content import Content
+from .episode import Episode, Reply, Tools
+from .naming import attribute_names
+
+if TYPE_CHECKING:
+    from .spec import EnvironmentSpec
+
+__all__ = ["BoundTool", "RolloutEnvironment", "environment_class"]
+
+_PYTHON: dict[str, type] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+}
+
+
+class BoundTool(dict[str, Any]):
+    """A tool of one rollout: its schema in OpenAI's function format, callable with the tool's arguments."""
+
+    def __init__(self, schema: Mapping[str, Any], call: Callable[[str, dict[str, Any]], Content]) -> None:
+        super().__init__(schema)
+        function = schema["function"]
+        self._call = call
+        self._parameters = tuple((function.get("parameters") or {}).get("properties") or {})
+        self.__name__ = str(function["name"])
+        self.__doc__ = function.get("description")
+        self.__annotations__ = _annotations(function.get("parameters") or {})
+
+    def __call__(self, /, *positional: Any, **arguments: Any) -> Content:
+        """What the model reads. Positional arguments are taken in the schema's order."""
+        if len(positional) > len(self._parameters):
+            raise TypeError(f"{self.__name__}() takes {len(self._parameters)} arguments at most")
+        given = dict(zip(self._parameters, positional, strict=False))
+        if twice := given.keys() & arguments:
+            raise TypeError(f"{self.__name__}() got {', '.join(sorted(twice))} twice")
+        return self._call(self.__name__, given | arguments)
+
+    def __repr__(self) -> str:
+        return f"<tool {self.__name__}>"
+
+
+class RolloutEnvironment:
+    """One place in a trainer's pool: plays one episode after the other. Made by ``spec.environment_factory``.
+
+    After a rollout it holds ``reward``, ``rewards``, ``metadata``, ``finished`` and ``last_output``, as TRL's
+    own environment for OpenReward does, and the whole ``episode``.
+    """
+
+    def __init__(self, spec: EnvironmentSpec) -> None:
+        self.spec = spec
+        self.episode: Episode | None = None
+        self.scored_by_function = False
+        self._prefetched: deque[tuple[str, dict[str, Any], Future[Reply]]] = deque()
+        tools = spec.tools
+        for name, attribute in attribute_names(tools.names).items():
+            schema = next(s for s in tools.schemas if s["function"]["name"] == name)
+            setattr(self, attribute, BoundTool(schema, self._call))
+
+    # TRL offers every public method of the class to the model, but for these two.
+
+    def reset(self, **row: Any) -> Content:
+        """Begin the episode of a row of the dataset and return the environment's prompt.
+
+        The one before is closed. A prompt is returned also when a fault left no session: such a rollout is
+        masked, not scored.
+        """
+        self._close()
+        self.scored_by_function = False
+        self._prefetched.clear()
+        self.episode = self.spec.begin(row)
+        return self.episode.observation
+
+    def get_reward(self) -> float | None:
+        """The episode's reward, None after a fault.
+
+        None also where ``spec.reward_funcs`` has scored the rollout, which TRL would otherwise count twice.
+        """
+        if self.episode is None or self.scored_by_function:
+            return None
+        self.spec.watch([self.episode])
+        return self.episode.reward
+
+    # The state of the rollout
+
+    @property
+    def reward(self) -> float | None:
+        """By the spec's policy; its ``unscored`` value before anything was scored; None after a fault."""
+        return self.spec.rules.unscored if self.episode is None else self.episode.reward
+
+    @property
+    def rewards(self) -> list[float | None]:
+        """One entry for each call."""
+        return [] if self.episode is None else self.episode.rewards
+
+    @property
+    def metadata(self) -> list[dict[str, Any] | None]:
+        """One entry for each call."""
+        return [] if self.episode is None else self.episode.metadata
+
+    @property
+    def finished(self) -> bool:
+        """The environment said that the episode is over."""
+        return self.episode is not None and self.episode.finished
+
+    @property
+    def last_output(self) -> str:
+        """The text of the last answer."""
+        return "" if self.episode is None else self.episode.last_output
+
+    def _close(self) -> None:
+        """End the session on the server, in the background; the state above stays."""
+        if self.episode is not None:
+            self.spec.release([self.episode])
+
+    # Calls
+
+    def _call(self, name: str, arguments: dict[str, Any]) -> Content:
+        if self.episode is None:
+            raise RuntimeError("call reset() first: there is no episode yet")
+        if self._prefetched:
+            ahead_name, ahead_arguments, future = self._prefetched.popleft()
+            if (ahead_name, ahead_arguments) == (name, arguments):
+                return self.spec.wait(future).content
+            self._prefetched.clear()
+            self.episode.lose("not_replayed", f"{ahead_name!r} was called ahead, but {name!r} was wanted")
+        return self.spec.stage.run(self.episode.call(name, arguments)).content
+
+    def _call_ahead(self, calls: list[tuple[str, dict[str, Any]]]) -> None:
+        """Begin calls that the trainer is about to make, in this order."""
+        if self.episode is None:
+            return
+        for name, arguments in calls:
+            future = self.spec.stage.start(self.episode.call(name, arguments))
+            self._prefetched.append((name, arguments, future))
+
+
+def environment_class(spec: EnvironmentSpec, tools: Tools) -> type[RolloutEnvironment]:
+    """A class of its own for each spec, with a method for each tool."""
+    methods = {
+        attribute: _method(attribute, name) for name, attribute in attribute_names(tools.names).items()
+    }
+    return type(spec.class_name, (RolloutEnvironment,), methods)
+
+
+def _method(attribute: str, name: str) -> Callable[..., Content]:
+    def method(self: RolloutEnvironment, /, *positional: Any, **arguments: Any) -> Content:
+        return self.__dict__[attribute](*positional, **arguments)  # type: ignore[no-any-return]
+
+    method.__name__ = method.__qualname__ = attribute
+    method.__doc__ = f"Call the tool {name!r}."
+    return method
+
+
+def _annotations(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Python types of a schema's properties, for people who look at the tool in a shell."""
+    found: dict[str, Any] = {
+        name: _python_type(schema) for name, schema in (parameters.get("properties") or {}).items()
+    }
+    return found | {"return": str}
+
+
+def _python_type(schema: Any) -> Any:
+    if not isinstance(schema, Mapping):
+        return inspect.Parameter.empty
+    kind = schema.get("type")
+    if isinstance(kind, str):
+        return _PYTHON.get(kind, object)
+    for option in schema.get("anyOf") or schema.get("oneOf") or []:
+        if isinstance(option, Mapping) and option.get("type") in _PYTHON:
+            return _PYTHON[option["type"]]
+    return object

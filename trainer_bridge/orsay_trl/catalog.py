@@ -1,0 +1,229 @@
+"""Environments of the OpenReward catalog, through the ``openreward`` package, as any other source."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+import aiohttp
+from openreward import AsyncOpenReward
+from openreward.api import errors as theirs
+from orsay_client import errors
+from orsay_protocol import (
+    GroupCandidate,
+    GroupScore,
+    ImageBlock,
+    JSONObject,
+    ListToolsOutput,
+    TerminalToolSpec,
+    TextBlock,
+    ToolOutput,
+    ToolSpec,
+)
+from pydantic import TypeAdapter
+
+from .source import PlayedSession, TaskRef
+
+__all__ = ["CatalogSource"]
+
+_BLOCKS: TypeAdapter[list[TextBlock | ImageBlock]] = TypeAdapter(list[TextBlock | ImageBlock])
+_AT_A_TIME = 16
+
+
+class CatalogSource:
+    """An environment ``owner/name``. The key is ``api_key`` or OPENREWARD_API_KEY.
+
+    As TRL does, it hands the key to the environment as the secret ``api_key`` when no secrets are given.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        env_name: str | None = None,
+        api_key: str | None = None,
+        secrets: Mapping[str, str] | None = None,
+    ) -> None:
+        key = api_key or os.environ.get("OPENREWARD_API_KEY")
+        if not key:
+            raise errors.Unauthorized(
+                f"{name} is in the OpenReward catalog, which needs a key: "
+                "give api_key, or set OPENREWARD_API_KEY"
+            )
+        self._client = AsyncOpenReward(api_key=key)
+        self._environment = self._client.environments.get(name, variant=env_name)
+        self._secrets = dict(secrets) if secrets is not None else {"api_key": key}
+
+    async def count(self, split: str) -> int:
+        async with _translated():
+            return int(await self._environment.num_tasks(split))
+        raise AssertionError  # _translated() raises or lets the result through
+
+    async def specs(self, split: str, indices: Sequence[int]) -> list[Mapping[str, Any]]:
+        limit = asyncio.Semaphore(_AT_A_TIME)
+
+        async def fetch(index: int) -> Mapping[str, Any]:
+            async with limit, _translated():
+                found: Mapping[str, Any] = (await self._environment.get_task(split, index)).task_spec
+                return found
+            raise AssertionError
+
+        return await asyncio.gather(*(fetch(index) for index in indices))
+
+    async def listing(self) -> ListToolsOutput:
+        async with _translated():
+            tools = await self._environment.list_tools()
+            terminal = await self._environment.terminal_tool()
+            groups = await self._environment.supports_score_group()
+            return _listing(tools, terminal, groups)
+        raise AssertionError
+
+    def session(self, task: TaskRef, labels: Mapping[str, str | int]) -> PlayedSession:
+        """``labels`` stay here: the catalog takes none."""
+        return _CatalogSession(self._environment, task, self._secrets)
+
+    async def aclose(self) -> None:
+        await self._client.environments.aclose()
+
+
+class _CatalogSession:
+    def __init__(self, environment: Any, task: TaskRef, secrets: Mapping[str, str]) -> None:
+        where: dict[str, Any] = {"split": task.split, "index": task.index}
+        if task.spec is not None:
+            from openreward.api.environments.client import Task
+
+            where = {
+                "task": Task(
+                    server_name=environment.server,
+                    environment_name=environment.name,
+                    task_spec=dict(task.spec),
+                    namespace=environment.namespace,
+                )
+            }
+        self._session = environment.session(**where, secrets=dict(secrets) or None)
+
+    @property
+    def sid(self) -> str:
+        return str(self._session.sid or "")
+
+    async def open(self) -> None:
+        async with _translated():
+            await self._session.__aenter__()
+
+    async def close(self) -> None:
+        async with _translated():
+            await self._session.__aexit__(None, None, None)
+
+    async def prompt(self) -> list[TextBlock | ImageBlock]:
+        async with _translated():
+            return _blocks(await self._session.get_prompt())
+        raise AssertionError
+
+    async def listing(self) -> ListToolsOutput:
+        async with _translated():
+            tools = await self._session.list_tools()
+            return _listing(
+                tools, await self._session.terminal_tool(), await self._session.supports_score_group()
+            )
+        raise AssertionError
+
+    async def call(
+        self, name: str, input: JSONObject | None = None, *, timeout_s: float | None = None
+    ) -> ToolOutput:
+        async with _translated(), asyncio.timeout(timeout_s):
+            output = await self._session.call_tool(name, dict(input or {}))
+            return ToolOutput(
+                blocks=_blocks(output.blocks),
+                metadata=output.metadata,
+                reward=output.reward,
+                finished=bool(output.finished),
+            )
+        raise AssertionError
+
+    async def score_group(self, candidates: Sequence[GroupCandidate]) -> list[GroupScore]:
+        from openreward.api.environments import types
+
+        group = [
+            types.GroupCandidate(
+                messages=[
+                    types.Message(role=m.role, blocks=[types.TextBlock(text=_plain(m.blocks))])
+                    for m in candidate.messages
+                ],
+                metadata=dict(candidate.metadata or {}),
+            )
+            for candidate in candidates
+        ]
+        async with _translated():
+            scores = await self._session.score_group(group)
+            return [GroupScore(reward=score.reward, metadata=score.metadata) for score in scores]
+        raise AssertionError
+
+
+@asynccontextmanager
+async def _translated() -> AsyncIterator[None]:
+    """The package's errors as ours: a no of the environment, a fault, or a wrong request."""
+    try:
+        yield
+    except theirs.ToolCallError as exc:
+        raise errors.ToolRefused(str(exc), reason=str(getattr(exc, "reason", "not_found"))) from exc
+    except theirs.ToolFailed as exc:
+        raise errors.ToolError(str(exc)) from exc
+    except theirs.ScoreGroupUnsupported as exc:
+        raise errors.Unsupported(str(exc)) from exc
+    except theirs.ScoreGroupFailed as exc:
+        raise errors.ScoreError(str(exc)) from exc
+    except theirs.SessionTerminatedError as exc:
+        raise errors.SessionLost(str(exc)) from exc
+    except aiohttp.ClientResponseError as exc:
+        raise _by_status(exc.status, str(exc)) from exc
+    except theirs.OpenRewardError as exc:
+        raise _by_status(getattr(exc, "status", None), str(exc)) from exc
+    except (aiohttp.ClientError, ConnectionError) as exc:
+        raise errors.ConnectionLost(str(exc)) from exc
+
+
+def _by_status(status: int | None, message: str) -> errors.OrsayClientError:
+    if status in (401, 403):
+        return errors.Unauthorized(message, status=status)
+    if status in (400, 404, 405, 409, 422):
+        return errors.BadRequest(message, status=status)
+    return errors.ConnectionLost(message)
+
+
+def _blocks(blocks: Sequence[Any]) -> list[TextBlock | ImageBlock]:
+    return _BLOCKS.validate_python([_fields(block) for block in blocks])
+
+
+def _fields(block: Any) -> Any:
+    return asdict(block) if is_dataclass(block) and not isinstance(block, type) else block
+
+
+def _plain(blocks: Sequence[Any]) -> str:
+    """Blocks as text: the catalog's servers may know no other kind in a candidate."""
+    found = []
+    for block in blocks:
+        if block.type == "tool_call":
+            found.append(f"{block.name}({dict(block.input)})")
+        elif block.type == "tool_result":
+            found.append(_plain(block.blocks))
+        elif block.type in ("text", "reasoning"):
+            found.append(block.text)
+    return "\n".join(found)
+
+
+def _listing(tools: Sequence[Any], terminal: Any, groups: bool) -> ListToolsOutput:
+    return ListToolsOutput(
+        tools=[
+            ToolSpec(name=t.name, description=t.description or "", input_schema=t.input_schema) for t in tools
+        ],
+        terminal_tool=TerminalToolSpec(
+            name=terminal.name, arg=terminal.arg, description=terminal.description or ""
+        )
+        if terminal is not None
+        else None,
+        supports_score_group=groups,
+    )

@@ -1,0 +1,96 @@
+"""What a trainer's log says of a batch of episodes. The names are explained in docs/training.md."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .binding import RolloutEnvironment
+    from .episode import Episode
+
+__all__ = ["episode_metrics", "log"]
+
+
+def log(
+    played: Sequence[RolloutEnvironment],
+    *,
+    rewards: Sequence[float | None],
+    environments: Sequence[RolloutEnvironment],
+    log_metric: Callable[[str, float], None],
+) -> None:
+    """Log each episode's numbers; TRL averages them over the batch and over all processes."""
+    reward_of = {id(e): reward for e, reward in zip(environments, rewards, strict=True)}
+    specs = {id(e.spec): e.spec for e in played}
+    several = len(specs) > 1
+    for spec in specs.values():
+        own = [e for e in played if e.spec is spec]
+        prefix = f"env/{spec.class_name.removeprefix('Environment_')}/" if several else "env/"
+        episodes = [e.episode for e in own if e.episode is not None]
+        tools = sorted({step.tool for episode in episodes for step in episode.steps})
+        faults = sorted({episode.fault for episode in episodes if episode.fault is not None})
+        for environment in own:
+            episode = environment.episode
+            assert episode is not None
+            numbers = episode_metrics(
+                episode, reward_of[id(environment)], success=spec.success, tools=tools, faults=faults
+            )
+            for name, value in numbers.items():
+                log_metric(prefix + name, value)
+        _log_times(spec.stage, prefix, log_metric)
+
+
+def episode_metrics(
+    episode: Episode,
+    reward: float | None,
+    *,
+    success: float,
+    tools: Sequence[str] = (),
+    faults: Sequence[str] = (),
+) -> dict[str, float]:
+    """Numbers of one episode by name. An episode lost to a fault has no reward, no success and no length."""
+    found: dict[str, float] = {
+        "faults": float(episode.fault is not None),
+        "retries": float(len(episode.retried)),
+        "seconds": episode.seconds,
+    }
+    found |= {f"faults/{name}": float(episode.fault == name) for name in faults}
+    if episode.fault is not None:
+        return found
+    found["length"] = float(len(episode.steps))
+    found["finished"] = float(episode.finished)
+    if reward is not None:
+        found["reward"] = reward
+        found["success"] = float(reward >= success)
+    calls = Counter(step.tool for step in episode.steps)
+    for tool in tools:
+        found[f"calls/{tool}"] = float(calls[tool])
+        rewards = [s.output.reward for s in episode.steps if s.tool == tool and s.output is not None]
+        if any(value is not None for value in rewards):
+            found[f"reward/{tool}"] = sum(value for value in rewards if value is not None)
+    found["refused"] = float(sum(step.output is None for step in episode.steps))
+    return found | _components(episode)
+
+
+def _components(episode: Episode) -> dict[str, float]:
+    """Numbers that the environment names in ``metadata["rewards"]``, of the last call that has them."""
+    for metadata in reversed(episode.metadata):
+        parts: Any = (metadata or {}).get("rewards")
+        if isinstance(parts, Mapping):
+            return {
+                f"reward/{name}": float(value)
+                for name, value in parts.items()
+                if isinstance(value, int | float)
+            }
+    return {}
+
+
+def _log_times(stage: Any, prefix: str, log_metric: Callable[[str, float], None]) -> None:
+    """Since the last batch: how long training waited for the environment, and what share of the time."""
+    now, waited = time.perf_counter(), stage.waited_s
+    began, before = stage.metered
+    stage.metered = (now, waited)
+    log_metric(prefix + "wait_s", waited - before)
+    log_metric(prefix + "wait_share", (waited - before) / max(now - began, 1e-9))

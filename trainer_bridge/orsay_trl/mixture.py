@@ -1,0 +1,128 @@
+"""Several environments in one run: rows of all of them, each played where it belongs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from . import dataset
+from .scoring import EnvironmentReward, GroupReward
+from .spec import EnvironmentFactory, EnvironmentSpec
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import TrainerCallback
+
+    from .episode import Episode
+
+__all__ = ["Mixture"]
+
+
+class Mixture:
+    """What ``EnvironmentSpec.combine`` makes; has the properties of a spec that a trainer takes.
+
+    TRL picks each row's environment by the column ``environment``, and shows the model that one's tools
+    alone. Rows are shuffled by ``seed``. With ``weights`` the rows of each environment are drawn again, or
+    left out, until its share is right, while the number of all rows stays.
+
+    Raises ValueError for less than one spec, names that are not different, or weights that are no shares.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[EnvironmentSpec],
+        *,
+        names: Sequence[str] | None = None,
+        weights: Sequence[float] | None = None,
+        seed: int = 0,
+    ) -> None:
+        if not specs:
+            raise ValueError("combine() needs at least one spec")
+        self.names = list(names) if names is not None else [_name(spec) for spec in specs]
+        if len(self.names) != len(specs) or len(set(self.names)) != len(self.names):
+            raise ValueError(f"each spec needs a name of its own, and these are {self.names}: give names=[…]")
+        if weights is not None and (len(weights) != len(specs) or min(weights) < 0 or sum(weights) <= 0):
+            raise ValueError("weights has one number for each spec, none below 0 and not all of them 0")
+        self.specs = dict(zip(self.names, specs, strict=True))
+        self._weights = None if weights is None else [weight / sum(weights) for weight in weights]
+        self._seed = seed
+        for spec in specs[1:]:
+            if spec is not specs[0]:
+                spec.follow(specs[0])
+
+    @cached_property
+    def train_dataset(self) -> Dataset:
+        """Rows of all environments, with the column ``environment``; a field that a task lacks is None."""
+        return dataset.to_dataset(self._mixed("train"))
+
+    @cached_property
+    def eval_dataset(self) -> Dataset:
+        """All rows of the specs' ``eval_split``, whatever the weights."""
+        return dataset.to_dataset(self._mixed("eval"))
+
+    @cached_property
+    def rollout_dataset(self) -> Dataset:
+        """The training rows for a rollout function."""
+        return dataset.to_dataset(dataset.for_rollouts(self._mixed("train")))
+
+    @cached_property
+    def environment_factory(self) -> dict[str, EnvironmentFactory]:
+        """TRL's form for several environments."""
+        return {name: spec.environment_factory for name, spec in self.specs.items()}
+
+    @property
+    def reward_funcs(self) -> EnvironmentReward:
+        """As a spec's; each environment's rollouts are scored by its own rules."""
+        return EnvironmentReward()
+
+    @property
+    def group_reward(self) -> GroupReward:
+        """As a spec's."""
+        return GroupReward()
+
+    def callback(self) -> TrainerCallback:
+        """As a spec's, for all of them."""
+        from .callback import SpecCallback  # needs transformers, which is an extra
+
+        return SpecCallback(list(self.specs.values()))
+
+    def episode(self, row: Mapping[str, Any]) -> Episode:
+        """The episode of a row, in the environment that the row names."""
+        return self.specs[str(row["environment"])].episode(row)
+
+    def close(self) -> None:
+        """Close all specs."""
+        for spec in reversed(self.specs.values()):
+            spec.close()
+
+    def _mixed(self, which: Literal["train", "eval"]) -> dict[str, list[Any]]:
+        tables = {name: spec.columns(which) for name, spec in self.specs.items()}
+        counts = {name: len(table["prompt"]) for name, table in tables.items()}
+        places = [(name, row) for name, count in counts.items() for row in range(count)]
+        draw = random.Random(self._seed)
+        if which == "train":
+            if self._weights is not None:
+                places = self._weighted(counts, draw)
+            draw.shuffle(places)
+        keys = list(dict.fromkeys(key for table in tables.values() for key in table))
+        found: dict[str, list[Any]] = {"environment": [name for name, _ in places]}
+        for key in keys:
+            found[key] = [tables[name][key][row] if key in tables[name] else None for name, row in places]
+        return found
+
+    def _weighted(self, counts: Mapping[str, int], draw: random.Random) -> list[tuple[str, int]]:
+        assert self._weights is not None
+        total = sum(counts.values())
+        places = []
+        for (name, count), weight in zip(counts.items(), self._weights, strict=True):
+            wanted = round(total * weight)
+            whole, rest = divmod(wanted, count)
+            rows = list(range(count)) * whole + draw.sample(range(count), rest)
+            places += [(name, row) for row in rows]
+        return places
+
+
+def _name(spec: EnvironmentSpec) -> str:
+    return spec.class_name.removeprefix("Environment_")

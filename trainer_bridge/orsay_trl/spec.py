@@ -1,0 +1,397 @@
+"""``EnvironmentSpec``: an ORS environment, by URL or by its catalog name, in the slots of a TRL trainer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from orsay_client import errors
+
+from . import dataset
+from .binding import RolloutEnvironment, environment_class
+from .discovery import discover
+from .episode import Episode, Rules, Tools
+from .faults import FaultWatch
+from .reward import RewardPolicy, check_policy
+from .scoring import EnvironmentReward, GroupReward
+from .source import ServerSource, Source, TaskRef
+from .stage import Stage
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import TrainerCallback
+
+    from .mixture import Mixture
+
+__all__ = ["EnvironmentFactory", "EnvironmentSpec"]
+
+_T = TypeVar("_T")
+_LIVE = (
+    "environment_factory",
+    "eval_dataset",
+    "faults",
+    "rollout_dataset",
+    "stage",
+    "tools",
+    "train_dataset",
+)
+
+
+class EnvironmentSpec:
+    """An environment in the slots of a TRL trainer::
+
+        spec = EnvironmentSpec("http://127.0.0.1:8080", num_tasks=64)
+        trainer = GRPOTrainer(
+            model=...,
+            args=...,
+            train_dataset=spec.train_dataset,
+            environment_factory=spec.environment_factory,
+            reward_funcs=spec.reward_funcs,
+        )
+
+    Takes the arguments of ``trl.experimental.openreward.OpenRewardSpec`` and has its properties. Making one
+    sends nothing; it can be pickled, and the copy connects anew.
+
+    Args:
+        target: URL of any ORS server, or ``owner/name`` in the OpenReward catalog (needs ``openreward``).
+        num_tasks: At most that many tasks, from the start of the split; None takes all. Not with ``indices``.
+        split: Where training tasks come from.
+        indices: The tasks to train on.
+        api_key: The server's key, or the catalog's.
+        secrets: Handed to each session's environment, and to nothing else.
+        env_name: Which environment of the server; its first by default.
+        include_metadata: Fields of the tasks become columns, so that reward functions can read them.
+        discover_task_tools: Ask a session for its tools too, besides the environment's shared ones.
+        task_tools_discovery_index: The one task to ask. By default each of ``indices``, or task 0.
+        eval_split: Split of ``eval_dataset``; ``test`` by default.
+        eval_num_tasks: At most that many tasks in ``eval_dataset``.
+        reward: What the rewards of an episode's calls amount to: ``last``, ``sum``, ``max``, ``mean``,
+            ``discounted(gamma)``, or a function of the ``Episode``.
+        unscored: Reward of an episode in which no call was scored; None leaves it out of training.
+        success: From which reward on an episode counts as solved, in the metrics.
+        images: Show the model images; without it, their names in the text.
+        terminal: How the model uses a terminal tool: ``message``, its last plain message is handed in, or
+            ``tool``, offered beside the others (the way for trainers that keep messages to themselves).
+        retries: How often an episode is played again on a fresh session after faults.
+        max_fault_share: Training stops when more than this share of a batch was lost to faults.
+        call_timeout_s: Limit for one call, besides the server's; a call over it is a fault.
+        seed: Base of the seeds that ``seed_field`` hands out.
+        seed_field: Field of the task's spec that takes a seed, one for each task and its whole group. For
+            environments that are random otherwise: a group's rollouts must see one prompt.
+        concurrency: Sessions opened, closed or asked at the same time.
+        run: Name of this run, in the label that each request carries to the server.
+        attach: From the second batch on the trainer plays a batch's episodes at the same time, by ``attach``.
+
+    Raises ValueError for arguments that cannot be meant.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        num_tasks: int | None = None,
+        split: str = "train",
+        indices: Sequence[int] | None = None,
+        api_key: str | None = None,
+        secrets: Mapping[str, str] | None = None,
+        env_name: str | None = None,
+        include_metadata: bool = True,
+        discover_task_tools: bool = True,
+        task_tools_discovery_index: int | None = None,
+        eval_split: str = "test",
+        eval_num_tasks: int | None = None,
+        reward: RewardPolicy = "last",
+        unscored: float | None = 0.0,
+        success: float = 1.0,
+        images: bool = True,
+        terminal: Literal["message", "tool"] = "message",
+        retries: int = 2,
+        max_fault_share: float = 0.5,
+        call_timeout_s: float | None = None,
+        seed: int = 0,
+        seed_field: str | None = None,
+        concurrency: int = 128,
+        run: str | None = None,
+        attach: bool = True,
+    ) -> None:
+        if num_tasks is not None and indices is not None:
+            raise ValueError("give num_tasks or indices, not both")
+        if "://" not in target and target.count("/") != 1:
+            raise ValueError(f"target must be a URL or owner/name of the OpenReward catalog, not {target!r}")
+        if not 0 <= max_fault_share <= 1:
+            raise ValueError(f"max_fault_share is a share, between 0 and 1, not {max_fault_share}")
+        if terminal not in ("message", "tool"):
+            raise ValueError(f"terminal must be 'message' or 'tool', not {terminal!r}")
+        if min(retries, concurrency - 1) < 0:
+            raise ValueError("retries must be at least 0, and concurrency at least 1")
+        check_policy(reward)
+        self.rules = Rules(
+            reward=reward, unscored=unscored, images=images, retries=retries, call_timeout_s=call_timeout_s
+        )
+        self.success = success
+        self.max_fault_share = max_fault_share
+        self.terminal = terminal
+        self.attach = attach
+        self.run_name = run
+        self.class_name = _class_name(env_name, target)
+        self._target = target
+        self._is_url = "://" in target
+        self._num_tasks = num_tasks
+        self._split = split
+        self._indices = None if indices is None else list(indices)
+        self._api_key = api_key
+        self._secrets = dict(secrets) if secrets is not None else None
+        self._env_name = env_name
+        self._include_metadata = include_metadata
+        self._discover_task_tools = discover_task_tools
+        self._task_tools_discovery_index = task_tools_discovery_index
+        self._eval_split = eval_split
+        self._eval_num_tasks = eval_num_tasks
+        self._seed = seed
+        self._seed_field = seed_field
+        self._concurrency = concurrency
+        self._leader: EnvironmentSpec | None = None
+
+    def __repr__(self) -> str:
+        name = f", env_name={self._env_name!r}" if self._env_name else ""
+        return f"EnvironmentSpec({self._target!r}, split={self._split!r}{name})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key not in _LIVE}
+
+    # What a trainer takes
+
+    @cached_property
+    def train_dataset(self) -> Dataset:
+        """A row for each training task: ``prompt`` (one empty user message), ``task_index``, ``task_split``,
+        and the fields of the task."""
+        return dataset.to_dataset(self.columns("train"))
+
+    @cached_property
+    def eval_dataset(self) -> Dataset:
+        """The same for the tasks of ``eval_split``."""
+        return dataset.to_dataset(self.columns("eval"))
+
+    @cached_property
+    def rollout_dataset(self) -> Dataset:
+        """The training tasks for a rollout function: it finds the task of a prompt in the message."""
+        return dataset.to_dataset(dataset.for_rollouts(self.columns("train")))
+
+    @cached_property
+    def environment_factory(self) -> EnvironmentFactory:
+        """Makes the places of a trainer's pool; can be pickled."""
+        return EnvironmentFactory(self)
+
+    @property
+    def reward_funcs(self) -> EnvironmentReward:
+        """The episodes' rewards, by ``reward``; also grades plain messages, and logs the metrics."""
+        return EnvironmentReward()
+
+    @property
+    def group_reward(self) -> GroupReward:
+        """The environment's comparison of a group's rollouts, for ``reward_funcs=[…, spec.group_reward]``."""
+        return GroupReward()
+
+    def callback(self) -> TrainerCallback:
+        """Tells sessions the step, and ends them with the training; without it they end with the process."""
+        from .callback import SpecCallback  # needs transformers, which is an extra
+
+        return SpecCallback([self])
+
+    @staticmethod
+    def combine(
+        *specs: EnvironmentSpec,
+        names: Sequence[str] | None = None,
+        weights: Sequence[float] | None = None,
+        seed: int = 0,
+    ) -> Mixture:
+        """Several environments in one run; ``weights`` are shares of the rows. See ``Mixture``."""
+        from .mixture import Mixture
+
+        return Mixture(specs, names=names, weights=weights, seed=seed)
+
+    def follow(self, leader: EnvironmentSpec) -> None:
+        """Play on the event loop of ``leader``; for specs that are combined. Before anything was played."""
+        self._leader = leader
+
+    # Playing
+
+    @cached_property
+    def tools(self) -> Tools:
+        """The environment's tools, asked for once."""
+        return self.stage.run(
+            discover(
+                self.stage.source,
+                self._split,
+                self._probes() if self._discover_task_tools else (),
+                terminal_as_tool=self.terminal == "tool",
+            )
+        )
+
+    @property
+    def stage(self) -> Stage:
+        """The connection of this process, made when first needed."""
+        stage: Stage | None = self.__dict__.get("stage")
+        if stage is None or stage.pid != os.getpid():
+            beside = self._leader.stage if self._leader is not None else None
+            stage = Stage(self._make_source, concurrency=self._concurrency, beside=beside)
+            self.__dict__["stage"] = stage
+        return stage
+
+    @cached_property
+    def faults(self) -> FaultWatch:
+        """Counts what was lost, and stops training when that is too much."""
+        return FaultWatch(self.max_fault_share)
+
+    def episode(self, row: Mapping[str, Any]) -> Episode:
+        """The episode of a row of the dataset, not yet open; its coroutines run on ``stage``."""
+        spec = row.get("task_spec")
+        task = TaskRef(
+            split=str(row.get("task_split") or self._split),
+            index=int(row.get("task_index") or 0),
+            spec=json.loads(spec) if isinstance(spec, str) else spec,
+        )
+        labels: dict[str, str | int] = {"step": self.stage.step}
+        if self.run_name:
+            labels["run"] = self.run_name
+        return Episode(self.stage.source, task, self.tools, self.rules, row=row, labels=labels)
+
+    def prepare(
+        self, rows: Iterable[Mapping[str, Any]], *, one_prompt_per_task: bool = False
+    ) -> list[Episode]:
+        """Open the episodes of these rows at the same time; ``begin`` then hands each out.
+
+        With ``one_prompt_per_task`` raises ValueError when two episodes of one task began with different
+        prompts: a trainer that sends each prompt of a group once would pair completions with wrong ones.
+        """
+        wanted = [(_key(row), self.episode(row)) for row in rows]
+        opened = self.stage.prepare(wanted)
+        if one_prompt_per_task:
+            first: dict[Any, Episode] = {}
+            for key, episode in wanted:
+                other = first.setdefault(key, episode)
+                if episode.fault is None and other.fault is None and episode.observation != other.observation:
+                    task = f"{episode.task.split}[{episode.task.index}]"
+                    raise ValueError(
+                        f"two sessions of task {task} began with different prompts, and vLLM in server mode "
+                        "samples a group from one prompt: let the environment take a seed "
+                        "(EnvironmentSpec(seed_field=…)), or use a rollout function"
+                    )
+        return opened
+
+    def begin(self, row: Mapping[str, Any]) -> Episode:
+        """The open episode of a row: one that was prepared, or a new one."""
+        episode = self.stage.take(_key(row))
+        if episode is None:
+            episode = self.episode(row)
+            self.stage.run(self.stage.open(episode))
+        return episode
+
+    def release(self, episodes: Iterable[Episode]) -> None:
+        """End the sessions of these episodes in the background."""
+        self.stage.start(self.stage.close(list(episodes)))
+
+    def wait(self, future: Future[_T]) -> _T:
+        """The result of work that was begun on ``stage``; the wait is counted."""
+        return self.run(_result(future))
+
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """The result of ``work`` on the loop of ``stage``."""
+        return self.stage.run(work)
+
+    def watch(self, episodes: Sequence[Episode]) -> None:
+        """Count faults one by one. Raises TooManyFaults."""
+        self.faults.rolling(episodes)
+
+    def close(self) -> None:
+        """End all sessions and the connection; the spec connects anew when it is used again."""
+        stage: Stage | None = self.__dict__.pop("stage", None)
+        if stage is not None:
+            stage.shut()
+
+    # Inside
+
+    def _make_source(self) -> Source:
+        if self._is_url:
+            return ServerSource(
+                self._target, env_name=self._env_name, api_key=self._api_key, secrets=self._secrets
+            )
+        from .catalog import CatalogSource  # needs openreward
+
+        return CatalogSource(
+            self._target, env_name=self._env_name, api_key=self._api_key, secrets=self._secrets
+        )
+
+    def columns(self, which: Literal["train", "eval"]) -> dict[str, list[Any]]:
+        """The columns of ``train_dataset`` or ``eval_dataset``, as lists."""
+        if which == "train":
+            split, num_tasks, indices = self._split, self._num_tasks, self._indices
+        else:
+            split, num_tasks, indices = self._eval_split, self._eval_num_tasks, None
+
+        async def fetch() -> tuple[Sequence[int], list[Mapping[str, Any]] | None]:
+            source = self.stage.source
+            wanted: Sequence[int] | None = indices
+            if wanted is None:
+                count = await source.count(split)
+                wanted = range(count if num_tasks is None else min(count, num_tasks))
+            if not wanted:
+                raise errors.BadRequest(f"split {split!r} of {self._target} has no tasks")
+            needed = self._include_metadata or self._seed_field is not None
+            return wanted, await source.specs(split, wanted) if needed else None
+
+        wanted, specs = self.run(fetch())
+        return dataset.columns(
+            split,
+            wanted,
+            specs,
+            metadata=self._include_metadata,
+            seed=self._seed,
+            seed_field=self._seed_field,
+        )
+
+    def _probes(self) -> list[int]:
+        if self._task_tools_discovery_index is not None:
+            return [self._task_tools_discovery_index]
+        return sorted(set(self._indices)) if self._indices is not None else [0]
+
+
+class EnvironmentFactory:
+    """Makes environments for a trainer's pool, all of one class in one process."""
+
+    def __init__(self, spec: EnvironmentSpec) -> None:
+        self.spec = spec
+
+    def __call__(self) -> RolloutEnvironment:
+        return self._class(self.spec)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"spec": self.spec}
+
+    @cached_property
+    def _class(self) -> type[RolloutEnvironment]:
+        return environment_class(self.spec, self.spec.tools)
+
+
+def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    spec = row.get("task_spec")
+    return (
+        row.get("task_split"),
+        row.get("task_index"),
+        spec if spec is None or isinstance(spec, str) else json.dumps(spec, sort_keys=True),
+    )
+
+
+def _class_name(env_name: str | None, target: str) -> str:
+    name = env_name or target.rstrip("/").rsplit("/", 1)[-1]
+    plain = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name).strip("_")
+    return f"Environment_{plain}"
+
+
+async def _result(future: Future[_T]) -> _T:
+    return await asyncio.wrap_future(future)

@@ -1,0 +1,146 @@
+"""The running side of a spec in one process: its event loop, its connection, and its open episodes."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Coroutine, Hashable, Iterable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from orsay_client import errors
+from orsay_client.loop_thread import LoopThread
+
+from .episode import Episode
+from .source import Source
+
+__all__ = ["Stage"]
+
+_T = TypeVar("_T")
+_CLOSE_S = 30.0
+
+
+class Stage:
+    """Plays episodes on an event loop thread of its own, so that keep-alive goes on while a trainer computes.
+
+    ``waited_s`` adds up how long callers were blocked here: what training paid for the environment.
+    ``metered`` is the time and ``waited_s`` when metrics were last logged. ``beside`` is another stage whose
+    loop this one shares, so that one coroutine can play on both.
+    """
+
+    def __init__(
+        self, make_source: Callable[[], Source], *, concurrency: int, beside: Stage | None = None
+    ) -> None:
+        self.pid = os.getpid()
+        self.waited_s = 0.0
+        self.step = 0
+        self.metered = (time.perf_counter(), 0.0)
+        self._owns_loop = beside is None
+        self._loop: LoopThread = LoopThread("orsay-trl") if beside is None else beside._loop
+        self._open: set[Episode] = set()
+        self._prepared: dict[Hashable, deque[Episode]] = {}
+        self.source = self._loop.run(_made(make_source))
+        self._slots = self._loop.run(_made(lambda: asyncio.Semaphore(concurrency)))
+        self._closed = False
+        atexit.register(_close_at_exit, weakref.ref(self))
+
+    @property
+    def open_episodes(self) -> int:
+        """How many episodes have a session, or are about to."""
+        return len(self._open)
+
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """The result of ``work`` on the loop; the caller waits, and the wait is counted."""
+        began = time.perf_counter()
+        try:
+            return self._loop.run(work)
+        finally:
+            self.waited_s += time.perf_counter() - began
+
+    def start(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
+        """Begin ``work`` on the loop without waiting."""
+        return self._loop.start(work)
+
+    async def open(self, episode: Episode) -> None:
+        """Open an episode, with others at the same time as far as ``concurrency`` allows."""
+        self._open.add(episode)
+        async with self._slots:
+            await episode.open()
+
+    async def close(self, episodes: Iterable[Episode]) -> None:
+        """End the sessions of these episodes, all at the same time."""
+
+        async def end(episode: Episode) -> None:
+            async with self._slots:
+                await episode.close()
+            self._open.discard(episode)
+
+        await asyncio.gather(*(end(episode) for episode in episodes))
+
+    def prepare(self, wanted: Iterable[tuple[Hashable, Episode]]) -> list[Episode]:
+        """Open all these episodes at once; ``take`` hands them out by their keys, in order."""
+        pairs = list(wanted)
+
+        async def open_all() -> None:
+            async with asyncio.TaskGroup() as group:
+                for _, episode in pairs:
+                    group.create_task(self.open(episode))
+
+        try:
+            self.run(open_all())
+        except ExceptionGroup as several:
+            raise several.exceptions[0] from None
+        for key, episode in pairs:
+            self._prepared.setdefault(key, deque()).append(episode)
+        return [episode for _, episode in pairs]
+
+    def take(self, key: Hashable) -> Episode | None:
+        """The next episode that was prepared under ``key``."""
+        waiting = self._prepared.get(key)
+        if not waiting:
+            return None
+        episode = waiting.popleft()
+        if not waiting:
+            del self._prepared[key]
+        return episode
+
+    def close_episodes(self) -> None:
+        """End all sessions on the server; the stage can be used again."""
+        self._prepared.clear()
+        if self._open and not self._closed:
+            self._loop.run(self.close(list(self._open)))
+
+    def shut(self) -> None:
+        """End all sessions, the connection and the thread; safe to call twice, and in a forked child."""
+        if self._closed or os.getpid() != self.pid:
+            return
+        self._closed = True
+
+        async def end() -> None:
+            async with asyncio.timeout(_CLOSE_S):
+                await self.close(list(self._open))
+                await self.source.aclose()
+
+        try:
+            self._loop.run(end())
+        except TimeoutError:
+            pass  # the server expires what it did not hear of
+        except errors.ClientClosed:
+            pass  # the loop that was shared is gone, and its connections with it
+        finally:
+            if self._owns_loop:
+                self._loop.stop()
+
+
+async def _made(make: Callable[[], _T]) -> _T:
+    return make()
+
+
+def _close_at_exit(stage: weakref.ref[Stage]) -> None:
+    alive = stage()
+    if alive is not None:
+        alive.shut()

@@ -1,0 +1,325 @@
+"""TRL's GRPO trainer with the environment side concurrent and exact.
+
+TRL's own trainer begins episodes and makes calls one after another, goes on generating after an episode is
+over, and lets a rollout that was lost to a fault take part in the loss, with advantage 0. This one opens a
+batch's episodes together, makes the calls of a turn together, generates nothing after the end, and masks what
+was lost. What is sampled, tokenised and scored stays TRL's.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import torch
+import trl
+from trl.chat_template_utils import parse_response
+
+from .binding import BoundTool, RolloutEnvironment
+from .callback import SpecCallback
+from .spec import EnvironmentFactory, EnvironmentSpec
+
+__all__ = ["ConcurrentEnvironments", "GRPOTrainer", "attach", "attach_quietly"]
+
+_log = logging.getLogger("orsay_trl")
+
+_WANTED = {
+    "_generate_and_score_completions": ["self", "inputs"],
+    "_generate_single_turn": [
+        "self",
+        "prompt_ids",
+        "images",
+        "multimodal_fields",
+        "num_generations",
+        "has_tool_images",
+    ],
+    "_tool_call_loop": [
+        "self",
+        "prompts",
+        "prompt_ids",
+        "completion_ids",
+        "completions",
+        "logprobs",
+        "images",
+        "multimodal_fields",
+    ],
+}
+
+
+class _Turns:
+    """The tool loop of one batch, followed from outside: whose turn it is, and who is done.
+
+    TRL keeps its lists of rollouts in local variables but changes the lists that it was given, so that their
+    state can be read here.
+    """
+
+    def __init__(
+        self,
+        prompt_ids: Sequence[list[int]],
+        completion_ids: Sequence[list[int]],
+        completions: Sequence[list[dict[str, Any]]],
+    ) -> None:
+        self.prompt_ids = prompt_ids
+        self.completion_ids = completion_ids
+        self.completions = completions
+        self.ended: set[int] = set()
+        self.over: set[int] = set()
+        self.iteration = 0
+
+    def playing(self, prompts: Sequence[list[int]]) -> list[int] | None:
+        """Places of the rollouts that are about to generate; None when that cannot be told for certain."""
+        places = [
+            place
+            for place, messages in enumerate(self.completions)
+            if place not in self.ended and messages and messages[-1]["role"] == "tool"
+        ]
+        if len(places) != len(prompts):
+            return None
+        for place, ids in zip(places, prompts, strict=True):
+            so_far = self.prompt_ids[place] + self.completion_ids[place]
+            if ids[: len(so_far)] != so_far:
+                return None
+        return places
+
+
+class ConcurrentEnvironments:
+    """Goes in front of ``trl.GRPOTrainer`` among the bases of a class; see ``GRPOTrainer`` and ``attach``."""
+
+    _orsay_turns: _Turns | None = None
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """As TRL's; ends all sessions whatever happens."""
+        try:
+            return super().train(*args, **kwargs)  # type: ignore[misc]
+        finally:
+            for spec in _specs(self):
+                spec.stage.close_episodes()
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        specs = _specs(self)
+        if not specs:
+            return super()._generate_and_score_completions(inputs)  # type: ignore[misc, no-any-return]
+        for spec in specs:
+            spec.stage.step = int(self.state.global_step)  # type: ignore[attr-defined]
+        self._orsay_open(inputs)
+        output = super()._generate_and_score_completions(inputs)  # type: ignore[misc]
+        places: list[Any] = self.environments or []  # type: ignore[attr-defined]
+        played = [e if isinstance(e, RolloutEnvironment) and e.episode is not None else None for e in places]
+        self._orsay_mask(output, [e is not None and e.episode.fault is not None for e in played])  # type: ignore[union-attr]
+        for spec in specs:
+            spec.release([e.episode for e in played if e is not None and e.spec is spec and e.episode])
+        return output  # type: ignore[no-any-return]
+
+    def _orsay_open(self, inputs: Sequence[Mapping[str, Any]]) -> None:
+        """Open the episodes of all rows at the same time."""
+        rows: dict[int, tuple[EnvironmentSpec, list[Mapping[str, Any]]]] = {}
+        for row in inputs:
+            name = row.get("environment") if self._multi_environment else None  # type: ignore[attr-defined]
+            factory = self.environment_factories.get(name)  # type: ignore[attr-defined]
+            if isinstance(factory, EnvironmentFactory):
+                task = {key: value for key, value in row.items() if key != "environment"}
+                rows.setdefault(id(factory.spec), (factory.spec, []))[1].append(task)
+        served = self.use_vllm and self.vllm_mode == "server"  # type: ignore[attr-defined]
+        for spec, tasks in rows.values():
+            spec.prepare(tasks, one_prompt_per_task=served)
+
+    def _orsay_mask(self, output: dict[str, Any], lost: Sequence[bool]) -> None:
+        """Take rollouts lost to faults out of the loss: no token of theirs counts, in no sum."""
+        several = self.accelerator.num_processes > 1  # type: ignore[attr-defined]
+        if not several and not any(lost):
+            return
+        completion_mask = output["completion_mask"]
+        kept = torch.tensor([not gone for gone in lost], device=completion_mask.device).unsqueeze(1)
+        output["tool_mask"] = output.get("tool_mask", torch.ones_like(completion_mask)) * kept
+        counted = (completion_mask * output["tool_mask"]).sum()
+        output["num_items_in_batch"] = self.accelerator.gather(counted).sum()  # type: ignore[attr-defined]
+
+    def _tool_call_loop(
+        self,
+        prompts: Any,
+        prompt_ids: Any,
+        completion_ids: Any,
+        completions: Any,
+        logprobs: Any,
+        images: Any,
+        multimodal_fields: Any,
+    ) -> Any:
+        turns = _Turns(prompt_ids, completion_ids, completions)
+        simple = images is None and not multimodal_fields
+        self._orsay_turns = turns if simple and _specs(self) else None
+        try:
+            if self._orsay_turns is not None:
+                first = {place: messages[0] for place, messages in enumerate(completions)}
+                self._orsay_call_ahead(turns, first)
+            result = super()._tool_call_loop(  # type: ignore[misc]
+                prompts, prompt_ids, completion_ids, completions, logprobs, images, multimodal_fields
+            )
+        finally:
+            self._orsay_turns = None
+        tool_mask, completions, completion_ids, logprobs, *rest = result
+        for place in turns.over:
+            _end_at_last_sample(place, tool_mask, completion_ids, logprobs)
+        return (tool_mask, completions, completion_ids, logprobs, *rest)
+
+    def _generate_single_turn(
+        self,
+        prompt_ids: Any,
+        images: Any,
+        multimodal_fields: Any,
+        num_generations: int,
+        has_tool_images: bool = False,
+    ) -> Any:
+        turns = self._orsay_turns
+        places = None
+        if turns is not None and images is None and not has_tool_images:
+            places = turns.playing(prompt_ids)
+        if turns is None or places is None:
+            self._orsay_turns = None  # followed no further in this batch
+            return super()._generate_single_turn(  # type: ignore[misc]
+                prompt_ids, images, multimodal_fields, num_generations, has_tool_images=has_tool_images
+            )
+        over = {place for place in places if _is_over(self.environments[place])}  # type: ignore[attr-defined]
+        # Processes generate in step with each other, so with several none may leave out a turn.
+        alone = self.accelerator.num_processes == 1  # type: ignore[attr-defined]
+        asked = [j for j, place in enumerate(places) if not alone or place not in over]
+        ids: list[list[int]] = [[] for _ in places]
+        logprobs: list[list[float]] | None = [[] for _ in places]
+        if asked:
+            sampled, scores = super()._generate_single_turn(  # type: ignore[misc]
+                [prompt_ids[j] for j in asked],
+                images,
+                multimodal_fields,
+                num_generations,
+                has_tool_images=has_tool_images,
+            )
+            for at, j in enumerate(asked):
+                if places[j] not in over:
+                    ids[j] = sampled[at]
+                    if scores is not None and logprobs is not None:
+                        logprobs[j] = scores[at]
+            if scores is None:
+                logprobs = None
+        elif not self.use_vllm:  # type: ignore[attr-defined]
+            logprobs = None
+        turns.iteration += 1
+        turns.over |= over
+        self._orsay_after_turn(turns, places, prompt_ids, ids)
+        return ids, logprobs
+
+    def _orsay_after_turn(
+        self, turns: _Turns, places: Sequence[int], prompts: Sequence[list[int]], sampled: Sequence[list[int]]
+    ) -> None:
+        """Read the turn as TRL is about to, and begin the calls that it will make."""
+        said = {}
+        for place, ids, new in zip(places, prompts, sampled, strict=True):
+            room = self.max_completion_length - (len(ids) - len(turns.prompt_ids[place]))  # type: ignore[attr-defined]
+            kept = new[: max(room, 0)]
+            if not kept:
+                turns.ended.add(place)
+                continue
+            tools = self._env_tools[self._batch_environments[place]]  # type: ignore[attr-defined]
+            said[place] = parse_response(self._tokenizer, kept, prefix=ids, tools=tools)  # type: ignore[attr-defined]
+        self._orsay_call_ahead(turns, said)
+
+    def _orsay_call_ahead(self, turns: _Turns, said: Mapping[int, Mapping[str, Any]]) -> None:
+        """Begin the calls of all rollouts at the same time; TRL then asks for their results one by one."""
+        if turns.iteration >= self.max_tool_calling_iterations:  # type: ignore[attr-defined]
+            return
+        for place, message in said.items():
+            environment = self.environments[place]  # type: ignore[attr-defined]
+            calls = message.get("tool_calls")
+            if not calls:
+                turns.ended.add(place)
+                continue
+            if isinstance(environment, RolloutEnvironment):
+                bound = self._sync_tool_dicts[place]  # type: ignore[attr-defined]
+                environment._call_ahead(_callable(calls, bound))
+
+
+class GRPOTrainer(ConcurrentEnvironments, trl.GRPOTrainer):  # type: ignore[misc]
+    """``trl.GRPOTrainer`` that plays the episodes of a batch at the same time. Takes the same arguments."""
+
+
+def attach(trainer: Any) -> Any:
+    """Make a trainer, also one of a class of your own, play its episodes at the same time; returns it.
+
+    It also ends all sessions when training ends. Safe to call twice. Raises TypeError for what is no
+    ``trl.GRPOTrainer``, and RuntimeError for a release of TRL whose insides differ from those known here.
+    """
+    if not isinstance(trainer, trl.GRPOTrainer):
+        raise TypeError(f"attach() takes a trl.GRPOTrainer, not {type(trainer).__name__}")
+    if isinstance(trainer, ConcurrentEnvironments):
+        return trainer
+    for name, wanted in _WANTED.items():
+        found = getattr(type(trainer), name, None)
+        if found is None or _parameters(found) != wanted:
+            raise RuntimeError(
+                f"this TRL ({trl.__version__}) has another {name} than the releases known here; "
+                "training works without attach(), with one call after another"
+            )
+    cls = type(trainer)
+    trainer.__class__ = type(cls.__name__, (ConcurrentEnvironments, cls), {})
+    trainer.add_callback(SpecCallback(_specs(trainer)))
+    return trainer
+
+
+def attach_quietly(trainer: Any) -> None:
+    """``attach`` where it is possible."""
+    if isinstance(trainer, trl.GRPOTrainer) and not isinstance(trainer, ConcurrentEnvironments):
+        try:
+            attach(trainer)
+        except RuntimeError as exc:
+            _log.warning("%s", exc)
+        else:
+            _log.info("episodes of a batch are played at the same time from now on")
+
+
+def _parameters(function: Any) -> list[str]:
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    return list(inspect.signature(function).parameters)
+
+
+def _specs(trainer: Any) -> list[EnvironmentSpec]:
+    factories = getattr(trainer, "environment_factories", None) or {}
+    found = {id(f.spec): f.spec for f in factories.values() if isinstance(f, EnvironmentFactory)}
+    return list(found.values())
+
+
+def _is_over(environment: Any) -> bool:
+    if not isinstance(environment, RolloutEnvironment) or environment.episode is None:
+        return False
+    return environment.episode.finished or environment.episode.fault is not None
+
+
+def _callable(
+    calls: Sequence[Mapping[str, Any]], bound: Mapping[str, Any]
+) -> list[tuple[str, dict[str, Any]]]:
+    """The calls that TRL will make of our tools, in order."""
+    found = []
+    for call in calls:
+        with suppress(KeyError, TypeError):
+            name, arguments = call["function"]["name"], call["function"]["arguments"]
+            if call["type"] == "function" and isinstance(bound.get(name), BoundTool):
+                found.append((str(name), dict(**arguments)))
+    return found
+
+
+def _end_at_last_sample(
+    place: int,
+    tool_mask: Sequence[list[int]],
+    completion_ids: Sequence[list[int]],
+    logprobs: Sequence[list[float]] | None,
+) -> None:
+    """Drop what follows the last sampled token: after the end of an episode nothing is read any more."""
+    mask = tool_mask[place]
+    length = len(mask)
+    while length > 1 and mask[length - 1] == 0:
+        length -= 1
+    del mask[length:]
+    del completion_ids[place][length:]
+    if logprobs is not None:
+        del logprobs[place][length:]
