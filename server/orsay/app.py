@@ -22,6 +22,7 @@ from .faults import FaultLog
 from .http.app import HttpApp
 from .http.connection import Connection
 from .http.episodes import EpisodeEndpoints
+from .http.faces import Face
 from .loader import load, source_of
 from .logs import configure, get_logger
 from .reload import reload_on_change
@@ -101,6 +102,7 @@ class Running:
             stream_ping_s=settings.stream_ping_s,
             index_only=settings.index_only,
         )
+        faces = _other_faces(settings, self.sessions)
         self.app = HttpApp(
             episodes,
             runtime,
@@ -109,6 +111,7 @@ class Running:
             stopping=lambda: self.sessions.stopping,
             max_body_bytes=settings.max_body_bytes,
             index_only=settings.index_only,
+            faces=faces,
         )
         self._sock = sock
         self._http = _Http(
@@ -116,7 +119,8 @@ class Running:
                 self.app,
                 loop="none",
                 http=Connection,
-                ws="none",
+                ws="websockets-sansio" if "openenv" in settings.other_protocols else "none",
+                ws_max_size=settings.max_body_bytes,
                 lifespan="off",
                 log_config=None,
                 access_log=False,
@@ -152,6 +156,7 @@ class Running:
         await self.sessions.drain(self.settings.shutdown_grace_s)
         await self.sessions.close_all("the server is shutting down")
         await self.runtime.stop()
+        await self.app.faces.close()
         self._http.should_exit = True
 
 
@@ -237,6 +242,10 @@ class Server:
     @contextlib.asynccontextmanager
     async def running(self, settings: Settings) -> AsyncIterator[Running]:
         """A server that is ready; shut down at the end of the block."""
+        if settings.other_protocols:
+            from .also import require  # loaded only when asked for
+
+            require(settings.other_protocols)
         targets = self._targets
         if not targets and settings.runtime == "process":
             targets = [source_of(cls) for cls in self._classes]
@@ -249,6 +258,19 @@ class Server:
         finally:
             await running.shut_down()
             await serving
+
+
+def _other_faces(settings: Settings, sessions: Sessions) -> list[Face]:
+    if not settings.other_protocols:
+        return []
+    from .also import make_faces  # loaded only when asked for
+
+    return make_faces(
+        settings.other_protocols,
+        sessions,
+        index_only=settings.index_only,
+        max_body_bytes=settings.max_body_bytes,
+    )
 
 
 def _inside_worker() -> bool:

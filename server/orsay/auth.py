@@ -22,6 +22,9 @@ class Keys:
     def __init__(self, keys: Iterable[SecretStr]) -> None:
         self._digests = tuple(_digest(key.get_secret_value().encode()) for key in keys)
 
+    def __bool__(self) -> bool:
+        return bool(self._digests)
+
     def owner(self, headers: Mapping[bytes, bytes]) -> str:
         """A name for the key that the request carries: ``key-`` and a few hex digits of its hash.
 

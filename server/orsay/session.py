@@ -15,6 +15,7 @@ from .errors import Faulted, Overloaded, Refused, SessionGone, Starting
 from .faults import FaultLog
 from .logs import get_logger
 from .outcome import Outcome
+from .running import settle
 from .runtimes.base import EnvironmentInfo, Handle, Operation
 
 __all__ = ["Session", "SessionLimits", "Shared", "State"]
@@ -172,6 +173,19 @@ class Session:
 
     def lost(self, fault: FaultClass, reason: str) -> None:
         self._shared.lose(self, fault, reason)
+
+    # what it shows
+
+    async def ask(self, handle: Handle, operation: Operation) -> bytes:
+        """JSON of the prompt, the messages or the tools of this session. Raises Faulted or Refused."""
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        with self.in_use():
+            handle.start(operation, b"", settle(future), limit_s=self.limit_s(operation))
+            try:
+                return await future
+            except Faulted as fault:
+                self._shared.faults.report(fault, session=self.sid, environment=self.info.name)
+                raise
 
     # calls
 

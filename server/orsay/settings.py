@@ -10,12 +10,13 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-__all__ = ["RuntimeName", "Settings", "available_cores"]
+__all__ = ["OTHER_PROTOCOLS", "RuntimeName", "Settings", "available_cores"]
 
 RuntimeName = Literal["process", "local"]
+OTHER_PROTOCOLS = ("openenv", "mcp")
 _MIB = 1024 * 1024
 _LOOPBACK = ("localhost", "::1")
 
@@ -55,6 +56,7 @@ class Settings(BaseSettings):
     port: int = Field(8080, ge=0, le=65535, description="0 takes any free port")
     runtime: RuntimeName = "process"
     workers: int = Field(default_factory=available_cores, ge=1, description="worker processes")
+    also: str | None = Field(None, description="other protocols to serve: openenv, mcp, or both with a comma")
 
     api_keys: tuple[SecretStr, ...] = Field((), description="JSON list in the variable; empty: no keys")
     allow_anonymous: bool = Field(False, description="bind wider than loopback although there are no keys")
@@ -102,6 +104,11 @@ class Settings(BaseSettings):
     log_format: Literal["auto", "console", "json"] = "auto"
 
     @property
+    def other_protocols(self) -> tuple[str, ...]:
+        """What ``also`` names."""
+        return tuple(name.strip() for name in (self.also or "").split(",") if name.strip())
+
+    @property
     def loopback(self) -> bool:
         return self.host in _LOOPBACK or self.host.startswith("127.")
 
@@ -114,6 +121,18 @@ class Settings(BaseSettings):
     def shows_exceptions(self) -> bool:
         """Whether a client reads the text of an exception, or an id only."""
         return self.error_detail == "exception" or (self.error_detail == "auto" and self.loopback)
+
+    @field_validator("also")
+    @classmethod
+    def _known_protocols(cls, also: str | None) -> str | None:
+        names = [name.strip() for name in (also or "").split(",")] if also else []
+        unknown = [name for name in names if name not in OTHER_PROTOCOLS]
+        if unknown:
+            raise ValueError(
+                f"{unknown[0]!r} is no protocol that a server speaks beside ORS;"
+                f" there are: {', '.join(OTHER_PROTOCOLS)}"
+            )
+        return also
 
     @model_validator(mode="after")
     def _keys_or_loopback(self) -> Settings:

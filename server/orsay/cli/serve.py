@@ -18,6 +18,7 @@ _EXAMPLES = """examples:
   orsay serve my_env.env:MyEnv                        one class, worker processes, http://127.0.0.1:8080
   orsay serve my_env.env:MyEnv --port 0               any free port, printed when ready
   orsay serve envs/one.py:One envs/two.py:Two         classes from files; the first is the default
+  orsay serve my_env.env:MyEnv --also openenv,mcp     for OpenEnv and MCP clients too, from the same sessions
   orsay serve my_env.env:MyEnv --reload               new sessions run the code as it is on disk
   orsay serve my_env.env:MyEnv --host 0.0.0.0 --api-key "$KEY"
 
@@ -55,6 +56,9 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument(
         "--error-detail", choices=["auto", "exception", "id"], help="what clients read of an exception (auto)"
+    )
+    parser.add_argument(
+        "--also", metavar="PROTOCOLS", help="serve other protocols too: openenv, mcp, or openenv,mcp"
     )
     parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"], help="(info)")
     parser.add_argument("--log-format", choices=["auto", "console", "json"], help="(auto)")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from pydantic import ValidationError
 
@@ -18,8 +18,9 @@ from ..errors import Faulted, Refused, ShuttingDown, Starting, exception_text
 from ..faults import FaultLog
 from ..logs import get_logger
 from ..runtimes.base import Runtime
-from .episodes import Endpoint, EpisodeEndpoints
+from .episodes import EpisodeEndpoints
 from .errors import error_answer, validation_answer
+from .faces import Endpoint, Face, Faces
 from .messages import Headers, Receive, Scope, Send, read_body, replay, send_json
 
 __all__ = ["HttpApp"]
@@ -42,7 +43,9 @@ class HttpApp:
         stopping: Callable[[], bool],
         max_body_bytes: int,
         index_only: bool,
+        faces: Sequence[Face] = (),
     ) -> None:
+        self.faces = Faces(faces, keys, faults)
         self._max_body = max_body_bytes
         self._keys = keys
         self._faults = faults
@@ -72,17 +75,22 @@ class HttpApp:
 
     def _build_rest(self) -> Application:
         cold = importlib.import_module(".cold", __package__)
-        app: Application = cold.build(self._runtime, self._faults, index_only=self._index_only)
+        app: Application = cold.build(
+            self._runtime, self._faults, index_only=self._index_only, more=self.faces.operations
+        )
         return app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
+            await self.faces.answer_socket(scope, receive, send)
             return
         path, method = scope["path"], scope["method"]
         headers: Headers = dict(scope["headers"])
         try:
             owner = "" if path in _OPEN_PATHS else self._keys.owner(headers)
             endpoint = self._exact.get((method, path)) or self._find(method, path)
+            if endpoint is None:
+                endpoint = self.faces.find(method, path, headers)
             if endpoint is not None:
                 await endpoint(scope, headers, owner, receive, send)
             else:

@@ -7,6 +7,7 @@ its first request, so ``http/app.py`` loads this module while it already listens
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -18,12 +19,13 @@ from ..runtimes.base import Runtime
 from .discovery import VERSION, discovery_router
 from .errors import error_answer, problems_answer
 from .openapi import describe
+from .operations import Operation
 
 __all__ = ["build"]
 
 
-def build(runtime: Runtime, faults: FaultLog, *, index_only: bool) -> FastAPI:
-    """The application for everything that is not an endpoint of a session."""
+def build(runtime: Runtime, faults: FaultLog, *, index_only: bool, more: Sequence[Operation] = ()) -> FastAPI:
+    """The application for everything that is not an endpoint of a session; ``more`` it only describes."""
     app = FastAPI(
         title="Orsay",
         version=VERSION,
@@ -44,7 +46,7 @@ def build(runtime: Runtime, faults: FaultLog, *, index_only: bool) -> FastAPI:
 
     app.add_exception_handler(OrsayError, on_error)
     app.add_exception_handler(RequestValidationError, on_bad_body)
-    app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # the way FastAPI documents
+    app.openapi = lambda: describe(app, more)  # type: ignore[method-assign]  # the way FastAPI documents
     return app
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, MutableMapping
 from functools import partial
 from typing import Any
 
-from orsay_protocol.headers import ORSAY, BadSecrets, decode_secrets
+from orsay_protocol.headers import ORSAY
 from orsay_protocol.requests import CallTool, CreateSession, ScoreGroup
 from orsay_protocol.sse import PING, encode_event
 from pydantic_core import to_json
@@ -20,12 +20,12 @@ from sse_starlette import EventSourceResponse
 
 from ..calls import Call
 from ..delays import Delay
-from ..errors import BadRequest, BadTask, Faulted, Unsupported
+from ..errors import Faulted, Unsupported
 from ..outcome import Outcome
-from ..running import settle
-from ..runtimes.base import EnvironmentInfo, Handle, OpenSession, Operation
+from ..runtimes.base import Operation
 from ..sessions import Session, Sessions
 from .choice import choose
+from .faces import Endpoint
 from .messages import (
     Headers,
     Receive,
@@ -38,6 +38,7 @@ from .messages import (
     session_id,
     text_header,
 )
+from .opening import open_request, secrets_of
 
 __all__ = ["EpisodeEndpoints"]
 
@@ -49,8 +50,6 @@ _STREAM_HEADERS = (
 _OK = b'{"status":"ok"}'
 _MARK = ((ORSAY.lower().encode(), b"1"),)
 _CALL = CallTool.__pydantic_validator__
-
-Endpoint = Callable[[Scope, Headers, str, Receive, Send], Awaitable[None]]
 
 
 class EpisodeEndpoints:
@@ -106,35 +105,14 @@ class EpisodeEndpoints:
     async def create(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
         sid = session_id(headers)
         body = CreateSession.model_validate_json(await read_body(headers, receive, self._max_body) or b"null")
-        secrets = {name: value for name, value in (body.secrets or {}).items() if value is not None}
-        header = text_header(headers, b"x-secrets")
-        if header is not None:
-            try:
-                secrets = decode_secrets(header)
-            except BadSecrets as exc:
-                raise BadRequest(str(exc)) from None
+        secrets = secrets_of(headers)
+        if secrets is None:
+            secrets = {name: value for name, value in (body.secrets or {}).items() if value is not None}
         deployment = text_header(headers, b"x-deployment")
         info = choose(self._sessions.runtime.environments, body.env_name, deployment)
-        request = self._opening(info, body, secrets)
+        request = open_request(info, body, secrets, index_only=self._index_only)
         await self._sessions.create(sid, owner, info, request)
         await send_json(send, to_json({"sid": sid}), headers=_MARK)
-
-    def _opening(self, info: EnvironmentInfo, body: CreateSession, secrets: dict[str, str]) -> OpenSession:
-        spec = None if body.task_spec is None else dict(body.task_spec)
-        split, index = body.split, body.index
-        if self._index_only and spec is not None:
-            reference = _as_reference(spec)
-            if reference is None:
-                raise BadTask("this server takes tasks by split and index only, no task_spec")
-            spec, (split, index) = None, reference
-        return OpenSession(
-            key=info.key,
-            task_spec=spec,
-            split=split,
-            index=index,
-            toolset_name=body.toolset_name,
-            secrets=secrets,
-        )
 
     async def delete(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
         sid = session_id(headers)
@@ -149,30 +127,19 @@ class EpisodeEndpoints:
 
     async def prompt(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
         session = self._sessions.get(session_id(headers), owner)
-        await send_json(send, await self._ask(session, await session.ready(), "prompt"))
+        await send_json(send, await session.ask(await session.ready(), "prompt"))
 
     async def messages(
         self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
     ) -> None:
         session = self._sessions.get(session_id(headers), owner)
-        await send_json(send, await self._ask(session, await session.ready(), "messages"))
+        await send_json(send, await session.ask(await session.ready(), "messages"))
 
     async def task_tools(
         self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
     ) -> None:
         session = self._sessions.get(session_id(headers), owner)
-        await send_json(send, await self._ask(session, session.handle_now(after_setup=False), "task_tools"))
-
-    async def _ask(self, session: Session, handle: Handle, operation: Operation) -> bytes:
-        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-
-        with session.in_use():
-            handle.start(operation, b"", settle(future), limit_s=session.limit_s(operation))
-            try:
-                return await future
-            except Faulted as fault:
-                self._faults.report(fault, session=session.sid, environment=session.info.name)
-                raise
+        await send_json(send, await session.ask(session.handle_now(after_setup=False), "task_tools"))
 
     # calls
 
@@ -293,10 +260,3 @@ class _OpenStream(EventSourceResponse):
 
 def _task_id_event(call: Call) -> bytes:
     return b"event: task_id\r\ndata: " + call.task_id.encode() + b"\r\n\r\n"
-
-
-def _as_reference(spec: dict[str, Any]) -> tuple[str, int] | None:
-    split, index = spec.get("split"), spec.get("index")
-    if set(spec) == {"split", "index"} and isinstance(split, str) and isinstance(index, int):
-        return split, index
-    return None

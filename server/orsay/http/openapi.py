@@ -6,7 +6,6 @@ FastAPI describes the discovery endpoints; the table here describes the rest, an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import FastAPI
@@ -17,6 +16,8 @@ from orsay_protocol.requests import CallTool, CreateSession, ScoreGroup, ScoreGr
 from orsay_protocol.tools import ListToolsOutput, RunToolOutput
 from pydantic import BaseModel, RootModel
 from pydantic.json_schema import models_json_schema
+
+from .operations import Operation
 
 __all__ = ["describe"]
 
@@ -80,28 +81,14 @@ _STREAM = (
 )
 
 
-@dataclass(frozen=True)
-class _Operation:
-    method: str
-    path: str
-    summary: str
-    answer: type[BaseModel] | None = None
-    body: type[BaseModel] | None = None
-    stream: bool = False
-    session: bool = True
-    headers: Sequence[str] = ()
-    errors: Sequence[int] = field(default=(400, 401, 404, 410))
-    tag: str = "sessions"
-
-
 _CALL_ERRORS = (400, 401, 404, 410, 413, 422, 429, 500, 503)
 _DISCOVERY_ERRORS = (400, 401, 404, 413, 422, 429, 500, 503)
 _OPERATIONS = (
-    _Operation("get", "/health", "The server answers.", Status, session=False, errors=(), tag="server"),
-    _Operation(
+    Operation("get", "/health", "The server answers.", Status, session=False, errors=(), tag="server"),
+    Operation(
         "get", "/ready", "The environments are loaded.", Status, session=False, errors=(503,), tag="server"
     ),
-    _Operation(
+    Operation(
         "post",
         "/create_session",
         "A fresh session id: as JSON, or as events when Accept asks for text/event-stream.",
@@ -110,10 +97,10 @@ _OPERATIONS = (
         stream=True,
         errors=(401,),
     ),
-    _Operation(
+    Operation(
         "post", "/delete_session", "Does nothing, for clients that send it.", SessionAnswer, errors=(400, 401)
     ),
-    _Operation(
+    Operation(
         "post",
         "/create",
         "Open a session: build the environment for one task. Sent again, it changes nothing.",
@@ -122,28 +109,28 @@ _OPERATIONS = (
         headers=("X-Secrets",),
         errors=(400, 401, 404, 409, 410, 413, 422, 429, 500, 503),
     ),
-    _Operation(
+    Operation(
         "post", "/delete", "End a session; fine for one that is unknown.", SessionAnswer, errors=(400, 401)
     ),
-    _Operation("post", "/ping", "Keep a session alive.", Status),
-    _Operation(
+    Operation("post", "/ping", "Keep a session alive.", Status),
+    Operation(
         "get",
         "/{env}/prompt",
         "The prompt of the session's task.",
         Prompt,
         errors=(400, 401, 404, 410, 500, 503),
     ),
-    _Operation(
+    Operation(
         "get", "/{env}/messages", "The prompt as messages.", Messages, errors=(400, 401, 404, 410, 500, 503)
     ),
-    _Operation(
+    Operation(
         "get",
         "/{env}/task_tools",
         "The tools of this very session.",
         ListToolsOutput,
         errors=(400, 401, 404, 410, 500, 503),
     ),
-    _Operation(
+    Operation(
         "post",
         "/{env}/call",
         "Call a tool, or attach to a call by task_id.",
@@ -153,7 +140,7 @@ _OPERATIONS = (
         headers=("Idempotency-Key",),
         errors=_CALL_ERRORS,
     ),
-    _Operation(
+    Operation(
         "post",
         "/{env}/score_group",
         "Score the rollouts of a group.",
@@ -172,14 +159,15 @@ _HEADERS = {
 }
 
 
-def describe(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document, made once."""
+def describe(app: FastAPI, more: Sequence[Operation] = ()) -> dict[str, Any]:
+    """The OpenAPI document, made once; ``more`` are endpoints of other protocols on the same server."""
     if app.openapi_schema is not None:
         return app.openapi_schema
     document = get_openapi(
         title=app.title, version=app.version, description=app.description, routes=app.routes
     )
-    references, schemas = _schemas()
+    operations = [*_OPERATIONS, *more]
+    references, schemas = _schemas(operations)
     components = document.setdefault("components", {})
     components["schemas"] = {**schemas, **components.get("schemas", {})}
     components["securitySchemes"] = {
@@ -191,16 +179,18 @@ def describe(app: FastAPI) -> dict[str, Any]:
         statuses = _DISCOVERY_ERRORS if "{env}" in path else (401, 503)
         for entry in methods.values():
             entry["responses"].update(_errors(statuses, references))
-    for operation in _OPERATIONS:
+    for operation in operations:
         entry = _entry(operation, references)
         document["paths"].setdefault(operation.path, {})[operation.method] = entry
     app.openapi_schema = document
     return document
 
 
-def _schemas() -> tuple[dict[type[BaseModel], dict[str, Any]], dict[str, Any]]:
-    bodies = {operation.body for operation in _OPERATIONS if operation.body is not None}
-    answers = {operation.answer for operation in _OPERATIONS if operation.answer is not None}
+def _schemas(
+    operations: Sequence[Operation],
+) -> tuple[dict[type[BaseModel], dict[str, Any]], dict[str, Any]]:
+    bodies = {operation.body for operation in operations if operation.body is not None}
+    answers = {operation.answer for operation in operations if operation.answer is not None}
     answers |= {ErrorAnswer, ProblemAnswer, Fault}
     wanted: list[tuple[type[BaseModel], Any]] = [(model, "validation") for model in sorted(bodies, key=_name)]
     wanted += [(model, "serialization") for model in sorted(answers, key=_name)]
@@ -213,7 +203,7 @@ def _name(model: type[BaseModel]) -> str:
     return model.__name__
 
 
-def _entry(operation: _Operation, references: dict[type[BaseModel], dict[str, Any]]) -> dict[str, Any]:
+def _entry(operation: Operation, references: dict[type[BaseModel], dict[str, Any]]) -> dict[str, Any]:
     content: dict[str, Any] = {}
     json_answer = operation.answer is not None and (
         not operation.stream or operation.path == "/create_session"
@@ -229,7 +219,7 @@ def _entry(operation: _Operation, references: dict[type[BaseModel], dict[str, An
         "tags": [operation.tag],
         "summary": operation.summary,
         "description": text,
-        "operationId": operation.path.strip("/").replace("{env}/", ""),
+        "operationId": operation.name or operation.path.strip("/").replace("{env}/", ""),
         "parameters": _parameters(operation),
         "responses": {"200": {"description": "done", "content": content}},
     }
@@ -255,7 +245,7 @@ def _errors(
     return answers
 
 
-def _parameters(operation: _Operation) -> list[dict[str, Any]]:
+def _parameters(operation: Operation) -> list[dict[str, Any]]:
     parameters: list[dict[str, Any]] = []
     if "{env}" in operation.path:
         parameters.append(
@@ -269,7 +259,7 @@ def _parameters(operation: _Operation) -> list[dict[str, Any]]:
         )
     names = (["X-Session-ID"] if operation.session else []) + list(operation.headers)
     for name in names:
-        required = name == "X-Session-ID"
+        required = operation.session and name == "X-Session-ID"
         schema = {"type": "string", **({"minLength": 1, "maxLength": 256} if required else {})}
         parameters.append(
             {

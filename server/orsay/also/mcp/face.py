@@ -1,0 +1,245 @@
+"""Where MCP clients are answered: one path for each environment, and the table of their sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+import anyio
+from mcp.shared.exceptions import McpError
+from pydantic import ValidationError
+from pydantic_core import from_json, to_json
+
+from ...errors import BadRequest, Faulted, Refused, ShuttingDown, UnknownSession
+from ...http.faces import Endpoint
+from ...http.messages import Headers, Receive, Scope, Send, read_body, replay, send_json
+from ...http.opening import secrets_of
+from ...http.operations import OPENING_ERRORS, Operation
+from ...logs import get_logger
+from ..playing import Choice, Players
+from .conversation import Conversation
+from .shapes import failed
+
+__all__ = ["McpFace"]
+
+_log = get_logger(__name__)
+_TAG = "mcp"
+_SESSION = b"mcp-session-id"
+_SWEEP_S = 1.0
+_LAST_ANSWERS_S = 2.0
+
+
+class McpFace:
+    """``/mcp`` for the first environment; ``/mcp/{env}`` and ``/{env}/mcp`` for each.
+
+    ``plain`` answers what is posted to the same path by clients of another protocol, which do not accept
+    streams.
+    """
+
+    operations = (
+        Operation(
+            "post",
+            "/{env}/mcp",
+            "MCP: streamable HTTP. `initialize` opens a session; the query names split, index or seed.",
+            session=False,
+            stream=True,
+            headers=("X-Secrets",),
+            errors=OPENING_ERRORS,
+            tag=_TAG,
+            name="mcp",
+        ),
+        Operation(
+            "get",
+            "/{env}/mcp",
+            "MCP: the server's own events.",
+            session=False,
+            stream=True,
+            tag=_TAG,
+            name="mcp_events",
+        ),
+        Operation("delete", "/{env}/mcp", "MCP: end the session.", session=False, tag=_TAG, name="mcp_end"),
+    )
+
+    def __init__(self, players: Players, *, plain: Endpoint | None, max_body_bytes: int) -> None:
+        self._players = players
+        self._plain = plain
+        self._max_body = max_body_bytes
+        self._methods: dict[str, Endpoint] = {
+            "POST": self._post,
+            "GET": self._get,
+            "DELETE": self._delete,
+        }
+        self._live: dict[str, Conversation] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._sweeper: asyncio.Task[None] | None = None
+        self._closed = False
+        logging.getLogger("mcp.server.streamable_http").addFilter(_is_news)
+
+    def find(self, path: str) -> Mapping[str, Endpoint]:
+        return self._methods if _environment(path) is not None else {}
+
+    def find_socket(self, path: str) -> Endpoint | None:
+        return None
+
+    async def close(self) -> None:
+        """Let answers that are on their way arrive, then end what is left."""
+        self._closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.gather(self._sweeper, return_exceptions=True)
+        end = asyncio.get_running_loop().time() + _LAST_ANSWERS_S
+        while any(each.answering for each in self._live.values()):
+            if asyncio.get_running_loop().time() > end:
+                break
+            await asyncio.sleep(0.01)
+        await asyncio.gather(*(each.end() for each in self._live.values()), return_exceptions=True)
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    # requests
+
+    async def _post(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+        if _SESSION in headers:
+            conversation = self._find(headers, owner)
+            body = await read_body(headers, receive, self._max_body)
+            await self._hand_over(conversation, scope, replay(body, receive), send)
+        elif self._plain is not None and b"text/event-stream" not in headers.get(b"accept", b""):
+            await self._plain(_without_prefix(scope), headers, owner, receive, send)
+        else:
+            await self._open(scope, headers, owner, receive, send)
+
+    async def _open(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+        if self._closed:
+            raise ShuttingDown("the server is shutting down and takes no new sessions")
+        body = await read_body(headers, receive, self._max_body)
+        if _method(body) != "initialize":
+            raise BadRequest("no Mcp-Session-Id: a session begins with the request 'initialize'")
+        try:
+            conversation = await self._begin(scope, headers, owner)
+        except (Refused, Faulted) as exc:  # as an answer to the request: clients show no text of HTTP errors
+            await send_json(send, to_json(_error_response(body, failed(exc, self._players.faults))))
+            return
+        status = 0
+
+        async def watch(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            await self._hand_over(conversation, scope, replay(body, receive), watch)
+        finally:
+            if not 0 < status < 400:  # what it said was no proper beginning
+                await conversation.end()
+
+    async def _begin(self, scope: Scope, headers: Headers, owner: str) -> Conversation:
+        """Open a session for the task that the query names. Raises Refused or Faulted."""
+        info = self._players.environment(_environment(scope["path"]) or "")
+        player = await self._players.open(owner, info, _choice(scope), secrets_of(headers) or {})
+        try:
+            conversation = Conversation(player, await player.prompt(), self._players.faults)
+            await conversation.start()
+        except BaseException:
+            await player.close()
+            raise
+        self._live[player.sid] = conversation
+        if self._sweeper is None:
+            self._sweeper = asyncio.create_task(self._sweep())
+        return conversation
+
+    async def _get(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+        await self._find(headers, owner).transport.handle_request(scope, receive, send)
+
+    async def _delete(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+        conversation = self._find(headers, owner)
+        await conversation.player.close()
+        await conversation.transport.handle_request(scope, receive, send)
+
+    async def _hand_over(
+        self, conversation: Conversation, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        conversation.answering += 1
+        try:
+            await conversation.transport.handle_request(scope, receive, send)
+        finally:
+            conversation.answering -= 1
+
+    def _find(self, headers: Headers, owner: str) -> Conversation:
+        """The conversation, whose session counts as used. Raises BadRequest or UnknownSession."""
+        sid = headers.get(_SESSION, b"").decode("latin-1")
+        if not sid:
+            raise BadRequest("Mcp-Session-Id is required: begin with a POST of 'initialize'")
+        conversation = self._live.get(sid)
+        if conversation is None or conversation.player.session.owner != owner or conversation.ended:
+            raise UnknownSession("no MCP session of this id: begin another one with 'initialize'")
+        if not conversation.player.over:  # else its calls tell why it ended
+            conversation.player.touch()
+        return conversation
+
+    # time
+
+    async def _sweep(self) -> None:
+        """Forget what has ended, and keep for a while what can still say why it did."""
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            try:
+                self._sweep_once(asyncio.get_running_loop().time())
+            except Exception:
+                _log.exception("sweep_failed")
+
+    def _sweep_once(self, now: float) -> None:
+        memory_s = self._players.sessions.limits.gone_memory_s
+        for sid, each in list(self._live.items()):
+            if each.player.over and each.gone_at is None:
+                each.gone_at = now
+            if each.ended or (each.gone_at is not None and now - each.gone_at > memory_s):
+                del self._live[sid]
+                task = asyncio.create_task(each.end())
+                self._ending.add(task)
+                task.add_done_callback(self._ending.discard)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """The package logs an error when a stream of events is open while its session ends, as is usual."""
+    return not (record.exc_info and isinstance(record.exc_info[1], anyio.ClosedResourceError))
+
+
+def _environment(path: str) -> str | None:
+    """The name in ``/mcp``, ``/mcp/{env}`` or ``/{env}/mcp``; None for other paths."""
+    match path.strip("/").split("/"):
+        case ["mcp"]:
+            return ""
+        case ["mcp", name] | [name, "mcp"]:
+            return name
+        case _:
+            return None
+
+
+def _without_prefix(scope: Scope) -> Scope:
+    """The same request in the form ``/{env}/mcp``."""
+    return {**scope, "path": f"/{_environment(scope['path'])}/mcp".replace("//", "/")}
+
+
+def _choice(scope: Scope) -> Choice:
+    query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
+    try:
+        return Choice.model_validate(query)
+    except ValidationError as exc:
+        problems = [f"{error['loc'][0]}: {error['msg']}" for error in exc.errors()]
+        raise BadRequest(f"the query does not name a task: {'; '.join(problems)}") from None
+
+
+def _error_response(body: bytes, error: McpError) -> dict[str, Any]:
+    shown = error.error.model_dump(exclude_none=True)
+    return {"jsonrpc": "2.0", "id": from_json(body).get("id"), "error": shown}
+
+
+def _method(body: bytes) -> str | None:
+    try:
+        message = from_json(body)
+    except ValueError as exc:
+        raise BadRequest(f"the body is no JSON: {exc}") from None
+    method = message.get("method") if isinstance(message, dict) else None
+    return method if isinstance(method, str) else None

@@ -1,0 +1,297 @@
+"""Where OpenEnv clients are answered: paths, and what is read from a request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+from urllib.parse import parse_qs
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json, to_json
+
+from ...errors import BadRequest, Faulted, Refused, exception_text
+from ...http.faces import Endpoint
+from ...http.messages import Headers, Receive, Scope, Send, read_body, send_json, session_id
+from ...http.opening import secrets_of
+from ...http.operations import OPENING_ERRORS, Operation
+from ...logs import get_logger
+from ...runtimes.base import EnvironmentInfo
+from ..playing import Player, Players, all_tools
+from .actions import action_schema
+from .room import Room
+from .rpc import Rpc
+from .shapes import ResetRequest, StepRequest, StepResponse, failure
+from .socket import serve_socket
+
+__all__ = ["OpenEnvFace"]
+
+_log = get_logger(__name__)
+_TAG = "openenv"
+_SESSION = ("X-Session-ID",)
+
+
+class Metadata(BaseModel):
+    """What an environment is."""
+
+    name: str
+    description: str
+    version: str | None = None
+
+
+class Schemas(BaseModel):
+    """JSON schemas of actions, observations and the state."""
+
+    action: dict[str, Any]
+    observation: dict[str, Any]
+    state: dict[str, Any]
+
+
+class State(BaseModel):
+    """State of an episode; ``episode_id`` is null before its beginning."""
+
+    episode_id: str | None = None
+    step_count: int = 0
+    environment: str
+    session_id: str | None = None
+    split: str | None = None
+    index: int | None = None
+    reward: float | None = None
+    done: bool = False
+
+
+class OpenEnvFace:
+    """Each path exists by itself, for the first environment, and under the name of each."""
+
+    operations = (
+        Operation(
+            "post",
+            "/{env}/reset",
+            "OpenEnv: the first observation of an episode. With X-Session-ID the session stays open.",
+            StepResponse,
+            body=ResetRequest,
+            session=False,
+            headers=(*_SESSION, "X-Secrets"),
+            errors=OPENING_ERRORS,
+            tag=_TAG,
+        ),
+        Operation(
+            "post",
+            "/{env}/step",
+            "OpenEnv: one action, in the session of X-Session-ID or else on a fresh episode.",
+            StepResponse,
+            body=StepRequest,
+            session=False,
+            headers=(*_SESSION, "X-Secrets"),
+            errors=OPENING_ERRORS,
+            tag=_TAG,
+        ),
+        Operation(
+            "get",
+            "/{env}/state",
+            "OpenEnv: state of a session.",
+            State,
+            session=False,
+            headers=_SESSION,
+            tag=_TAG,
+        ),
+        Operation(
+            "get", "/{env}/metadata", "OpenEnv: name and description.", Metadata, session=False, tag=_TAG
+        ),
+        Operation("get", "/{env}/schema", "OpenEnv: JSON schemas.", Schemas, session=False, tag=_TAG),
+        Operation(
+            "get",
+            "/{env}/ws",
+            "OpenEnv: a WebSocket, one episode after the other; ends with its session.",
+            session=False,
+            headers=("X-Secrets",),
+            tag=_TAG,
+        ),
+    )
+
+    def __init__(self, players: Players, *, max_body_bytes: int) -> None:
+        self._players = players
+        self._max_body = max_body_bytes
+        self._table: dict[str, dict[str, Endpoint]] = {
+            "reset": {"POST": self._reset},
+            "step": {"POST": self._step},
+            "state": {"GET": self._state},
+            "metadata": {"GET": self._metadata},
+            "schema": {"GET": self._schema},
+            "health": {"GET": self._health},
+            "mcp": {"POST": self.answer_rpc},
+        }
+
+    def find(self, path: str) -> Mapping[str, Endpoint]:
+        _, action = _split(path)
+        return self._table.get(action, {})
+
+    def find_socket(self, path: str) -> Endpoint | None:
+        _, action = _split(path)
+        if action == "ws":
+            return self._answer_socket
+        return self._answer_rpc_socket if action == "mcp" else None
+
+    async def close(self) -> None:
+        """Nothing is held: the sessions are the server's, the connections uvicorn's."""
+
+    # HTTP
+
+    async def _reset(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+        body = await read_body(headers, receive, self._max_body)
+        data = _as_object(body) if body else {}
+        ResetRequest.model_validate(data)
+        keep = b"x-session-id" in headers
+        sid = session_id(headers) if keep else None
+        room = Room(self._players, owner, self._info(scope), secrets_of(headers) or {}, sid=sid)
+        try:
+            await send_json(send, to_json(await room.reset(data)))
+        finally:
+            if not keep:
+                await room.close()
+
+    async def _step(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+        body = await read_body(headers, receive, self._max_body)
+        request = StepRequest.model_validate_json(body or b"null")
+        if b"x-session-id" in headers:
+            room = self._room_of(self._players.find(owner, session_id(headers)), owner, headers)
+            await send_json(send, to_json(await room.step(request.action, request.request_id)))
+            return
+        room = Room(self._players, owner, self._info(scope), secrets_of(headers) or {})
+        try:
+            await room.reset(request.model_extra or {})
+            await send_json(send, to_json(await room.step(request.action)))
+        finally:
+            await room.close()
+
+    async def _state(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+        if b"x-session-id" in headers:
+            room = self._room_of(self._players.find(owner, session_id(headers)), owner, headers)
+        else:
+            room = Room(self._players, owner, self._info(scope), {})
+        await send_json(send, to_json(room.state()))
+
+    async def _metadata(
+        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
+    ) -> None:
+        info = self._info(scope)
+        answer = Metadata(name=info.name, description=info.description, version=version("orsay"))
+        await send_json(send, answer.model_dump_json().encode())
+
+    async def _schema(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+        answer = Schemas(
+            action=action_schema(all_tools(self._info(scope).listing)),
+            observation=StepResponse.model_json_schema(),
+            state=State.model_json_schema(),
+        )
+        await send_json(send, answer.model_dump_json().encode())
+
+    async def _health(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+        self._info(scope)
+        await send_json(send, b'{"status":"healthy"}')
+
+    async def answer_rpc(
+        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
+    ) -> None:
+        """One JSON-RPC request."""
+        body = await read_body(headers, receive, self._max_body)
+        rpc = Rpc(self._players, owner, self._info(scope), secrets_of(headers) or {}, None)
+        await send_json(send, to_json(await rpc.answer(body)))
+
+    # WebSocket
+
+    async def _answer_socket(
+        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
+    ) -> None:
+        named = parse_qs(scope["query_string"].decode("latin-1")).get("session_id")
+        secrets = secrets_of(headers) or {}
+        if named:  # made by openenv/session/create, and closed by it, or when it is idle
+            room = self._room_of(self._players.find(owner, named[0]), owner, headers)
+        else:
+            room = Room(self._players, owner, self._info(scope), secrets)
+        rpc = Rpc(self._players, owner, room.info, secrets, room)
+
+        async def answer(text: str) -> str | None:
+            try:
+                return await self._answer_message(room, rpc, text)
+            except ValidationError as exc:
+                problems = exc.errors(include_url=False, include_context=False, include_input=False)
+                return _message("error", message="Invalid message", code="VALIDATION_ERROR", errors=problems)
+            except (Refused, Faulted) as exc:
+                return _message("error", **failure(exc, self._players.faults))
+            except Exception as exc:
+                _log.exception("message_failed", environment=room.info.name)
+                fault = Faulted("internal", exception_text(exc))
+                return _message("error", **failure(fault, self._players.faults))
+
+        try:
+            await serve_socket(receive, send, answer)
+        finally:
+            if not named:
+                await room.close()
+
+    async def _answer_message(self, room: Room, rpc: Rpc, text: str) -> str | None:
+        try:
+            message = _as_object(text)
+        except BadRequest as exc:
+            return _message("error", message=f"Invalid JSON: {exc.detail}", code="INVALID_JSON")
+        data = message.get("data", {})
+        kind = message.get("type")
+        if not isinstance(data, dict):
+            raise BadRequest("'data' is a JSON object")
+        match kind:
+            case "reset":
+                return _message("observation", **await room.reset(data))
+            case "step":
+                return _message("observation", **await room.step(data))
+            case "state":
+                return _message("state", **room.state())
+            case "mcp":
+                return _message("mcp", **await rpc.answer(data))
+            case "close":
+                return None
+            case _:
+                return _message("error", message=f"Unknown message type: {kind}", code="UNKNOWN_TYPE")
+
+    async def _answer_rpc_socket(
+        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
+    ) -> None:
+        secrets = secrets_of(headers) or {}
+        room = Room(self._players, owner, self._info(scope), secrets)
+        rpc = Rpc(self._players, owner, room.info, secrets, room)
+
+        async def answer(text: str) -> str:
+            return to_json(await rpc.answer(text)).decode()
+
+        try:
+            await serve_socket(receive, send, answer)
+        finally:
+            await room.close()
+
+    def _info(self, scope: Scope) -> EnvironmentInfo:
+        return self._players.environment(_split(scope["path"])[0])
+
+    def _room_of(self, player: Player, owner: str, headers: Headers) -> Room:
+        return Room(self._players, owner, player.info, secrets_of(headers) or {}, player=player)
+
+
+def _split(path: str) -> tuple[str, str]:
+    """Environment and action of ``/{env}/{action}`` or ``/{action}``; no action for any other path."""
+    parts = path.strip("/").split("/")
+    if len(parts) > 2:
+        return "", ""
+    return ("" if len(parts) == 1 else parts[0]), parts[-1]
+
+
+def _as_object(body: bytes | str) -> dict[str, Any]:
+    try:
+        data = from_json(body)
+    except ValueError as exc:
+        raise BadRequest(str(exc)) from None
+    if not isinstance(data, dict):
+        raise BadRequest("expected a JSON object")
+    return data
+
+
+def _message(kind: str, /, **data: Any) -> str:
+    return to_json({"type": kind, "data": data}).decode()

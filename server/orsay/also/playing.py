@@ -1,0 +1,213 @@
+"""A session as clients of other protocols use it: opened for a task, asked, called, closed.
+
+Thin over ``orsay.sessions``: this module only waits where an ORS client would ask again, and turns the wire
+form of a result back into a model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from orsay_protocol.blocks import ImageBlock, Message, TextBlock
+from orsay_protocol.requests import CallTool, CreateSession
+from orsay_protocol.sse import Decoder
+from orsay_protocol.tools import ListToolsOutput, RunToolError, RunToolOutput, RunToolSuccess, ToolSpec
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter
+
+from ..calls import Call
+from ..delays import Delay
+from ..errors import BadTask, Faulted, InvalidIndex, SessionConflict, Starting
+from ..faults import FaultLog
+from ..http.choice import choose
+from ..http.opening import open_request
+from ..runtimes.base import EnvironmentInfo, Handle, TaskQuery
+from ..session import Session
+from ..sessions import Sessions
+
+__all__ = ["Choice", "Player", "Players", "all_tools"]
+
+_BLOCKS = TypeAdapter(list[TextBlock | ImageBlock])
+_MESSAGES = TypeAdapter(list[Message])
+_RANDOM = random.SystemRandom()
+
+
+class Choice(BaseModel):
+    """Which task a client wants: by index, by seed (the same one for the same seed), or any."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    split: str | None = None
+    index: int | None = Field(None, validation_alias=AliasChoices("index", "task_index"))
+    seed: int | None = None
+    task_spec: dict[str, Any] | None = None
+    toolset_name: str | None = None
+
+
+class Players:
+    """Opens sessions for the clients of other protocols, and finds them again."""
+
+    def __init__(self, sessions: Sessions, *, index_only: bool) -> None:
+        self.sessions = sessions
+        self._index_only = index_only
+        self._pause = Delay(1.0)
+
+    @property
+    def faults(self) -> FaultLog:
+        return self.sessions.faults
+
+    def environment(self, name: str) -> EnvironmentInfo:
+        """By name, or the first for an empty one. Raises UnknownEnvironment or Starting."""
+        return choose(self.sessions.runtime.environments, name, None)
+
+    async def open(
+        self,
+        owner: str,
+        info: EnvironmentInfo,
+        choice: Choice,
+        secrets: dict[str, str],
+        sid: str | None = None,
+    ) -> Player:
+        """A session that is ready; or raises what creating and setup raise, and leaves nothing behind."""
+        body = await self._body(info, choice)
+        request = open_request(info, body, secrets, index_only=self._index_only)
+        sid = sid or str(uuid.uuid4())
+        try:
+            session = await self.sessions.create(sid, owner, info, request)
+            player = Player(self.sessions, session, self._pause, split=body.split, index=body.index)
+            await player.ready()
+        except SessionConflict:
+            raise  # the session of that id is another one
+        except BaseException:
+            await self.sessions.delete(sid, owner)
+            raise
+        return player
+
+    def find(self, owner: str, sid: str) -> Player:
+        """A session that is open already. Raises SessionGone or UnknownSession."""
+        return Player(self.sessions, self.sessions.get(sid, owner), self._pause)
+
+    async def _body(self, info: EnvironmentInfo, choice: Choice) -> CreateSession:
+        if choice.task_spec is not None:
+            return CreateSession(task_spec=choice.task_spec, toolset_name=choice.toolset_name)
+        split = choice.split
+        if split is None:
+            if not info.splits:
+                raise BadTask(f"environment {info.name!r} has no splits: send a task_spec")
+            split = info.splits[0].name
+        index = choice.index
+        if index is None:
+            count = int(await self.sessions.runtime.tasks(TaskQuery(key=info.key, split=split, ask="count")))
+            if count == 0:
+                raise InvalidIndex(f"split {split!r} of {info.name!r} has no tasks")
+            index = _RANDOM.randrange(count) if choice.seed is None else choice.seed % count
+        return CreateSession(split=split, index=index, toolset_name=choice.toolset_name)
+
+
+class Player:
+    """One session. Every method raises SessionGone once it has ended, and Faulted when author code failed."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        session: Session,
+        pause: Delay,
+        *,
+        split: str | None = None,
+        index: int | None = None,
+    ) -> None:
+        self._sessions = sessions
+        self._pause = pause
+        self.session = session
+        self.split = split
+        self.index = index
+
+    @property
+    def sid(self) -> str:
+        return self.session.sid
+
+    @property
+    def info(self) -> EnvironmentInfo:
+        return self.session.info
+
+    @property
+    def over(self) -> bool:
+        """The session has ended."""
+        return self.session.state == "closed"
+
+    def touch(self) -> Session:
+        """The live session, which counts as used now. Raises SessionGone or UnknownSession."""
+        return self._sessions.get(self.sid, self.session.owner)
+
+    async def ready(self) -> Handle:
+        """Wait for setup, which has a time limit of its own."""
+        while True:
+            try:
+                return await self.touch().ready()
+            except Starting:
+                continue
+
+    async def prompt(self) -> list[TextBlock | ImageBlock]:
+        return _BLOCKS.validate_json(await self.session.ask(await self.ready(), "prompt"))
+
+    async def messages(self) -> list[Message]:
+        return _MESSAGES.validate_json(await self.session.ask(await self.ready(), "messages"))
+
+    async def tools(self) -> list[ToolSpec]:
+        """The tools of this session, and the terminal one: these protocols know no last plain message."""
+        answer = await self.session.ask(await self.ready(), "task_tools")
+        return all_tools(ListToolsOutput.model_validate_json(answer))
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], key: str | None = None
+    ) -> RunToolSuccess | RunToolError:
+        """Run a tool. With ``key``, a call of the same key is answered with the result of the first."""
+        handle = await self.ready()
+        session = self.session
+        body = CallTool(name=name, input=dict(arguments)).model_dump_json(exclude_none=True).encode()
+        call = session.start_call(handle, "call", name, body, key)
+        try:
+            while not await call.wait(self._pause):
+                pass
+        except asyncio.CancelledError:
+            if call.stop is not None and not call.detached and key is None:
+                call.stop()
+            raise
+        if key is None and session.calls is not None:
+            session.calls.forget(call)  # nobody can ask for it again
+        return _answer(call)
+
+    async def close(self) -> None:
+        """End the session, and wait until it is torn down."""
+        await self._sessions.delete(self.sid, self.session.owner)
+
+
+def all_tools(listing: ListToolsOutput) -> list[ToolSpec]:
+    """The tools listed, with the terminal one as a tool like any other."""
+    tools = list(listing.tools)
+    last = listing.terminal_tool
+    if last is not None and all(tool.name != last.name for tool in tools):
+        schema = None
+        if last.arg is not None:
+            schema = {
+                "type": "object",
+                "properties": {last.arg: {"type": "string"}},
+                "required": [last.arg],
+            }
+        tools.append(ToolSpec(name=last.name, description=last.description, input_schema=schema))
+    return tools
+
+
+def _answer(call: Call) -> RunToolSuccess | RunToolError:
+    if call.refused is not None:
+        raise call.refused
+    assert call.outcome is not None
+    if call.outcome.fault is not None:
+        raise call.outcome.fault.with_traceback(None)
+    if not call.outcome.wire:
+        raise Faulted("internal", "an outcome without content")
+    events = Decoder().feed(call.outcome.wire)
+    return RunToolOutput.model_validate_json("".join(event.data for event in events)).root

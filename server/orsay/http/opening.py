@@ -1,0 +1,54 @@
+"""From what a client says of a new session to what the runtime opens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from orsay_protocol.headers import BadSecrets, decode_secrets
+from orsay_protocol.requests import CreateSession
+
+from ..errors import BadRequest, BadTask
+from ..runtimes.base import EnvironmentInfo, OpenSession
+from .messages import Headers, text_header
+
+__all__ = ["open_request", "secrets_of"]
+
+
+def secrets_of(headers: Headers) -> dict[str, str] | None:
+    """What X-Secrets carries; None without it. Raises BadRequest."""
+    header = text_header(headers, b"x-secrets")
+    if header is None:
+        return None
+    try:
+        return decode_secrets(header)
+    except BadSecrets as exc:
+        raise BadRequest(str(exc)) from None
+
+
+def open_request(
+    info: EnvironmentInfo, body: CreateSession, secrets: dict[str, str], *, index_only: bool
+) -> OpenSession:
+    """With ``index_only``, a task_spec passes only if it names split and index (S6). Raises BadTask."""
+    spec = None if body.task_spec is None else dict(body.task_spec)
+    split, index = body.split, body.index
+    if index_only and spec is not None:
+        reference = _as_reference(spec)
+        if reference is None:
+            raise BadTask("this server takes tasks by split and index only, no task_spec")
+        spec, (split, index) = None, reference
+    return OpenSession(
+        key=info.key,
+        task_spec=spec,
+        split=split,
+        index=index,
+        toolset_name=body.toolset_name,
+        secrets=secrets,
+    )
+
+
+def _as_reference(spec: Mapping[str, Any]) -> tuple[str, int] | None:
+    split, index = spec.get("split"), spec.get("index")
+    if set(spec) == {"split", "index"} and isinstance(split, str) and isinstance(index, int):
+        return split, index
+    return None

@@ -1,0 +1,34 @@
+"""How an endpoint is described to the OpenAPI document; importable without FastAPI."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel
+
+__all__ = ["OPENING_ERRORS", "Operation"]
+
+OPENING_ERRORS = (400, 401, 404, 409, 410, 413, 422, 429, 500, 503)
+"""What an endpoint answers that opens a session, or runs code in one."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One method of one path.
+
+    ``stream``: the answer is, or may become, a stream of events. ``session``: X-Session-ID must be sent.
+    ``name`` is the operationId, the path's last part unless given.
+    """
+
+    method: str
+    path: str
+    summary: str
+    answer: type[BaseModel] | None = None
+    body: type[BaseModel] | None = None
+    stream: bool = False
+    session: bool = True
+    headers: Sequence[str] = ()
+    errors: Sequence[int] = field(default=(400, 401, 404, 410))
+    tag: str = "sessions"
+    name: str | None = None
