@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
-import hashlib
-import importlib
-import importlib.util
 import inspect
-import os
-import pkgutil
-import sys
-import sysconfig
-import traceback
 from collections.abc import Iterable
-from pathlib import Path
 from types import ModuleType
-from typing import Any
 
+from .adapters import adapt, is_adapter_target, target_of
 from .errors import LoadError
 from .hosted import environment_base, host
+from .modules import attribute, import_place, nearest, place_of, split_target
 
 __all__ = ["load", "source_of"]
-
-_FILE_PREFIX = "orsay_file_"
-_OWN_FILES = (os.path.dirname(__file__) + os.sep, "<frozen ", str(importlib.__file__))
-_LIBRARIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")})
 
 
 def load(target: str) -> list[type]:
@@ -34,16 +21,18 @@ def load(target: str) -> list[type]:
         my_env.env               every environment defined in that module or below that package
         path/to/env.py[:MyEnv]   the same for a file, whose ``if __name__ == "__main__"`` does not run
         a:A,b:B                  several
+        gymnasium:NAME           an environment of another package: ``orsay.adapters`` has the kinds
 
     Raises LoadError: nothing there, no such class (with the nearest names), not an environment, or the import
     raised (with the author's file and line).
     """
-    if "," in target:
-        return [cls for part in target.split(",") if part.strip() for cls in load(part.strip())]
-    place, name = (target, "") if target.endswith(".py") or ":" not in target else target.rsplit(":", 1)
-    if not place:
-        raise LoadError(f"{target!r} names no module; write module:Class or path/to/file.py:Class")
-    module = _load_file(place) if _is_file(place) else _load_module(place)
+    if is_adapter_target(target):
+        return [adapt(target)]
+    if "," in target:  # one at a time: in the settings of an adapter a comma is just a comma
+        parts = target.split(",", 1)
+        return [cls for part in parts if part.strip() for cls in load(part.strip())]
+    place, name = split_target(target)
+    module = import_place(place)
     return [_class(module, name, place)] if name else _classes(module, place)
 
 
@@ -52,89 +41,16 @@ def source_of(cls: type) -> str:
 
     Raises LoadError for a class that lives in this process only: one of a function, a notebook or a shell.
     """
-    local = "serve it with the local runtime, or move it to the top level of a file"
-    qualname = cls.__qualname__
-    if "<locals>" in qualname:
-        raise LoadError(f"{qualname} is defined inside a function, so no other process can load it; {local}")
-    module = sys.modules.get(cls.__module__)
-    if module is None or _attribute(module, qualname) is not cls:
-        raise LoadError(f"{cls.__module__} has no {qualname} to load in another process; {local}")
-    if cls.__module__ == "__main__":
-        spec = getattr(module, "__spec__", None)
-        if spec is not None:
-            return f"{spec.name}:{qualname}"
-        file = getattr(module, "__file__", None)
-        if file is None or not os.path.isfile(file):
-            raise LoadError(
-                f"{qualname} is defined in a notebook or a shell, so no other process can load it; {local}"
-            )
-        return f"{os.path.abspath(file)}:{qualname}"
-    if cls.__module__.startswith(_FILE_PREFIX):
-        return f"{module.__file__}:{qualname}"
-    return f"{cls.__module__}:{qualname}"
-
-
-def _is_file(place: str) -> bool:
-    return place.endswith(".py") or os.sep in place or "/" in place
-
-
-def _load_module(name: str) -> ModuleType:
-    _add_to_path(os.getcwd())
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as exc:
-        if exc.name is None or not (name == exc.name or name.startswith(exc.name + ".")):
-            raise _import_failed(name, exc) from exc
-        raise LoadError(_what_is_missing(name, exc.name)) from exc
-    except KeyboardInterrupt:
-        raise
-    except BaseException as exc:
-        raise _import_failed(name, exc) from exc
-
-
-def _load_file(place: str) -> ModuleType:
-    path = Path(place).expanduser().resolve()
-    if not path.is_file():
-        raise LoadError(_what_file_is_missing(path))
-    package, root = path.stem, path.parent
-    if (root / "__init__.py").is_file():
-        while (root / "__init__.py").is_file():
-            package, root = f"{root.name}.{package}", root.parent
-        _add_to_path(str(root))
-        return _load_module(package.removesuffix(".__init__"))
-    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
-    name = f"{_FILE_PREFIX}{digest}_{path.stem}"
-    known = sys.modules.get(name)
-    if known is not None:
-        return known
-    _add_to_path(str(root))
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise LoadError(f"{place} is no Python file; its name must end in .py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException as exc:
-        del sys.modules[name]
-        if isinstance(exc, KeyboardInterrupt):
-            raise
-        raise _import_failed(place, exc) from exc
-    return module
-
-
-def _add_to_path(folder: str) -> None:
-    if folder not in sys.path and not (folder == os.getcwd() and "" in sys.path):
-        sys.path.insert(0, folder)
-        importlib.invalidate_caches()
+    target = target_of(cls)
+    return place_of(cls) if target is None else target
 
 
 def _class(module: ModuleType, name: str, place: str) -> type:
-    found = _attribute(module, name)
+    found = attribute(module, name)
     if found is None:
         classes = {key: value for key, value in vars(module).items() if inspect.isclass(value)}
         known = [key for key, value in classes.items() if environment_base(value) not in (None, value)]
-        raise LoadError(f"{place} has no class {name!r}{_nearest(name, known)}")
+        raise LoadError(f"{place} has no class {name!r}{nearest(name, known)}")
     if not inspect.isclass(found) or environment_base(found) is None:
         raise LoadError(
             f"{place}:{name} is not an environment: derive it from orsay.Environment "
@@ -168,63 +84,3 @@ def _is_hostable(cls: type) -> bool:
 
 def _has_child(cls: type, classes: Iterable[type]) -> bool:
     return any(other is not cls and issubclass(other, cls) for other in classes)
-
-
-def _attribute(module: ModuleType, qualname: str) -> Any:
-    found: Any = module
-    for part in qualname.split("."):
-        found = getattr(found, part, None)
-    return found
-
-
-def _import_failed(place: str, exc: BaseException) -> LoadError:
-    """Say what the author's module raised and where, without the frames of the import machinery."""
-    what = f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
-    if isinstance(exc, SystemExit):
-        what = f"it ended the process with exit code {exc.code}"
-    at = ""
-    if isinstance(exc, SyntaxError) and exc.filename:
-        at = f" at {exc.filename}:{exc.lineno}"
-    else:
-        frames = [
-            frame
-            for frame in traceback.extract_tb(exc.__traceback__)
-            if not frame.filename.startswith(_OWN_FILES)
-        ]
-        own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)] or frames
-        if own:
-            at = f" at {own[-1].filename}:{own[-1].lineno}"
-            if own[-1] is not frames[-1]:
-                what += f" (raised at {frames[-1].filename}:{frames[-1].lineno})"
-    return LoadError(f"importing {place} failed{at}: {what}")
-
-
-def _what_is_missing(name: str, missing: str) -> str:
-    parent, _, last = missing.rpartition(".")
-    if not parent:
-        here = [entry.name for entry in pkgutil.iter_modules([os.getcwd()])]
-        return f"no module {missing!r}, neither installed nor in {os.getcwd()}{_nearest(missing, here)}"
-    package = sys.modules.get(parent)
-    path = getattr(package, "__path__", None)
-    if path is None:
-        return f"{parent!r} is a module, not a package: no {name!r}; for a class write {parent}:{last}"
-    inside = [entry.name for entry in pkgutil.iter_modules(path)]
-    return f"package {parent!r} is there, but has no module {last!r}{_nearest(last, inside)}"
-
-
-def _what_file_is_missing(path: Path) -> str:
-    if path.is_dir():
-        return f"{path} is a folder; name a file in it, such as {path}/env.py"
-    if not path.parent.is_dir():
-        there = next(parent for parent in path.parents if parent.is_dir())
-        return f"no file {path}: folder {there} has no {path.relative_to(there).parts[0]!r}"
-    here = [entry.name for entry in path.parent.glob("*.py")]
-    return f"no file {path.name!r} in {path.parent}{_nearest(path.name, here)}"
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    names = sorted({entry for entry in known if not entry.startswith("_")})
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    if close:
-        return f"; did you mean {' or '.join(close)}?"
-    return f"; it has: {', '.join(names[:8])}" if names else ""

@@ -1,0 +1,61 @@
+"""Environments of other packages as environments of this one, by a target or by a function.
+
+    gymnasium:FrozenLake-v1?is_slippery=false     ``gymnasium_environment``
+    reasoning-gym:countdown?min_numbers=3         ``reasoning_gym_environment``
+    text:module:Class                             ``text_environment``
+    openenv:http://host:8000                      ``openenv_environment``; also module:Class and image:NAME
+
+Each function returns a class. The packages themselves are imported when such a class is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ..errors import LoadError
+from .gymnasium import gymnasium_environment
+from .openenv import openenv_environment
+from .procedural import target_of
+from .reasoning_gym import reasoning_gym_environment
+from .spelling import read
+from .text import text_environment
+
+__all__ = [
+    "adapt",
+    "gymnasium_environment",
+    "is_adapter_target",
+    "openenv_environment",
+    "reasoning_gym_environment",
+    "target_of",
+    "text_environment",
+]
+
+_KINDS: Mapping[str, Callable[..., type]] = {
+    "gymnasium": gymnasium_environment,
+    "openenv": openenv_environment,
+    "reasoning-gym": reasoning_gym_environment,
+    "text": text_environment,
+}
+_OWN_MODULE = frozenset({"openenv", "text"})  # also names that a module of the author's may have
+
+
+def is_adapter_target(target: str) -> bool:
+    """Whether ``target`` begins with the name of an adapter.
+
+    ``text:Class`` is a class of the author's module ``text``: the adapter's targets have one more colon.
+    """
+    kind, _, rest = target.partition(":")
+    return kind in _KINDS and (kind not in _OWN_MODULE or ":" in rest)
+
+
+def adapt(target: str) -> type:
+    """The environment class for the target of an adapter.
+
+    Raises LoadError: its package is missing, it knows no such name or setting (with the nearest), or the
+    environment cannot be made or served.
+    """
+    kind, _, rest = target.partition(":")
+    name, settings = read(rest)
+    if not name:
+        raise LoadError(f"{target!r} names no environment; write {kind}:NAME")
+    return _KINDS[kind](name, **settings)

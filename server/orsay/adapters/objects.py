@@ -1,0 +1,44 @@
+"""Classes and functions of an author that are no environments themselves, by target and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import LoadError
+from ..modules import attribute, import_place, nearest, place_of, split_target
+
+__all__ = ["find", "place_or_problem"]
+
+
+def find(kind: str, target: str) -> Callable[..., Any]:
+    """What ``module:name`` names: a class, or a function. Raises LoadError, with the nearest names."""
+    place, name = split_target(target)
+    if not name:
+        raise LoadError(f"{kind}:{target} names no class; write {kind}:{target}:Class")
+    module = import_place(place)
+    found = attribute(module, name)
+    if found is None:
+        known = [key for key, value in vars(module).items() if callable(value)]
+        raise LoadError(f"{place} has no {name!r}{nearest(name, known)}")
+    if not callable(found):
+        raise LoadError(
+            f"{kind}:{target} is one object for all; name its class, or a function that makes one"
+        )
+    made: Callable[..., Any] = found
+    return made
+
+
+def place_or_problem(given: Any) -> tuple[str | None, str]:
+    """The target of a class or function, itself where it is a target; else None and why there is none."""
+    if isinstance(given, str):
+        return given, ""
+    try:
+        return place_of(given), ""
+    except LoadError as exc:
+        return None, str(exc)
+    except AttributeError:
+        return (
+            None,
+            f"{given!r} has no name by which another process could load it; serve it with the local runtime",
+        )

@@ -1,0 +1,58 @@
+"""What an OpenEnv environment offers, wherever it runs, and how an episode of it is played."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from .openenv_results import Reply
+
+__all__ = ["MCP_ACTIONS", "ActionRefused", "Offer", "Play", "ToolOffer"]
+
+MCP_ACTIONS = frozenset({"Action", "CallToolAction", "ListToolsAction"})
+"""Titles of action models that stand for calls of MCP tools."""
+
+
+class ActionRefused(Exception):
+    """The environment's action model does not take the action: an answer to the model, no fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOffer:
+    """An MCP tool. ``schema`` is the JSON schema of its input."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> ToolOffer:
+        """From a listing of MCP, whose spelling of the schema's name varies."""
+        schema = data.get("inputSchema") or data.get("input_schema") or {"type": "object", "properties": {}}
+        return cls(str(data["name"]), str(data.get("description") or ""), dict(schema))
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """``action`` is the JSON schema of the environment's own actions, None where MCP tools are all.
+
+    ``splits`` are those of the environment's own tasks, asked for by ``task_name``; seeds are the tasks of
+    one that has none.
+    """
+
+    name: str
+    description: str
+    action: dict[str, Any] | None
+    tools: tuple[ToolOffer, ...] = ()
+    task_name: str | None = None
+    splits: tuple[str, ...] = ()
+
+
+class Play(Protocol):
+    """One episode. Every method raises Faulted, and ``step`` also ActionRefused."""
+
+    async def reset(self, **settings: Any) -> Reply: ...
+    async def step(self, action: dict[str, Any]) -> Reply: ...
+    async def call(self, name: str, arguments: dict[str, Any]) -> Reply: ...
+    async def close(self) -> None: ...

@@ -1,0 +1,48 @@
+"""Values of other packages, numbers and arrays of numpy among them, as JSON data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["plain", "short_float"]
+
+
+def plain(value: Any) -> Any:
+    """JSON data for ``value``: text for what has no such form, and for numbers that are not finite."""
+    match value:
+        case None | bool() | str():
+            return value
+        case int():
+            return int(value)
+        case float():
+            return float(value) if math.isfinite(value) else str(float(value))
+        case Mapping():
+            return {str(key): plain(item) for key, item in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [plain(item) for item in value]
+        case _ if hasattr(value, "dtype"):
+            return _array(value)
+        case _:
+            return str(value)
+
+
+def short_float(value: Any) -> float:
+    """As few digits as the precision of ``value`` needs: 0.7 for a float32 of 0.7, not 0.699999988079071."""
+    return float(str(value))
+
+
+def _array(value: Any) -> Any:
+    if getattr(value, "ndim", 0):
+        return [plain(item) for item in value]
+    value = value[()]
+    match value.dtype.kind:
+        case "b":
+            return bool(value)
+        case "i" | "u":
+            return int(value)
+        case "f":
+            return short_float(value) if math.isfinite(value) else str(float(value))
+        case _:
+            return str(value)
