@@ -1,0 +1,173 @@
+"""What a trainer brings to a batch of rollouts: chat format, sampler with current weights, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, cast
+
+from .parse import TurnParser
+from .play import Limits
+from .sampling import Sampler, Sampling
+from .tokens import ChatFormat, TemplateError, tokenizer_of
+
+__all__ = ["Desk", "DeskSettings", "trainer_sampling"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeskSettings:
+    """How to make a ``Desk``; see ``vllm_rollout_func`` for each."""
+
+    sampler: Sampler | None = None
+    base_url: str | None = None
+    model: str | None = None
+    api_key: str | None = None
+    sync: Any = None
+    max_turns: int = 32
+    max_tokens_per_turn: int | None = None
+    chat_template_kwargs: Mapping[str, Any] | None = None
+    needs_calls: bool = True
+    sampling: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.sampler is not None and self.base_url is not None:
+            raise ValueError("give a sampler or the base_url of a vLLM server, not both")
+        if self.max_turns < 1 or (self.max_tokens_per_turn is not None and self.max_tokens_per_turn < 1):
+            raise ValueError("max_turns and max_tokens_per_turn must be at least 1")
+
+    def open(self, trainer: Any) -> Desk:
+        """The desk for one trainer; called on its thread.
+
+        Raises TemplateError where tool calls cannot be read, and ValueError where nothing would bring the
+        server new weights.
+        """
+        kwargs = (
+            self.chat_template_kwargs
+            if self.chat_template_kwargs is not None
+            else trainer.chat_template_kwargs
+        )
+        chat = ChatFormat(
+            trainer.processing_class, stop_ids=trainer.eos_token_ids, template_kwargs=dict(kwargs or {})
+        )
+        parser = TurnParser(trainer.processing_class)
+        if self.needs_calls and not parser.can_call:
+            raise TemplateError(
+                "tool calls cannot be read from this chat template: TRL does not know its format, and the "
+                "tokenizer has no response_template (transformers describes them under response parsing)"
+            )
+        config = trainer.model.config.get_text_config()
+        limits = Limits(
+            turns=self.max_turns,
+            turn_tokens=self.max_tokens_per_turn,
+            completion=trainer.max_completion_length,
+            context=getattr(config, "max_position_embeddings", None),
+        )
+        return Desk(trainer, chat, parser, limits, self._choose(trainer), self)
+
+    def _choose(self, trainer: Any) -> Sampler:
+        sampling = trainer_sampling(trainer, self.sampling)
+        if self.sampler is not None:
+            return self.sampler
+        from .vllm import VLLMSampler
+
+        if self.base_url is not None:
+            if not trainer.use_vllm and self.sync is None:
+                raise ValueError(
+                    f"nothing brings the weights to {self.base_url} as training goes on: pass "
+                    "sync=DiskSync(folder, base_url), or sync=False where something else does it"
+                )
+            return VLLMSampler(self.base_url, self.model, sampling, self.api_key)
+        if trainer.use_vllm and trainer.vllm_mode == "colocate":
+            from .colocate import ColocatedSampler
+
+            return ColocatedSampler(trainer.vllm_generation, sampling)
+        if trainer.use_vllm:
+            return VLLMSampler(_served_by(trainer), self.model, sampling, self.api_key)
+        from .transformers import TransformersSampler
+
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        return TransformersSampler(model, trainer.processing_class, sampling)
+
+
+@dataclass(slots=True)
+class Desk:
+    """Everything that a rollout needs besides its environment."""
+
+    trainer: Any
+    chat: ChatFormat
+    parser: TurnParser
+    limits: Limits
+    sampler: Sampler
+    settings: DeskSettings
+    synced_step: int | None = None
+
+    @contextmanager
+    def sampling_batch(self) -> Iterator[None]:
+        """Around one batch, on the trainer's thread: current weights, and an engine that is awake."""
+        sync, step = self.settings.sync, int(self.trainer.state.global_step)
+        if sync and not self.trainer.use_vllm and step != self.synced_step:
+            _bring(sync, self.trainer)
+            self.synced_step = step
+        with self._prepared():
+            yield
+
+    def _prepared(self) -> AbstractContextManager[Any]:
+        from .transformers import TransformersSampler
+
+        awake = getattr(self.sampler, "awake", None)
+        if awake is not None:
+            return cast(AbstractContextManager[Any], awake())
+        if self.settings.sampler is None and isinstance(self.sampler, TransformersSampler):
+            from trl.models.utils import unwrap_model_for_generation
+
+            return cast(
+                AbstractContextManager[Any],
+                unwrap_model_for_generation(
+                    self.trainer.model_wrapped,
+                    self.trainer.accelerator,
+                    gather_deepspeed3_params=self.trainer.args.ds3_gather_for_generation,
+                    gradient_checkpointing_kwargs=self.trainer.args.gradient_checkpointing_kwargs,
+                ),
+            )
+        return nullcontext()
+
+    @property
+    def filler(self) -> int:
+        """The token of a completion that could not be sampled at all."""
+        tokenizer = tokenizer_of(self.trainer.processing_class)
+        found = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+        return int(found)
+
+    async def aclose(self) -> None:
+        """Close the sampler, if it was made here."""
+        if self.settings.sampler is None:
+            await self.sampler.aclose()
+
+
+def trainer_sampling(trainer: Any, changes: Mapping[str, Any] | None = None) -> Sampling:
+    """The trainer's sampling settings, whose distribution it will assume; ``changes`` replace some."""
+    found: dict[str, Any] = {
+        "temperature": trainer.temperature,
+        "top_p": trainer.top_p,
+        "top_k": trainer.top_k or None,
+        "min_p": trainer.min_p or 0.0,
+        "repetition_penalty": trainer.repetition_penalty,
+        "stop_token_ids": tuple(trainer.eos_token_ids),
+    }
+    return Sampling(**{**found, **(changes or {})})
+
+
+def _bring(sync: Any, trainer: Any) -> None:
+    """All processes wait for the one that saves: the next batch is sampled from what it saved."""
+    if trainer.accelerator.is_main_process:
+        sync.push(trainer.accelerator.unwrap_model(trainer.model))
+    trainer.accelerator.wait_for_everyone()
+
+
+def _served_by(trainer: Any) -> str:
+    generation = trainer.vllm_generation
+    if generation.server_base_url:
+        return str(generation.server_base_url)
+    host = "127.0.0.1" if generation.server_host == "0.0.0.0" else generation.server_host
+    return f"http://{host}:{generation.server_port}"

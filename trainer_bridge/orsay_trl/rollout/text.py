@@ -1,0 +1,148 @@
+"""Environments with one free-text action: a message for each observation, an action from the model's text.
+
+``prompt_builder(observation, step, history)`` and ``action_parser(text)`` are those of Eval Protocol: steps
+count from 1, and ``history`` has a line for each step before. No tool calls, so any chat template will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeAlias
+
+from .parse import TurnParser
+from .play import PlayedEpisode, StopReason, Talk, text_only
+from .tokens import Message
+
+__all__ = ["ActionParser", "EpisodeGame", "Game", "PromptBuilder", "merged", "play_text"]
+
+PromptBuilder: TypeAlias = Callable[[Any, int, list[str]], Any]
+"""The message to the model, a text or content parts, from the observation, the step and the history."""
+
+ActionParser: TypeAlias = Callable[[str], Any]
+"""The action in the model's whole text, its reasoning included. A ValueError is told to the model."""
+
+
+class Game(Protocol):
+    """Something played one action at a time."""
+
+    finished: bool
+    fault: str | None
+    observation: Any
+
+    async def step(self, action: Any) -> float | None:
+        """Do ``action``; the reward, if there was one. A fault is noted, not raised."""
+        ...
+
+
+class EpisodeGame:
+    """An open episode of an ORS environment as a game.
+
+    An action is the text for the environment's one tool with one text parameter, or for its terminal tool;
+    a mapping of arguments for its one tool; or ``(name, arguments)``.
+    """
+
+    def __init__(self, episode: PlayedEpisode) -> None:
+        self.finished = False
+        self.fault: str | None = None
+        self.observation: Any = ""
+        self._episode = episode
+
+    async def step(self, action: Any) -> float | None:
+        """Raises TypeError for an action that does not tell what to call."""
+        episode: Any = self._episode
+        answered = len(episode.rewards)
+        if isinstance(action, str):
+            parameter = self._text_parameter()
+            if parameter is None:
+                reply = await episode.say(action)
+                if reply is None:
+                    raise TypeError(
+                        "the action is a text, and the environment has neither a terminal tool nor a single "
+                        "tool with a single text parameter; let action_parser return (tool name, arguments)"
+                    )
+            else:
+                reply = await episode.call(parameter[0], {parameter[1]: action})
+        else:
+            name, arguments = self._named(action)
+            reply = await episode.call(name, dict(arguments))
+        self.fault, self.finished = episode.fault, bool(reply.finished)
+        self.observation = text_only(reply.content)
+        rewards: list[float | None] = episode.rewards[answered:]
+        return rewards[-1] if rewards else None
+
+    def _text_parameter(self) -> tuple[str, str] | None:
+        """The tool and its parameter that a text can only be meant for."""
+        tools = [tool["function"] for tool in self._episode.tools]
+        if len(tools) != 1:
+            return None
+        schema = tools[0].get("parameters") or {}
+        properties = schema.get("properties") or {}
+        names = [name for name in schema.get("required") or properties if name in properties]
+        if len(names) != 1 or properties[names[0]].get("type") != "string":
+            return None
+        return tools[0]["name"], names[0]
+
+    def _named(self, action: Any) -> tuple[str, Mapping[str, Any]]:
+        if isinstance(action, tuple) and len(action) == 2 and isinstance(action[1], Mapping):
+            return str(action[0]), action[1]
+        names = [tool["function"]["name"] for tool in self._episode.tools]
+        if isinstance(action, Mapping) and len(names) == 1:
+            return names[0], action
+        raise TypeError(
+            f"action_parser returned {action!r}; an action is a text, (tool name, arguments), or the "
+            f"arguments alone where there is one tool (here: {', '.join(names) or 'none'})"
+        )
+
+
+async def play_text(
+    game: Game, talk: Talk, parser: TurnParser, prompt_builder: PromptBuilder, action_parser: ActionParser
+) -> StopReason:
+    """Play a game whose first observation the model was shown. After its end there are no more tokens."""
+    history: list[str] = []
+    for step in range(1, talk.limits.turns + 1):
+        sample = await talk.turn()
+        if sample is None:
+            return "budget"
+        try:
+            action = action_parser(parser.plain(sample.token_ids))
+        except ValueError as exc:
+            talk.unreadable_calls += 1
+            history.append(f"Step {step}: not understood")
+            content = f"Error: {exc}"
+        else:
+            reward = await talk.answered(game.step(action))
+            if game.fault is not None:
+                return "fault"
+            if game.finished:
+                return "finished"
+            history.append(_line(step, action, reward, game.observation))
+            content = text_only(prompt_builder(game.observation, step + 1, list(history)))
+        if step < talk.limits.turns and not talk.reply([{"role": "user", "content": content}]):
+            return "budget"
+    return "max_turns"
+
+
+def merged(prompt: Any, observation: str) -> list[Message]:
+    """The messages to start from: those of the dataset, with the observation added to the last of the user.
+
+    Many templates refuse two messages of the user in a row. A prompt may be a plain text.
+    """
+    messages: list[Message] = (
+        [{"role": "user", "content": prompt}] if isinstance(prompt, str) else [_bare(one) for one in prompt]
+    )
+    if not messages or messages[-1]["role"] != "user":
+        return [*messages, {"role": "user", "content": observation}]
+    before = text_only(messages[-1]["content"] or "")
+    parts = [part for part in (before, observation) if part]
+    return [*messages[:-1], {**messages[-1], "content": "\n\n".join(parts)}]
+
+
+def _bare(message: Mapping[str, Any]) -> Message:
+    """Without what names the task, and the gaps that a dataset fills with None."""
+    return {key: value for key, value in message.items() if key != "task" and value is not None}
+
+
+def _line(step: int, action: Any, reward: float | None, observation: Any) -> str:
+    label = getattr(action, "action_str", None) or str(action)
+    error = " ERROR" if getattr(observation, "last_action_error", False) else ""
+    return f"Step {step}: {label} -> reward {reward or 0.0:+.2f}{error}"
