@@ -76,17 +76,27 @@ class Session:
         "opened",
         "owner",
         "reward",
+        "run",
         "sid",
         "state",
         "touched_at",
     )
 
-    def __init__(self, shared: Shared, sid: str, owner: str, info: EnvironmentInfo, digest: bytes) -> None:
+    def __init__(
+        self,
+        shared: Shared,
+        sid: str,
+        owner: str,
+        info: EnvironmentInfo,
+        digest: bytes,
+        run: str | None = None,
+    ) -> None:
         self._shared = shared
         self.sid = sid
         self.owner = owner
         self.info = info
         self.digest = digest
+        self.run = run
         self.state: State = "opening"
         self.created_at = self.touched_at = shared.now()
         self.handle: Handle | None = None

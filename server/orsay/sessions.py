@@ -86,17 +86,25 @@ class Sessions:
 
     # opening
 
-    async def create(self, sid: str, owner: str, info: EnvironmentInfo, request: OpenSession) -> Session:
+    async def create(
+        self,
+        sid: str,
+        owner: str,
+        info: EnvironmentInfo,
+        request: OpenSession,
+        *,
+        run: str | None = None,
+    ) -> Session:
         """Open a session, or join the one that the same request opened (L1).
 
-        Returns when the constructor has run. Raises SessionConflict, Overloaded, ShuttingDown, and what
+        ``run`` is what the client calls it, for the log. Returns when the constructor has run. Raises SessionConflict, Overloaded, ShuttingDown, and what
         ``Runtime.open`` raises.
         """
         digest = hashlib.blake2b(request.model_dump_json().encode(), digest_size=16).digest()
         session = self._live.get(sid)
         if session is None:
             self._admit(owner)
-            session = Session(self._shared, sid, owner, info, digest)
+            session = Session(self._shared, sid, owner, info, digest, run)
             self._live[sid] = session
             self._per_owner[owner] += 1
             session.opened = self._spawn(self._open(session, request))
@@ -232,6 +240,7 @@ class Sessions:
             "session_ended",
             session=session.sid,
             environment=session.info.name,
+            **({"run": session.run} if session.run else {}),
             reason=reason,
             calls=session.count,
             reward=session.reward,

@@ -45,6 +45,22 @@ async def test_one_line_per_session_and_per_fault_and_none_for_pings() -> None:
         assert "ping" not in "".join(found.log)
 
 
+async def test_a_session_is_logged_with_the_labels_of_its_run() -> None:
+    with server(f"{WORLDS}:World") as found:
+        async with api_for(found.url) as api:
+            for labels in ('{"run":"night","step":7,"rollout":"ab12"}', "plain", "x" * 5000, None):
+                headers = {"X-Orsay-Run": labels} if labels else {}
+                session = api.other()
+                answer = await session.post("/create", {"env_name": "world", "task_spec": {}}, **headers)
+                assert answer.status_code == 200, answer.text
+                await session.delete()
+            async with asyncio.timeout(5):
+                while len(found.events("session_ended")) < 4:
+                    await asyncio.sleep(0.02)
+        runs = [line.get("run") for line in found.events("session_ended")]
+        assert runs == ['{"run":"night","step":7,"rollout":"ab12"}', "plain", "x" * 512, None]
+
+
 async def test_calls_are_logged_at_debug() -> None:
     with server(f"{WORLDS}:World", log_level="debug") as found:
         async with api_for(found.url) as api:

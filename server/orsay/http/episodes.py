@@ -38,7 +38,7 @@ from .messages import (
     session_id,
     text_header,
 )
-from .opening import open_request, secrets_of
+from .opening import open_request, run_of, secrets_of
 
 __all__ = ["EpisodeEndpoints"]
 
@@ -111,7 +111,7 @@ class EpisodeEndpoints:
         deployment = text_header(headers, b"x-deployment")
         info = choose(self._sessions.runtime.environments, body.env_name, deployment)
         request = open_request(info, body, secrets, index_only=self._index_only)
-        await self._sessions.create(sid, owner, info, request)
+        await self._sessions.create(sid, owner, info, request, run=run_of(headers))
         await send_json(send, to_json({"sid": sid}), headers=_MARK)
 
     async def delete(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:

@@ -12,7 +12,9 @@ from ..errors import BadRequest, BadTask
 from ..runtimes.base import EnvironmentInfo, OpenSession
 from .messages import Headers, text_header
 
-__all__ = ["open_request", "secrets_of"]
+__all__ = ["open_request", "run_of", "secrets_of"]
+
+_LONGEST_RUN = 512  # characters of a label that the log keeps
 
 
 def secrets_of(headers: Headers) -> dict[str, str] | None:
@@ -24,6 +26,12 @@ def secrets_of(headers: Headers) -> dict[str, str] | None:
         return decode_secrets(header)
     except BadSecrets as exc:
         raise BadRequest(str(exc)) from None
+
+
+def run_of(headers: Headers) -> str | None:
+    """What the client calls this session in X-Orsay-Run, cut to a bounded length; None without it."""
+    header = text_header(headers, b"x-orsay-run")
+    return header[:_LONGEST_RUN] if header else None
 
 
 def open_request(
