@@ -97,8 +97,8 @@ class Sessions:
     ) -> Session:
         """Open a session, or join the one that the same request opened (L1).
 
-        ``run`` is what the client calls it, for the log. Returns when the constructor has run. Raises SessionConflict, Overloaded, ShuttingDown, and what
-        ``Runtime.open`` raises.
+        ``run`` is what the client calls it, for the log. Returns when the constructor has run. Raises
+        SessionConflict, Overloaded, ShuttingDown, and what ``Runtime.open`` raises.
         """
         digest = hashlib.blake2b(request.model_dump_json().encode(), digest_size=16).digest()
         session = self._live.get(sid)
