@@ -84,8 +84,10 @@ def _content(blocks: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def shown(blocks: Sequence[TextBlock | ImageBlock], metadata: dict[str, Any]) -> dict[str, Any]:
-    """The prompt as the first observation."""
-    observation = {"text": _text(blocks), "blocks": _content(blocks), "metadata": metadata}
+    """The prompt as the first observation; in the metadata too, all that older typed clients keep."""
+    text = _text(blocks)
+    metadata = {**metadata, "prompt": text}
+    observation = {"text": text, "blocks": _content(blocks), "metadata": metadata}
     return {"observation": observation, "reward": None, "done": False, "metadata": metadata}
 
 

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ..system.serving import ServerProcess, server
+
+WORLDS = Path(__file__).parent / "worlds.py"
+TARGETS = ("guess_env.env:GuessEnvironment", f"{WORLDS}:World", f"{WORLDS}:Broken")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # The first test that needs a released client also installs it.
+    for item in items:
+        if "also" in item.path.parts:
+            item.add_marker(pytest.mark.timeout(600))
+
+
+@pytest.fixture(scope="session", params=["process", "local"])
+def runtime(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def served() -> Iterator[ServerProcess]:
+    """Guess, which is the first, and two worlds, for clients of every kind."""
+    with server(*TARGETS, also="openenv,mcp", idle_limit_s=900) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def served_on(runtime: str) -> Iterator[ServerProcess]:
+    """The same on either runtime."""
+    with server(*TARGETS, also="openenv,mcp", runtime=runtime) as found:
+        yield found
