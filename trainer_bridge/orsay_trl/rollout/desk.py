@@ -5,25 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from .parse import TurnParser
 from .play import Limits
 from .sampling import Sampler, Sampling
 from .tokens import ChatFormat, TemplateError, tokenizer_of
 
+if TYPE_CHECKING:
+    from .sync import DiskSync
+
 __all__ = ["Desk", "DeskSettings", "trainer_sampling"]
 
 
 @dataclass(frozen=True, slots=True)
 class DeskSettings:
-    """How to make a ``Desk``; see ``vllm_rollout_func`` for each."""
+    """How to make a ``Desk``; see ``vllm_rollout_func`` for each.
+
+    ``fallback_url`` counts where the trainer has no vLLM of its own. ``sampling`` replaces fields of the
+    trainer's sampling settings.
+    """
 
     sampler: Sampler | None = None
     base_url: str | None = None
+    fallback_url: str | None = None
     model: str | None = None
     api_key: str | None = None
-    sync: Any = None
+    sync: DiskSync | Literal[False] | None = None
     max_turns: int = 32
     max_tokens_per_turn: int | None = None
     chat_template_kwargs: Mapping[str, Any] | None = None
@@ -71,13 +79,14 @@ class DeskSettings:
             return self.sampler
         from .vllm import VLLMSampler
 
-        if self.base_url is not None:
+        url = self.base_url or (None if trainer.use_vllm else self.fallback_url)
+        if url is not None:
             if not trainer.use_vllm and self.sync is None:
                 raise ValueError(
-                    f"nothing brings the weights to {self.base_url} as training goes on: pass "
+                    f"nothing brings the weights to {url} as training goes on: pass "
                     "sync=DiskSync(folder, base_url), or sync=False where something else does it"
                 )
-            return VLLMSampler(self.base_url, self.model, sampling, self.api_key)
+            return VLLMSampler(url, self.model, sampling, self.api_key)
         if trainer.use_vllm and trainer.vllm_mode == "colocate":
             from .colocate import ColocatedSampler
 
@@ -100,15 +109,12 @@ class Desk:
     limits: Limits
     sampler: Sampler
     settings: DeskSettings
-    synced_step: int | None = None
 
     @contextmanager
     def sampling_batch(self) -> Iterator[None]:
         """Around one batch, on the trainer's thread: current weights, and an engine that is awake."""
-        sync, step = self.settings.sync, int(self.trainer.state.global_step)
-        if sync and not self.trainer.use_vllm and step != self.synced_step:
-            _bring(sync, self.trainer)
-            self.synced_step = step
+        if self.settings.sync and not self.trainer.use_vllm:  # TRL itself brings weights to its own vLLM
+            self.settings.sync.sync(self.trainer)
         with self._prepared():
             yield
 
@@ -156,13 +162,6 @@ def trainer_sampling(trainer: Any, changes: Mapping[str, Any] | None = None) -> 
         "stop_token_ids": tuple(trainer.eos_token_ids),
     }
     return Sampling(**{**found, **(changes or {})})
-
-
-def _bring(sync: Any, trainer: Any) -> None:
-    """All processes wait for the one that saves: the next batch is sampled from what it saved."""
-    if trainer.accelerator.is_main_process:
-        sync.push(trainer.accelerator.unwrap_model(trainer.model))
-    trainer.accelerator.wait_for_everyone()
 
 
 def _served_by(trainer: Any) -> str:

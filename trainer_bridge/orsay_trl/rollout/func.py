@@ -1,11 +1,11 @@
-"""``vllm_rollout_func``: a batch of rollouts for ``trl.GRPOTrainer(rollout_func=…)``, token ids in and out."""
+"""``vllm_rollout_func``: a batch of rollouts for ``trl.GRPOTrainer(rollout_func=…)``, by token ids."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from .desk import Desk, DeskSettings
 from .metrics import log_rollouts
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..mixture import Mixture
     from ..spec import EnvironmentSpec
     from .sampling import Sampler
+    from .sync import DiskSync
     from .text import ActionParser, PromptBuilder
 
 __all__ = ["Arena", "Player", "RolloutFunction", "reward_func", "vllm_rollout_func"]
@@ -119,7 +120,7 @@ def vllm_rollout_func(
     max_tokens_per_turn: int | None = None,
     concurrency: int | None = None,
     chat_template_kwargs: Mapping[str, Any] | None = None,
-    sync: Any = None,
+    sync: DiskSync | Literal[False] | None = None,
     parity_rollouts: int = 4,
     prompt_builder: PromptBuilder | None = None,
     action_parser: ActionParser | None = None,
