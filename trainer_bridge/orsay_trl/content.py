@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
+from orsay_client import errors
 from orsay_protocol import ImageBlock, TextBlock
 
 __all__ = ["Content", "content_of", "text_of"]
@@ -19,7 +20,7 @@ def content_of(blocks: Iterable[TextBlock | ImageBlock], *, images: bool) -> Con
     """Text blocks joined by newlines; parts in their order when there is an image and ``images`` is set.
 
     Without ``images`` a picture is named in the text: a model that cannot see should know that it was there.
-    Raises ImportError without Pillow, and ValueError for data that is no image.
+    Raises ImportError without Pillow, and Fault of class ``bad_image`` for data that is no image.
     """
     found = list(blocks)
     if not images or not any(isinstance(block, ImageBlock) for block in found):
@@ -46,6 +47,9 @@ def _text(block: TextBlock | ImageBlock) -> str:
 def _picture(block: ImageBlock) -> Any:
     from PIL import Image  # an optional dependency: only environments with images need it
 
-    image = Image.open(io.BytesIO(base64.b64decode(block.data)))
-    image.load()
-    return image.convert("RGB")
+    try:
+        image = Image.open(io.BytesIO(base64.b64decode(block.data)))
+        return image.convert("RGB")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as exc:  # Pillow raises all four
+        message = f"the environment sent an image ({block.mimeType}) that cannot be read: {exc}"
+        raise errors.Fault(message, fault_class="bad_image", retryable=False) from exc

@@ -9,8 +9,13 @@ from typing import Any
 
 __all__ = ["RESERVED_COLUMNS", "columns", "for_rollouts", "seed_of", "to_dataset"]
 
-RESERVED_COLUMNS = ("prompt", "task_index", "task_split", "task_spec", "seed", "environment")
-"""Columns that a field of a task never replaces."""
+RESERVED_COLUMNS = (
+    *("prompt", "task_index", "task_split", "task_spec", "seed", "environment"),
+    # Of these TRL makes pictures of the prompt, or arguments of reward functions.
+    *("image", "images", "prompts", "completion", "completions", "completion_ids", "environments"),
+    *("trainer_state", "log_extra", "log_metric", "env_reward"),
+)
+"""Columns that a field of a task never becomes."""
 
 
 def columns(

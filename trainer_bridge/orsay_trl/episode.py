@@ -118,6 +118,7 @@ class Episode:
         self._labels: dict[str, str | int] = {**(labels or {}), "rollout": self.id}
         self._session: PlayedSession | None = None
         self._prompt: list[TextBlock | ImageBlock] = []
+        self._observation: Content = ""
         self._serial = asyncio.Lock()
         self._opened = False
         self._closed = False
@@ -144,8 +145,8 @@ class Episode:
 
     @property
     def observation(self) -> Content:
-        """The environment's prompt, once open."""
-        return content_of(self._prompt, images=self._rules.images)
+        """The environment's prompt, once open; "" where a fault came first."""
+        return self._observation
 
     @property
     def rewards(self) -> list[float | None]:
@@ -215,6 +216,11 @@ class Episode:
             self.fault, self.fault_message = fault, message
             _log.warning("rollout %s is lost to %s: %s", self.id, fault, message)
 
+    def show(self, observation: Content) -> None:
+        """What to begin with after a fault at the start, so that a group has one prompt all the same."""
+        if not self._opened:
+            self._observation = observation
+
     async def close(self) -> None:
         """End the session on the server; safe to call twice and in any state, never raises a fault."""
         self._closed = True
@@ -229,19 +235,20 @@ class Episode:
             if self._closed or not self._opened:
                 raise errors.ClientClosed("the episode is not open; call reset() or open() first")
 
+            content: Content = ""
+
             async def attempt() -> None:
+                nonlocal content
                 if self._session is None:
                     await self._begin()
                     await self._replay()
-                self._record(await self._one_call(tool, arguments))
+                step = await self._one_call(tool, arguments)
+                blocks = step.output.blocks if step.output is not None else [TextBlock(text=step.text)]
+                content = content_of(blocks, images=self._rules.images) or "(no output)"
+                self._record(step)
 
             await self._within_budget(attempt)
-            if self._is_lost():
-                return Reply(_LOST)
-            step = self.steps[-1]
-            blocks = step.output.blocks if step.output is not None else [TextBlock(text=step.text)]
-            content = content_of(blocks, images=self._rules.images) or "(no output)"
-            return Reply(content, finished=self.finished)
+            return Reply(_LOST) if self._is_lost() else Reply(content, finished=self.finished)
 
     def _is_lost(self) -> bool:
         return self.fault is not None
@@ -252,6 +259,8 @@ class Episode:
         prompt = await session.prompt()
         if self._opened and prompt != self._prompt:
             raise _diverged("began with another prompt")
+        if not self._opened:
+            self._observation = content_of(prompt, images=self._rules.images)
         self._prompt = prompt
         self._opened = True
         if self._closed:

@@ -11,7 +11,13 @@ __all__ = ["attribute_names", "model_names"]
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]+")
 _NO_IDENTIFIER = re.compile(r"\W+", re.ASCII)
 _LONGEST = 64
-_RESERVED = frozenset({"reset", "get_reward"})
+_RESERVED = frozenset(
+    {
+        *("reset", "get_reward"),  # which TRL takes for itself
+        *("reward", "rewards", "metadata", "finished", "last_output"),  # the state that reward functions read
+        *("spec", "episode", "scored_by_function"),
+    }
+)
 
 
 def model_names(names: Iterable[str]) -> dict[str, str]:
@@ -31,8 +37,8 @@ def model_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def attribute_names(names: Iterable[str]) -> dict[str, str]:
-    """For each name the public method under which TRL finds the tool: never ``reset`` or ``get_reward``,
-    which TRL takes for itself, nor one with a leading underscore, which it skips."""
+    """For each name the public method under which TRL finds the tool: never one that means something else
+    on a ``RolloutEnvironment``, nor one with a leading underscore, which TRL skips."""
     taken: set[str] = set(_RESERVED)
     found = {}
     for name in dict.fromkeys(names):

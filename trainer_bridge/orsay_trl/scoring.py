@@ -44,9 +44,9 @@ class EnvironmentReward:
 
     def __call__(
         self,
+        environments: Sequence[RolloutEnvironment] | None = None,
         prompts: Sequence[Any] | None = None,
         completions: Sequence[Completion] | None = None,
-        environments: Sequence[RolloutEnvironment] | None = None,
         env_reward: Sequence[float | None] | None = None,
         trainer_state: Any = None,
         log_metric: Callable[[str, float], None] | None = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import weakref
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cached_property
@@ -241,6 +242,7 @@ class EnvironmentSpec:
             beside = self._leader.stage if self._leader is not None else None
             stage = Stage(self._make_source, concurrency=self._concurrency, beside=beside)
             self.__dict__["stage"] = stage
+            weakref.finalize(self, stage.abandon).atexit = False  # at exit a stage ends by itself
         return stage
 
     @cached_property
@@ -266,22 +268,14 @@ class EnvironmentSpec:
     ) -> list[Episode]:
         """Open the episodes of these rows at the same time; ``begin`` then hands each out.
 
-        With ``one_prompt_per_task`` raises ValueError when two episodes of one task began with different
-        prompts: a trainer that sends each prompt of a group once would pair completions with wrong ones.
+        With ``one_prompt_per_task`` an episode that a fault left without a prompt gets that of its group, and
+        ValueError is raised when two episodes of one task began with different prompts: a trainer that sends
+        each prompt of a group once would pair completions with wrong ones.
         """
         wanted = [(_key(row), self.episode(row)) for row in rows]
         opened = self.stage.prepare(wanted)
         if one_prompt_per_task:
-            first: dict[Any, Episode] = {}
-            for key, episode in wanted:
-                other = first.setdefault(key, episode)
-                if episode.fault is None and other.fault is None and episode.observation != other.observation:
-                    task = f"{episode.task.split}[{episode.task.index}]"
-                    raise ValueError(
-                        f"two sessions of task {task} began with different prompts, and vLLM in server mode "
-                        "samples a group from one prompt: let the environment take a seed "
-                        "(EnvironmentSpec(seed_field=…)), or use a rollout function"
-                    )
+            _require_one_prompt(wanted)
         return opened
 
     def begin(self, row: Mapping[str, Any]) -> Episode:
@@ -385,6 +379,20 @@ def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
         row.get("task_index"),
         spec if spec is None or isinstance(spec, str) else json.dumps(spec, sort_keys=True),
     )
+
+
+def _require_one_prompt(opened: Sequence[tuple[Any, Episode]]) -> None:
+    first: dict[Any, Episode] = {}
+    for key, episode in opened:
+        if episode.fault is None and episode.observation != first.setdefault(key, episode).observation:
+            raise ValueError(
+                f"two sessions of task {episode.task.split}[{episode.task.index}] began with different "
+                "prompts, and vLLM in server mode samples a group from one prompt: let the environment take "
+                "a seed (EnvironmentSpec(seed_field=…)), or use a rollout function"
+            )
+    for key, episode in opened:
+        if key in first:
+            episode.show(first[key].observation)
 
 
 def _class_name(env_name: str | None, target: str) -> str:

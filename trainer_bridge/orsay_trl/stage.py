@@ -10,6 +10,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Hashable, Iterable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from orsay_client import errors
@@ -119,21 +120,33 @@ class Stage:
         if self._closed or os.getpid() != self.pid:
             return
         self._closed = True
-
-        async def end() -> None:
-            async with asyncio.timeout(_CLOSE_S):
-                await self.close(list(self._open))
-                await self.source.aclose()
-
         try:
-            self._loop.run(end())
-        except TimeoutError:
-            pass  # the server expires what it did not hear of
+            self._loop.run(self._end())
         except errors.ClientClosed:
-            pass  # the loop that was shared is gone, and its connections with it
+            pass  # the loop is gone, and its connections with it
         finally:
             if self._owns_loop:
                 self._loop.stop()
+
+    def abandon(self) -> None:
+        """As ``shut``, but in the background: garbage is collected in the middle of anything."""
+
+        async def end() -> None:
+            try:
+                await self._end()
+            finally:
+                if self._owns_loop:
+                    self._loop.stop()
+
+        if not self._closed and os.getpid() == self.pid:
+            with suppress(errors.ClientClosed):
+                self._loop.start(end())
+
+    async def _end(self) -> None:
+        with suppress(TimeoutError):  # the server expires what it did not hear of
+            async with asyncio.timeout(_CLOSE_S):
+                await self.close(list(self._open))
+                await self.source.aclose()
 
 
 async def _made(make: Callable[[], _T]) -> _T:

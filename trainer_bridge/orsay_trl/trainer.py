@@ -26,7 +26,11 @@ __all__ = ["ConcurrentEnvironments", "GRPOTrainer", "attach", "attach_quietly"]
 
 _log = logging.getLogger("orsay_trl")
 
+_KEPT = "orsay_kept"  # share of the generation batch that was not lost
+_MEANS_OVER_ROLLOUTS = ("grpo", "sapo", "dr_grpo", "luspo")  # the other losses are means over tokens
+
 _WANTED = {
+    "_compute_loss": ["self", "model", "inputs"],
     "_generate_and_score_completions": ["self", "inputs"],
     "_generate_single_turn": [
         "self",
@@ -104,8 +108,13 @@ class ConcurrentEnvironments:
             return super()._generate_and_score_completions(inputs)  # type: ignore[misc, no-any-return]
         for spec in specs:
             spec.stage.step = int(self.state.global_step)  # type: ignore[attr-defined]
-        self._orsay_open(inputs)
-        output = super()._generate_and_score_completions(inputs)  # type: ignore[misc]
+        try:
+            self._orsay_open(inputs)
+            output = super()._generate_and_score_completions(inputs)  # type: ignore[misc]
+        except BaseException:
+            for spec in specs:
+                spec.stage.close_episodes()
+            raise
         places: list[Any] = self.environments or []  # type: ignore[attr-defined]
         played = [e if isinstance(e, RolloutEnvironment) and e.episode is not None else None for e in places]
         self._orsay_mask(output, [e is not None and e.episode.fault is not None for e in played])  # type: ignore[union-attr]
@@ -132,10 +141,19 @@ class ConcurrentEnvironments:
         if not several and not any(lost):
             return
         completion_mask = output["completion_mask"]
-        kept = torch.tensor([not gone for gone in lost], device=completion_mask.device).unsqueeze(1)
-        output["tool_mask"] = output.get("tool_mask", torch.ones_like(completion_mask)) * kept
+        kept = torch.tensor([not gone for gone in lost], device=completion_mask.device)
+        output["tool_mask"] = output.get("tool_mask", torch.ones_like(completion_mask)) * kept.unsqueeze(1)
         counted = (completion_mask * output["tool_mask"]).sum()
         output["num_items_in_batch"] = self.accelerator.gather(counted).sum()  # type: ignore[attr-defined]
+        output[_KEPT] = self.accelerator.gather(kept.float()).mean()  # type: ignore[attr-defined]
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
+        """As TRL's. A loss that is a mean over rollouts leaves out those that were lost."""
+        loss = super()._compute_loss(model, inputs)  # type: ignore[misc]
+        kept = inputs.get(_KEPT)
+        if kept is None or self.loss_type not in _MEANS_OVER_ROLLOUTS:  # type: ignore[attr-defined]
+            return loss
+        return loss / torch.where(kept > 0, kept, 1.0)
 
     def _tool_call_loop(
         self,
