@@ -27,7 +27,6 @@ _MARKS = (
 )
 _SHOWN = 200
 
-# TRL carries the template of DeepSeek-V3, and nothing to read its calls with.
 _DEEPSEEK_V3 = {
     "defaults": {"role": "assistant"},
     "start_anchor_pattern": r"(?:<｜Assistant｜>(?:<think>\n?)?|<｜tool▁outputs▁end｜>)",
@@ -82,7 +81,7 @@ class TurnParser:
         self._parse = chat_template_utils.parse_response
         self._tokenizer = copy.copy(tokenizer_of(processing_class))
         self._tokenizer.chat_template = _original(processing_class.chat_template)
-        self._equip(chat_template_utils.add_response_schema)
+        self._equip(chat_template_utils)
         fields = (getattr(self._tokenizer, "response_template", None) or {}).get("fields", {})
         legacy = getattr(self._tokenizer, "response_schema", None) is not None
         self.can_call = "tool_calls" in fields or legacy
@@ -113,7 +112,7 @@ class TurnParser:
         after_reasoning = written.rpartition("</think>")[2]
         return any(mark in after_reasoning for mark in self._marks)
 
-    def _equip(self, add_response_schema: Any) -> None:
+    def _equip(self, known: Any) -> None:
         has = any(
             getattr(self._tokenizer, name, None) is not None
             for name in ("response_template", "response_schema")
@@ -121,10 +120,13 @@ class TurnParser:
         if has or self._tokenizer.chat_template is None:
             return
         try:
-            add_response_schema(self._tokenizer)
-        except ValueError:
-            if vendored_name(self._tokenizer.chat_template) == "deepseekv3":
+            known.add_response_schema(self._tokenizer)
+        except ValueError:  # TRL carries these templates, and nothing to read them with
+            name = vendored_name(self._tokenizer.chat_template)
+            if name == "deepseekv3":
                 self._tokenizer.response_template = _DEEPSEEK_V3
+            elif name == "diffusion_gemma":
+                self._tokenizer.response_template = known.gemma4_template
 
 
 def _call(found: Mapping[str, Any]) -> Call:
