@@ -53,12 +53,12 @@ async def test_a_sample_holds_the_sampled_ids_with_the_end_token_and_a_logprob_f
 @pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/"])
 async def test_the_first_request_finds_the_model_and_its_context(standin: ServedModel, suffix: str) -> None:
     vllm = sampler(standin.base_url + suffix)
-    assert vllm.max_model_len is None
+    known: list[object] = [vllm.model, vllm.max_model_len]
     try:
         await vllm.sample([64], max_tokens=1)
     finally:
         await vllm.aclose()
-    assert (vllm.model, vllm.max_model_len) == ("tiny", 4096)
+    assert [*known, vllm.model, vllm.max_model_len] == [None, None, "tiny", 4096]
 
 
 async def test_models_are_asked_for_once_however_many_start_together(standin: ServedModel) -> None:
@@ -313,7 +313,9 @@ async def test_something_else_than_vllm_is_recognised(body: bytes) -> None:
 
 
 def test_settings_out_of_range_are_refused() -> None:
-    for wrong in ({"temperature": -1}, {"top_p": 0}, {"top_k": -1}, {"min_p": 2}, {"repetition_penalty": 0}):
+    wrongs: list[dict[str, Any]]
+    wrongs = [{"temperature": -1}, {"top_p": 0}, {"top_k": -1}, {"min_p": 2}, {"repetition_penalty": 0}]
+    for wrong in wrongs:
         with pytest.raises(ValueError, match=next(iter(wrong))):
             Sampling(**wrong)
     with pytest.raises(ValueError, match="concurrency"):
