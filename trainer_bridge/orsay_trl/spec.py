@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import weakref
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["EnvironmentFactory", "EnvironmentSpec"]
 
 _T = TypeVar("_T")
+_USER = re.compile("//[^/]*@")  # of a URL, with the password
 _LIVE = (
     "environment_factory",
     "eval_dataset",
@@ -139,7 +141,8 @@ class EnvironmentSpec:
         self.terminal = terminal
         self.attach = attach
         self.run_name = run
-        self.class_name = _class_name(env_name, target)
+        self._place = _USER.sub("//", target)
+        self.class_name = _class_name(env_name, self._place)
         self._target = target
         self._is_url = "://" in target
         self._num_tasks = num_tasks
@@ -160,7 +163,7 @@ class EnvironmentSpec:
 
     def __repr__(self) -> str:
         name = f", env_name={self._env_name!r}" if self._env_name else ""
-        return f"EnvironmentSpec({self._target!r}, split={self._split!r}{name})"
+        return f"EnvironmentSpec({self._place!r}, split={self._split!r}{name})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key not in _LIVE}
@@ -335,7 +338,7 @@ class EnvironmentSpec:
                 count = await source.count(split)
                 wanted = range(count if num_tasks is None else min(count, num_tasks))
             if not wanted:
-                raise errors.BadRequest(f"split {split!r} of {self._target} has no tasks")
+                raise errors.BadRequest(f"split {split!r} of {self._place} has no tasks")
             needed = self._include_metadata or self._seed_field is not None
             return wanted, await source.specs(split, wanted) if needed else None
 

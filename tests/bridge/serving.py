@@ -1,0 +1,121 @@
+"""Servers of the bridge's own environments, and what those wrote into their diary."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.system.serving import ROOT, ServerProcess, children
+
+__all__ = ["HERE", "Diary", "World", "kill_worker", "serve_worlds", "worker_pids"]
+
+HERE = Path(__file__).parent
+WORLDS = HERE / "worlds.py"
+
+
+class Diary:
+    """What the environments wrote down, of one server."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def lines(self, event: str | None = None, **fields: Any) -> list[dict[str, Any]]:
+        """Lines of that event and with those fields, in order."""
+        if not self.path.exists():
+            return []
+        found = [json.loads(line) for line in self.path.read_text().splitlines()]
+        return [
+            line
+            for line in found
+            if (event is None or line["event"] == event)
+            and all(line.get(key) == value for key, value in fields.items())
+        ]
+
+    def open_sessions(self) -> set[str]:
+        """Sessions that were set up and not torn down."""
+        return {line["key"] for line in self.lines("setup")} - {line["key"] for line in self.lines("teardown")}
+
+    def calls(self) -> Counter[str]:
+        """How often each tool was called."""
+        return Counter(line["tool"] for line in self.lines("call"))
+
+    def clear(self) -> None:
+        self.path.write_text("")
+
+
+class World:
+    """A server process with its diary."""
+
+    def __init__(self, process: ServerProcess, diary: Diary) -> None:
+        self.process, self.diary = process, diary
+        self.url = process.url
+        self.port = int(self.url.rsplit(":", 1)[1])
+
+    def live_sessions(self) -> int:
+        """The server's own count."""
+        import httpx
+
+        found: dict[str, Any] = httpx.get(f"{self.url}/health").json()
+        return int(found.get("sessions", found.get("active_sessions", -1)))
+
+
+@contextmanager
+def serve_worlds(
+    folder: Path,
+    *names: str,
+    port: int = 0,
+    workers: int = 1,
+    target: str | None = None,
+    **settings: Any,
+) -> Iterator[World]:
+    """``orsay serve`` with these classes of ``worlds.py``; its first one is the default environment."""
+    targets = [target] if target else [f"{WORLDS}:{name}" for name in names]
+    diary = Diary(folder / "diary.jsonl")
+    variables = {
+        f"ORSAY_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
+        for name, value in settings.items()
+    }
+    process = ServerProcess(
+        ["--port", str(port), *targets],
+        {
+            "ORSAY_WORKERS": str(workers),
+            "ORSAY_LOG_FORMAT": "json",
+            "BRIDGE_DIARY": str(diary.path),
+            "PYTHONPATH": str(ROOT),
+            **variables,
+        },
+    )
+    try:
+        process.wait_for_url()
+        yield World(process, diary)
+    finally:
+        process.end()
+
+
+def worker_pids(world: World) -> Sequence[int]:
+    """Processes of the server that hold environments, as their diary tells."""
+    alive = set(_descendants(world.process.pid))
+    return [pid for pid in dict.fromkeys(line["pid"] for line in world.diary.lines()) if pid in alive]
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    for child in children(pid):
+        yield child
+        yield from _descendants(child)
+
+
+def kill_worker(world: World) -> bool:
+    """Kill one worker that held a session; whether there was one."""
+    pids = worker_pids(world)
+    for pid in pids[:1]:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+    return bool(pids)

@@ -1,0 +1,406 @@
+"""``EnvironmentSpec``: what a trainer takes from it, against real servers, ours and released ones."""
+
+from __future__ import annotations
+
+import json
+import logging
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from orsay_client import errors
+from orsay_trl import EnvironmentSpec
+from orsay_trl.binding import RolloutEnvironment
+from orsay_trl.dataset import RESERVED_COLUMNS, seed_of
+from orsay_trl.spec import EnvironmentFactory
+
+from tests.interop.servers import released
+from tests.interop.venvs import OPENREWARD, ORS, python_for
+
+from .serving import World, serve_worlds
+
+pytest.importorskip("datasets", reason="needs the extra 'trl'")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    names = ("Words", "Fickle", "Unseeded", "Broken", "Judged", "Mixed", "Endless")
+    with serve_worlds(tmp_path_factory.mktemp("spec"), *names) as found:
+        yield found
+
+
+@pytest.fixture
+def spec(world: World) -> Iterator[EnvironmentSpec]:
+    made = EnvironmentSpec(world.url)
+    yield made
+    made.close()
+
+
+# What TRL's own spec offers
+
+
+def test_making_a_spec_sends_nothing() -> None:
+    spec = EnvironmentSpec("http://127.0.0.1:1", num_tasks=3, env_name="any")
+    assert spec.environment_factory is spec.environment_factory
+    pickle.dumps(spec)
+    assert "stage" not in spec.__dict__, "a connection was made before anything was asked"
+
+
+def test_the_dataset_has_a_row_for_each_task(spec: EnvironmentSpec) -> None:
+    rows = list(spec.train_dataset)
+    assert [row["task_index"] for row in rows] == list(range(8))
+    assert [row["prompt"] for row in rows] == [[{"role": "user", "content": ""}]] * 8
+    assert rows[3] == {**rows[3], "id": "word-3", "word": "fig", "level": 0, "task_split": "train"}
+    assert spec.train_dataset is spec.train_dataset
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"num_tasks": 2}, ["apple", "pear"]),
+        ({"num_tasks": 99, "split": "test"}, ["apple", "pear", "plum"]),
+        ({"indices": [5, 0, 5]}, ["lime", "apple", "lime"]),
+        ({"indices": [2, 3, 4, 6]}, ["plum", "fig", "cherry", "quince"]),
+        ({"indices": [-1]}, ["grape"]),
+    ],
+)
+def test_tasks_are_chosen(world: World, arguments: dict[str, Any], words: list[str]) -> None:
+    spec = EnvironmentSpec(world.url, **arguments)
+    assert [row["word"] for row in spec.train_dataset] == words
+    environment = spec.environment_factory()
+    assert environment.reset(**spec.train_dataset[0]) == f"Say the word: {words[0]}."
+    spec.close()
+
+
+def test_a_rollout_has_the_state_that_reward_functions_read(spec: EnvironmentSpec) -> None:
+    environment: Any = spec.environment_factory()
+    assert (environment.reward, environment.rewards, environment.metadata) == (0.0, [], [])
+    assert (environment.finished, environment.last_output, environment.get_reward()) == (False, "", None)
+    assert environment.reset(**spec.train_dataset[1]) == "Say the word: pear."
+    assert environment.say(word="apple") == "wrong, heard ['apple']"
+    assert environment.look() == "here: pear"
+    assert environment.say("pear") == "right"
+    assert environment.rewards == [0.0, None, 1.0]
+    assert environment.metadata[0]["rewards"]["accuracy"] == 0.0
+    assert environment.metadata[1] is None
+    assert (environment.reward, environment.finished, environment.last_output) == (1.0, True, "right")
+    assert environment.get_reward() == 1.0
+    assert spec.reward_funcs([environment]) == spec.reward_funcs(environments=[environment]) == [1.0]
+
+
+def test_a_reset_begins_anew_and_ends_the_session_before(world: World, spec: EnvironmentSpec) -> None:
+    environment: Any = spec.environment_factory()
+    environment.reset(**spec.train_dataset[0])
+    first = world.diary.lines("setup")[-1]["key"]
+    environment.say(word="apple")
+    environment.reset(**spec.train_dataset[1])
+    assert (environment.rewards, environment.finished, environment.reward) == ([], False, 0.0)
+    spec.close()
+    assert first in {line["key"] for line in world.diary.lines("teardown")}
+
+
+def test_tools_of_tasks_are_looked_for_only_where_asked(world: World) -> None:
+    for arguments, probed in (
+        ({"discover_task_tools": False}, []),
+        ({}, ["word-0"]),
+        ({"indices": [4, 2, 4]}, ["word-2", "word-4"]),
+        ({"indices": [4, 2], "task_tools_discovery_index": 5}, ["word-5"]),
+    ):
+        before = len(world.diary.lines("setup"))
+        spec = EnvironmentSpec(world.url, **arguments)  # type: ignore[arg-type]  # each is right by itself
+        assert callable(spec.environment_factory().say)  # type: ignore[attr-defined]
+        spec.close()
+        assert sorted(line["id"] for line in world.diary.lines("setup")[before:]) == probed
+
+
+def test_a_tool_tells_people_its_types(spec: EnvironmentSpec) -> None:
+    environment: Any = spec.environment_factory()
+    assert environment.say.__annotations__ == {"word": str, "return": str}
+    assert "Say a word." in environment.say.__doc__
+    with pytest.raises(TypeError, match="at most"):
+        environment.say("one", "two")
+    with pytest.raises(TypeError, match="twice"):
+        environment.say("one", word="two")
+    with pytest.raises(RuntimeError, match="reset"):
+        environment.say(word="x")
+
+
+# Beyond it
+
+
+def test_several_servers_in_one_process_stay_apart(world: World, tmp_path: Path) -> None:
+    with serve_worlds(tmp_path, "Judged") as other:
+        first, second = EnvironmentSpec(world.url), EnvironmentSpec(other.url)
+        assert (len(first.train_dataset), len(second.train_dataset)) == (8, 2)
+        one: Any = first.environment_factory()
+        two: Any = second.environment_factory()
+        assert type(one) is not type(two)
+        assert one.reset(**first.train_dataset[0]) == "Say the word: apple."
+        assert two.reset(**second.train_dataset[0]) == "The answer is yes."
+        assert two.hint() == "yes"
+        assert not hasattr(two, "say")
+        assert not hasattr(one, "hint")
+        first.close()
+        second.close()
+
+
+def test_no_variable_of_the_process_says_where_to_go(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENREWARD_API_URL", "OPENREWARD_SESSION_URL"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    monkeypatch.setenv("OPENREWARD_API_KEY", "wrong")
+    spec = EnvironmentSpec(world.url, num_tasks=1)
+    assert len(spec.train_dataset) == 1
+    spec.close()
+
+
+def test_the_evaluation_dataset_comes_from_its_own_split(world: World) -> None:
+    spec = EnvironmentSpec(world.url, eval_num_tasks=2)
+    assert [(row["id"], row["task_split"]) for row in spec.eval_dataset] == [
+        ("test-0", "test"),
+        ("test-1", "test"),
+    ]
+    environment = spec.environment_factory()
+    environment.reset(**spec.eval_dataset[1])
+    assert world.diary.lines("setup")[-1]["id"] == "test-1"
+    spec.close()
+    assert EnvironmentSpec(world.url, eval_split="train").eval_dataset[7]["word"] == "grape"
+
+
+def test_a_seed_is_one_for_each_task_and_reaches_the_environment(world: World) -> None:
+    spec = EnvironmentSpec(world.url, env_name="Unseeded", seed_field="seed", seed=7, include_metadata=False)
+    rows = list(spec.train_dataset)
+    assert [row["seed"] for row in rows] == [seed_of(7, "train", i) for i in range(8)]
+    assert len({row["seed"] for row in rows}) == 8
+    places = [spec.environment_factory() for _ in range(3)]
+    prompts = [place.reset(**rows[2]) for place in places]
+    assert prompts == [f"Number {rows[2]['seed']}: say plum."] * 3
+    spec.prepare([rows[0]] * 4 + [rows[1]] * 4, one_prompt_per_task=True)
+    spec.close()
+
+
+def test_prompts_that_differ_in_a_group_are_an_error_for_a_server_that_samples_groups(world: World) -> None:
+    spec = EnvironmentSpec(world.url, env_name="Unseeded")
+    rows = list(spec.train_dataset)[:2]
+    spec.prepare(rows, one_prompt_per_task=True)
+    spec.prepare([rows[0]] * 2)
+    with pytest.raises(ValueError, match=r"train\[1\].*seed_field"):
+        spec.prepare([rows[1]] * 2, one_prompt_per_task=True)
+    spec.close()
+
+
+def test_columns_without_a_common_type_hold_json(world: World) -> None:
+    rows = list(EnvironmentSpec(world.url, env_name="Mixed").train_dataset)
+    assert [row["value"] for row in rows] == ["1", '"two"', None]
+    assert [row["extra"] for row in rows] == [None, True, None]
+    assert [row["rows"] for row in rows] == [[1, 2], [], None]
+    assert json.loads(rows[0]["huge"]) == 2**80
+    assert [row["prompt"] for row in rows] == [[{"role": "user", "content": ""}]] * 3
+    taken = set(RESERVED_COLUMNS) & set(rows[0])
+    assert taken == {"prompt", "task_index", "task_split"}, "a field became a column that a trainer reads"
+
+
+def test_a_split_too_large_to_list_is_counted_only(world: World) -> None:
+    before = len(world.diary.lines("get_task"))
+    spec = EnvironmentSpec(
+        world.url, env_name="Endless", num_tasks=2000, include_metadata=False, discover_task_tools=False
+    )
+    assert len(spec.train_dataset) == 2000
+    assert len(world.diary.lines("get_task")) == before
+    spec.close()
+    with_fields = EnvironmentSpec(world.url, env_name="Endless", indices=[3, 999_999_999])
+    assert [row["number"] for row in with_fields.train_dataset] == [3, 999_999_999]
+    assert with_fields.environment_factory().reset(**with_fields.train_dataset[1]) == "number 999999999"
+    with_fields.close()
+
+
+def test_a_spec_can_be_pickled_before_and_after_use(world: World, spec: EnvironmentSpec) -> None:
+    fresh = pickle.loads(pickle.dumps(spec))
+    row = spec.train_dataset[0]
+    used: Any = spec.environment_factory()
+    used.reset(**row)
+    copies = pickle.loads(pickle.dumps((spec, spec.environment_factory, spec.reward_funcs, spec.group_reward)))
+    for factory in (fresh.environment_factory, copies[0].environment_factory, copies[1]):
+        assert isinstance(factory, EnvironmentFactory)
+        environment: Any = factory()
+        environment.reset(**row)
+        assert environment.say(word="apple") == "right"
+        assert copies[2](environments=[environment]) == [1.0]
+        factory.spec.close()
+    assert used.say(word="pear") == "wrong, heard ['pear']", "the first was disturbed"
+
+
+def _play(spec: EnvironmentSpec, row: dict[str, Any], answer: Any) -> None:
+    environment: Any = spec.environment_factory()
+    environment.reset(**row)
+    environment.say(word=row["word"])
+    answer.put(environment.reward)
+    spec.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+@pytest.mark.parametrize("way", ["fork", "spawn"])
+def test_a_spec_that_was_used_plays_in_a_child_process_too(spec: EnvironmentSpec, way: Any) -> None:
+    row = spec.train_dataset[2]
+    environment: Any = spec.environment_factory()
+    environment.reset(**row)
+    context = multiprocessing.get_context(way)
+    answer = context.Queue()
+    child = context.Process(target=_play, args=(spec, row, answer))
+    child.start()
+    assert answer.get(timeout=60) == 1.0
+    child.join(30)
+    assert child.exitcode == 0
+    assert environment.look() == "here: plum", "the child ended its parent's session"
+
+
+def test_importing_the_bridge_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, orsay_trl; from orsay_trl import EnvironmentSpec;"
+        "EnvironmentSpec('http://127.0.0.1:1').environment_factory;"
+        "heavy = {'torch', 'trl', 'transformers', 'datasets', 'openreward', 'vllm', 'pyarrow', 'PIL', 'numpy'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_tasks": 2, "indices": [0]}, "num_tasks or indices"),
+        ({"target": "nowhere"}, "owner/name"),
+        ({"max_fault_share": 2}, "max_fault_share"),
+        ({"terminal": "never"}, "terminal"),
+        ({"retries": -1}, "retries"),
+        ({"concurrency": 0}, "concurrency"),
+        ({"reward": "best"}, "discounted"),
+    ],
+)
+def test_arguments_that_cannot_be_meant_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        EnvironmentSpec(**{"target": "http://127.0.0.1:1", **arguments})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"split": "nope"}, "nope"),
+        ({"env_name": "nope"}, "nope"),
+        ({"indices": [99]}, "99"),
+        ({"indices": [6, 7, 8]}, "8"),
+        ({"split": "empty"}, "no tasks"),
+        ({"num_tasks": 0}, "no tasks"),
+    ],
+)
+def test_what_the_server_does_not_have_is_named(world: World, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(errors.BadRequest, match=message):
+        EnvironmentSpec(world.url, **arguments).train_dataset  # noqa: B018
+
+
+def test_a_server_that_is_no_ors_server_is_told_as_such(world: World) -> None:
+    with pytest.raises((errors.ProtocolError, errors.BadRequest)):
+        EnvironmentSpec(world.url + "/health").train_dataset  # noqa: B018
+
+
+def test_keys_and_secrets_show_nowhere(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with serve_worlds(tmp_path, "Words", api_keys='["the-right-key"]') as world:
+        spec = EnvironmentSpec(world.url, api_key="the-right-key", secrets={"token": "hush-hush"})
+        environment: Any = spec.environment_factory()
+        environment.reset(**spec.train_dataset[0])
+        assert environment.secret() == "1 secrets"
+        assert world.diary.lines("secret")[-1]["given"] == {"token": "hush-hush"}
+        texts = [repr(spec), repr(environment.episode), repr(spec.environment_factory), repr(environment)]
+        spec.close()
+        for key in ("the-wrong-key", None):
+            with pytest.raises(errors.Unauthorized) as caught:
+                EnvironmentSpec(world.url, api_key=key).train_dataset  # noqa: B018
+            texts.append(str(caught.value))
+        texts.append(caplog.text)
+        texts.append(world.process.everything)
+    for text in texts:
+        assert not any(word in text for word in ("the-right-key", "hush-hush", "the-wrong-key"))
+
+
+def test_a_password_in_the_url_does_not_show() -> None:
+    spec = EnvironmentSpec("http://someone:hush-hush@127.0.0.1:1/", num_tasks=1)
+    assert "hush-hush" not in repr(spec)
+    assert "hush-hush" not in spec.class_name
+
+
+def test_a_spec_that_is_garbage_ends_its_sessions(world: World) -> None:
+    import gc
+
+    spec: EnvironmentSpec | None = EnvironmentSpec(world.url)
+    assert spec is not None
+    environment: RolloutEnvironment | None = spec.environment_factory()
+    assert environment is not None
+    environment.reset(**spec.train_dataset[0])
+    key = world.diary.lines("setup")[-1]["key"]
+    spec = environment = None
+    gc.collect()
+    _until(lambda: key not in world.diary.open_sessions())
+
+
+def test_sessions_end_with_the_process(world: World) -> None:
+    code = (
+        "import os; from orsay_trl import EnvironmentSpec; spec = EnvironmentSpec(os.environ['URL']);"
+        "row = {'task_split': 'train', 'task_index': 0};"
+        "places = [spec.environment_factory() for _ in range(3)]; [p.reset(**row) for p in places];"
+        "print('open')"
+    )
+    before = world.diary.open_sessions()
+    started = len(world.diary.lines("setup"))
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env={**os.environ, "URL": world.url},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "open\n", "")
+    assert len(world.diary.lines("setup")) == started + 4, "three episodes and a look for tools"
+    assert world.diary.open_sessions() <= before
+
+
+def _until(condition: Any) -> None:
+    import time
+
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+# Released servers
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("package", "version"), [("openreward", OPENREWARD[-1]), ("ors-sdk", ORS)])
+def test_released_servers_are_played_unmodified(package: str, version: str) -> None:
+    with released(python_for(package, version), package) as server:
+        spec = EnvironmentSpec(server.url, num_tasks=3, reward="sum", images=False)
+        rows = list(spec.train_dataset)
+        assert [row["goal"] for row in rows] == ["say 0", "say 1", "say 2"]
+        environment: Any = spec.environment_factory()
+        assert "Task train-1: say 1" in environment.reset(**rows[1])
+        assert environment.look() == "train-1"
+        assert environment.add(n=3) == "3"
+        assert environment.add(n=4) == "7"
+        assert "1000" in environment.add(n=4000), "a refusal tells the model what is wrong"
+        assert environment.finish(n=2) == "done"
+        assert (environment.finished, environment.rewards) == (True, [None, 3.0, 4.0, None, 2.0])
+        assert spec.reward_funcs(environments=[environment]) == [9.0]
+        second = EnvironmentSpec(server.url, env_name="second", discover_task_tools=False)
+        assert second.tools.schemas
+        second.close()
+        spec.close()
