@@ -1,8 +1,8 @@
 """Tasks, and the word that opens the door of each; a task itself does not tell it.
 
-Doors and words are arranged so that nothing but looking helps. Each door and each word comes twice in the
-training tasks, always in another pair, and the held-out pairs of doors and words are none of these: who opens
-doors by heart is right half of the time in training at best, and never on held-out tasks.
+There are five doors and five words, and each of the 25 pairs of them is one task: 20 to train on and 5 held out,
+arranged so that nothing but looking helps. Each door has four words in the training tasks and the fifth in the
+held-out one: who opens doors by heart is right every fourth time in training, and never on held-out tasks.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from orsay import JSONObject
 
 __all__ = ["DOORS", "TASKS", "WORDS", "code_word", "own_task"]
 
-WORDS = ("amber", "birch", "cedar", "delta", "ember", "flint", "grove", "hazel", "ivory", "jade")
+WORDS = ("amber", "birch", "cedar", "delta", "ember")
 DOORS = len(WORDS)
 
-_SIZES = {"train": 2 * DOORS, "test": 5}
+_SIZES = {"train": DOORS * (DOORS - 1), "test": DOORS}
 _FIRST_SHIFT = {"train": 1, "test": 0}
 
 TASKS: dict[str, list[JSONObject]] = {

@@ -46,17 +46,19 @@ def test_there_are_twenty_training_and_five_held_out_tasks() -> None:
     assert (len(TASKS["train"]), len(TASKS["test"])) == (20, 5)
 
 
-def test_no_pair_of_door_and_word_is_both_trained_and_held_out() -> None:
+def test_every_pair_of_door_and_word_is_either_trained_or_held_out() -> None:
     trained, held_out = ({pair(task) for task in TASKS[split]} for split in ("train", "test"))
     assert len(trained) == 20
     assert len(held_out) == 5
     assert not trained & held_out
+    assert {door for door, _ in held_out} == set(range(1, DOORS + 1))
+    assert {word for _, word in held_out} == set(WORDS)
 
 
-def test_each_door_and_each_word_is_trained_twice() -> None:
+def test_each_door_and_each_word_is_trained_equally_often() -> None:
     doors, words = zip(*(pair(task) for task in TASKS["train"]), strict=True)
-    assert Counter(doors) == dict.fromkeys(range(1, DOORS + 1), 2)
-    assert Counter(words) == dict.fromkeys(WORDS, 2)
+    assert Counter(doors) == dict.fromkeys(range(1, DOORS + 1), 4)
+    assert Counter(words) == dict.fromkeys(WORDS, 4)
 
 
 def test_a_task_and_its_prompt_do_not_tell_the_word() -> None:
