@@ -57,5 +57,5 @@ install_demo() { install demo -e . -e envs/echo -e envs/guess -e envs/arithmetic
 
 # The released packages let the tests host classes written for them.
 install_tests() {
-    install tests -e '.[dev]' -e envs/echo -e envs/guess -e envs/arithmetic -e envs/doors 'openreward==0.1.167' 'ors-sdk==0.1.0'
+    install tests -e '.[dev,gymnasium,reasoning-gym,openenv]' -e envs/echo -e envs/guess -e envs/arithmetic -e envs/doors 'openreward==0.1.167' 'ors-sdk==0.1.0'
 }

@@ -20,7 +20,7 @@ from openenv.core.env_server.types import Action, EnvironmentMetadata, Observati
 from pydantic import Field, field_validator
 
 
-class EchoAction(Action):
+class EchoAction(Action):  # type: ignore[misc]  # openenv has no types; so below
     """Say something."""
 
     message: str = Field(min_length=1, description="What to say")
@@ -33,11 +33,11 @@ class EchoAction(Action):
         return value
 
 
-class EchoObservation(Observation):
+class EchoObservation(Observation):  # type: ignore[misc]
     echoed_message: str = ""
 
 
-class Echo(Environment[EchoAction, EchoObservation, State]):
+class Echo(Environment[EchoAction, EchoObservation, State]):  # type: ignore[misc]
     """The reward of an echo is a tenth of its length; four echoes end the episode."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
@@ -82,7 +82,7 @@ class Lonely(Echo):
     SUPPORTS_CONCURRENT_SESSIONS = False
 
 
-class Tools(MCPEnvironment):
+class Tools(MCPEnvironment):  # type: ignore[misc]
     """The echo environment of today: two MCP tools, and a third that fails."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -27,6 +28,8 @@ Render = Literal["image", "ansi"]
 _MODES: dict[str | None, str | None] = {None: None, "image": "rgb_array", "ansi": "ansi"}
 _OWN = ("render", "actions", "prompt", "name", "train_tasks", "test_tasks", "seed")
 _MAKE = ("max_episode_steps", "disable_env_checker")
+_COLOURED = re.compile(r"\x1b\[[\d;]*[1-9][\d;]*m(.*?)\x1b\[0?m", re.DOTALL)
+_CODE = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
 _INSTALL = "pip install 'orsay[gymnasium]'"
 
 
@@ -63,7 +66,7 @@ class _Gymnasium(Seeded):
         assert self._env is not None
         if self._recipe.rendered:
             frame = self._env.render()
-            return [frame if hasattr(frame, "shape") else str(frame)]
+            return [frame if hasattr(frame, "shape") else _without_colours(str(frame))]
         return list(spaces.to_blocks(self._env.observation_space, observation))
 
     def _act(self, action: Any) -> ToolOutput:
@@ -142,6 +145,11 @@ def gymnasium_environment(
         return type(class_name(env_id), (_Gymnasium,), members)
     except ToolDefinitionError as exc:
         raise LoadError(f"gymnasium:{env_id}: {exc}") from exc
+
+
+def _without_colours(text: str) -> str:
+    """Text made for a terminal, for a model: what is coloured stands in brackets, other codes are dropped."""
+    return _CODE.sub("", _COLOURED.sub(r"[\1]", text))
 
 
 def _step(env: gymnasium.Env[Any, Any], env_id: str, actions: Sequence[str] | None) -> Any:

@@ -49,9 +49,19 @@ class _Generator:
             item: dict[str, Any] = self.dataset(split)[index]
         return item
 
-    def score(self, split: str, answer: str, item: dict[str, Any]) -> float:
+    def score(self, split: str, answer: str, item: dict[str, Any]) -> tuple[float, str]:
+        """The score, and why it is 0 without having been asked for.
+
+        Some scorers raise for an answer that they cannot read. That is a wrong answer, as long as the same
+        scorer takes the right one; if it does not, the scorer is broken and raises here.
+        """
+        score = self.dataset(split).score_answer
         with self._lock:
-            return float(self.dataset(split).score_answer(answer=answer, entry=item))
+            try:
+                return float(score(answer=answer, entry=item)), ""
+            except Exception as exc:
+                score(answer=item["answer"], entry=item)
+                return 0.0, f"{type(exc).__name__}: {exc}"
 
 
 class _ReasoningGym(Adapted):
@@ -110,8 +120,10 @@ class _ReasoningGym(Adapted):
         return self._grade(marked[-1] if marked else text.strip())
 
     def _grade(self, text: str) -> ToolOutput:
-        reward = self._generator.score(self._split, text, self._item)
+        reward, unreadable = self._generator.score(self._split, text, self._item)
         details = {"answer": self._item.get("answer"), **(self._item.get("metadata") or {})}
+        if unreadable:
+            details["unreadable_answer"] = unreadable
         return ToolOutput(
             blocks=[f"Score: {reward:g}"], reward=reward, finished=True, metadata=plain(details)
         )

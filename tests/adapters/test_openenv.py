@@ -1,0 +1,341 @@
+"""The released OpenEnv behind a real server: its own server by URL, and its classes in our processes."""
+
+import asyncio
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from orsay.errors import LoadError
+from orsay.loader import load, source_of
+from orsay_client import BadRequest, Client, Fault, Overloaded, Session, ToolError, ToolRefused, WorkerLost
+from orsay_protocol import TextBlock
+
+from tests.system.serving import server
+
+pytest.importorskip("openenv", reason="needs the extra openenv")
+pytestmark = pytest.mark.timeout(300)  # its import alone takes seconds, and more on a busy machine
+
+FILE = "tests/adapters/openenv_worlds.py"
+START_S = 120.0
+
+
+@contextmanager
+def openenv_server(name: str, capacity: int = 8) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """OpenEnv's own server for a world, on a free port: its URL and its process."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, FILE, name, str(port), str(capacity)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    output: queue.SimpleQueue[str] = queue.SimpleQueue()
+    assert process.stdout is not None
+    reader = threading.Thread(target=lambda: [output.put(line) for line in process.stdout or ()], daemon=True)
+    reader.start()
+    url = f"http://127.0.0.1:{port}"
+    try:
+        _wait_for(url, process)
+        yield url, process
+    finally:
+        process.kill()
+        process.wait(20)
+        reader.join(20)
+        process.stdout.close()
+
+
+def _wait_for(url: str, process: subprocess.Popen[str]) -> None:
+    async def healthy() -> None:
+        async with asyncio.timeout(START_S), httpx.AsyncClient() as http:
+            while process.poll() is None:
+                try:
+                    if (await http.get(f"{url}/health")).is_success:
+                        return
+                except httpx.TransportError:
+                    await asyncio.sleep(0.1)
+        raise RuntimeError(f"OpenEnv's server ended with {process.returncode}")
+
+    asyncio.run(healthy())
+
+
+@pytest.fixture(scope="module")
+def openenv_urls() -> Iterator[dict[str, str]]:
+    with openenv_server("echo") as echo, openenv_server("tools") as tools, openenv_server("tasked") as tasked:
+        yield {"echo": echo[0], "tools": tools[0], "tasked": tasked[0]}
+
+
+@pytest.fixture(scope="module", params=["process", "local"])
+def client(request: pytest.FixtureRequest, openenv_urls: dict[str, str]) -> Iterator[Client]:
+    """Everything twice: from a server, and in our own processes."""
+    targets = [f"openenv:{url}?name={name}" for name, url in openenv_urls.items()]
+    classes = [f"openenv:{FILE}:{name}?name=own-{name.lower()}" for name in ("Echo", "Tools", "Lonely")]
+    classes.append(f"openenv:{FILE}:Echo?name=greeter&greeting=hello&max_steps=2&prompt=Speak.")
+    scored = f"openenv:{openenv_urls['tools']}?name=scored&reward=tests/adapters/scores.py:length"
+    with (
+        server(*targets, *classes, scored, runtime=request.param, workers=1) as running,
+        Client(running.url) as client,
+    ):
+        yield client
+
+
+def play(client: Client, name: str, index: int = 0, split: str = "train") -> Session:
+    return client.environment(name).session(split=split, index=index)
+
+
+def text(blocks: Any) -> str:
+    return "\n".join(block.text for block in blocks if isinstance(block, TextBlock))
+
+
+@pytest.mark.parametrize("name", ["echo", "own-echo"])
+def test_the_echo_is_played_to_the_end_with_its_reward_for_length(client: Client, name: str) -> None:
+    with play(client, name, 3) as session:
+        assert text(session.prompt()) == "Say a word and hear it.\nready 3"
+        outputs = [session.call("step", {"message": "a" * length}) for length in (1, 5, 10, 20)]
+        assert [output.reward for output in outputs] == [0.1, 0.5, 1.0, 2.0]
+        assert [output.finished for output in outputs] == [False, False, False, True]
+        assert text(outputs[1].blocks) == "aaaaa"
+        assert outputs[1].metadata == {"observation": {"echoed_message": "aaaaa"}, "metadata": {"steps": 2}}
+        with pytest.raises(ToolRefused, match="finished"):
+            session.call("step", {"message": "a"})
+
+
+@pytest.mark.parametrize("name", ["echo", "own-echo"])
+def test_the_action_model_is_the_schema_and_is_kept_to(client: Client, name: str) -> None:
+    (step,) = client.environment(name).tools()
+    assert (step.name, step.description) == ("step", "Say something.")
+    assert step.input_schema is not None
+    assert set(step.input_schema["properties"]) == {"message"}
+    assert step.input_schema["properties"]["message"]["minLength"] == 1
+    assert step.input_schema["required"] == ["message"]
+    with play(client, name) as session:
+        for wrong in ({}, {"message": 3}, {"message": ""}, {"message": "a", "more": 1}):
+            with pytest.raises(ToolRefused, match="validation"):
+                session.call("step", wrong)
+        refused = session.call("step", {"message": "LOUD"})  # what only the model's own validator refuses
+        assert "refused" in text(refused.blocks) and refused.reward is None and not refused.finished
+        assert session.call("step", {"message": "a"}).reward == 0.1
+
+
+@pytest.mark.parametrize("name", ["tools", "own-tools"])
+def test_mcp_tools_are_tools_with_their_schemas_and_results(client: Client, name: str) -> None:
+    tools = {spec.name: spec for spec in client.environment(name).tools()}
+    assert set(tools) == {"echo_message", "echo_with_length", "fail", "prompt_tool"}
+    assert tools["echo_with_length"].description == "Echo the message with its length."
+    assert tools["echo_with_length"].input_schema is not None
+    assert tools["echo_with_length"].input_schema["properties"]["times"] == {"default": 1, "type": "integer"}
+    with play(client, name) as session:
+        assert session.prompt()
+        first = session.call("echo_message", {"message": "hé"})
+        assert (text(first.blocks), first.reward, first.finished) == ("hé", 1.0, False)
+        with pytest.raises(ToolRefused, match="times"):
+            session.call("echo_with_length", {"message": "ab", "times": "x"})
+        second = session.call("echo_with_length", {"message": "ab", "times": 2})
+        assert json.loads(text(second.blocks)) == {"message": "abab", "length": 4}
+        assert second.metadata is not None
+        assert second.metadata["observation"]["tool_name"] == "echo_with_length"
+        third = session.call("prompt_tool", {"text": "ab"})
+        assert (text(third.blocks), third.reward, third.finished) == ("ba", 3.0, True)
+
+
+@pytest.mark.parametrize("name", ["tools", "own-tools"])
+def test_a_tool_that_fails_tells_the_model_and_is_no_fault(client: Client, name: str) -> None:
+    with play(client, name) as session:
+        output = session.call("fail")
+    assert "it failed" in text(output.blocks)
+    assert output.metadata is not None
+    assert output.metadata["observation"]["error"]["error_type"] == "execution_error"
+
+
+def test_a_reward_of_ones_own_is_computed_from_the_observation(client: Client) -> None:
+    with play(client, "scored") as session:
+        assert session.call("echo_message", {"message": "12345"}).reward == 0.5
+        assert session.call("echo_with_length", {"message": "123"}).reward == 0.3
+
+
+def test_an_environment_that_does_not_end_is_ended_and_gets_its_arguments(client: Client) -> None:
+    with play(client, "greeter") as session:
+        assert text(session.prompt()) == "Speak.\nhello 0"
+        assert not session.call("step", {"message": "a"}).finished
+        assert session.call("step", {"message": "a"}).finished
+
+
+def test_tasks_of_the_environment_are_the_tasks(client: Client) -> None:
+    environment = client.environment("tasked")
+    assert [split.name for split in environment.splits()] == ["train", "test"]
+    assert (environment.tasks("train").count(), environment.tasks("test").count()) == (3, 1)
+    assert environment.tasks("train").get(1).spec == {"split": "train", "index": 1, "task": {"word": "river"}}
+    assert environment.tasks("train").get(-1).spec["task"] == {"word": "cloud"}
+    with pytest.raises(BadRequest):
+        environment.tasks("train").get(3)
+    with play(client, "tasked", 0, "test") as session:
+        assert text(session.prompt()).endswith("planet")
+
+
+@pytest.mark.parametrize("name", ["echo", "own-echo"])
+def test_what_the_environment_raises_is_a_fault(client: Client, name: str) -> None:
+    with play(client, name) as session:
+        with pytest.raises(ToolError):
+            session.call("step", {"message": "raise"})
+        assert session.reward is None
+        assert session.call("step", {"message": "a"}).reward == 0.1
+
+
+@pytest.mark.parametrize("name", ["echo", "own-echo"])
+def test_sessions_that_run_at_once_do_not_mix(client: Client, name: str) -> None:
+    def say(number: int) -> list[str]:
+        with play(client, name, number) as session:
+            words = [text(session.prompt()).rpartition(" ")[2]]
+            words += [text(session.call("step", {"message": f"{number} {step}"}).blocks) for step in range(4)]
+            return words
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(say, range(8)))
+    assert found == [[str(each), *(f"{each} {step}" for step in range(4))] for each in range(8)]
+
+
+def test_a_class_that_cannot_share_a_process_is_overloaded_not_shared(client: Client) -> None:
+    with play(client, "own-lonely") as session:
+        session.prompt()
+        with (
+            pytest.raises(Overloaded, match="SUPPORTS_CONCURRENT_SESSIONS"),
+            play(client, "own-lonely") as other,
+        ):
+            other.prompt()
+        assert session.call("step", {"message": "a"}).reward == 0.1
+    with play(client, "own-lonely") as session:  # the place is free again
+        session.prompt()
+
+
+def test_a_server_that_is_full_dies_or_starts_anew_is_a_fault_never_a_reward() -> None:
+    with openenv_server("echo", capacity=1) as (url, process):
+        with server(f"openenv:{url}?answer_limit_s=2", workers=1) as running, Client(running.url) as client:
+            with play(client, "echo") as session:
+                assert session.call("step", {"message": "a"}).reward == 0.1
+                with pytest.raises(Overloaded, match="takes no more sessions"), play(client, "echo") as other:
+                    other.prompt()
+            with play(client, "echo") as session:  # the first was closed, so there is room
+                with pytest.raises(Fault) as caught:
+                    session.call("step", {"message": "sleep"})
+                assert caught.value.fault_class == "time_limit"
+                with pytest.raises(WorkerLost):  # its answer may still come: it is nobody's any more
+                    session.call("step", {"message": "a"})
+    with openenv_server("echo") as (url, process):
+        with server(f"openenv:{url}", workers=1) as running, Client(running.url) as client:
+            with play(client, "echo") as session:
+                session.call("step", {"message": "a"})
+                process.send_signal(signal.SIGKILL)
+                process.wait(20)
+                with pytest.raises(WorkerLost, match="is gone"):
+                    session.call("step", {"message": "a"})
+                port = int(url.rpartition(":")[2])
+                again = subprocess.Popen([sys.executable, FILE, "echo", str(port), "8"])
+                try:
+                    _wait_for(url, again)  # type: ignore[arg-type]  # bytes or text: only its life is watched
+                    with pytest.raises(WorkerLost):  # and not played on in another episode
+                        session.call("step", {"message": "a"})
+                    with play(client, "echo") as fresh:
+                        assert fresh.call("step", {"message": "ab"}).reward == 0.2
+                finally:
+                    again.kill()
+                    again.wait(20)
+            with pytest.raises(WorkerLost), play(client, "echo") as session:
+                session.prompt()
+
+
+def test_sessions_of_the_other_server_are_closed_with_ours() -> None:
+    with (
+        openenv_server("echo", capacity=1) as (url, _),
+        server(f"openenv:{url}", workers=1) as running,
+        Client(running.url) as client,
+    ):
+        for _ in range(5):
+            with play(client, "echo") as session:
+                assert session.call("step", {"message": "a"}).reward == 0.1
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("openenv:http://127.0.0.1:9", "no OpenEnv server answers at http://127.0.0.1:9"),
+        (f"openenv:{FILE}:Ehco", "did you mean Echo"),
+        (f"openenv:{FILE}:EchoAction", "no environment of OpenEnv"),
+        (f"openenv:{FILE}:MCPEnvironment", "is abstract"),
+        (f"openenv:{FILE}:Echo?greting=x", "did you mean greeting"),
+        (f"openenv:{FILE}:Echo?max_steps=many", "max_steps must be"),
+        (f"openenv:{FILE}:Echo?reward={FILE}:nothing", "has no 'nothing'"),
+        ("openenv:http://127.0.0.1:9?header=1", "did you mean headers"),
+    ],
+)
+def test_what_is_wrong_with_a_target_is_told(target: str, said: str) -> None:
+    with pytest.raises(LoadError) as caught:
+        load(target)
+    assert said in str(caught.value)
+
+
+def test_a_server_of_another_kind_is_told() -> None:
+    with server("docs/examples/environments/reverse.py:Reverse", workers=1) as running:
+        with pytest.raises(LoadError, match="is no OpenEnv server"):
+            load(f"openenv:{running.url}")
+
+
+def test_an_image_without_an_engine_says_what_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no docker there
+    with pytest.raises(LoadError, match="needs a Docker engine"):
+        load("openenv:image:echo-env:latest")
+
+
+def test_an_image_is_run_in_a_container_for_each_episode(tmp_path: Path) -> None:
+    """The `docker` command here starts the server of the image as a process: there is no engine in tests."""
+    folder = tmp_path / "containers"
+    folder.mkdir()
+    docker = tmp_path / "docker"
+    docker.write_text(
+        f"#!{sys.executable}\n"
+        "import os, pathlib, subprocess, sys\n"
+        f"folder = pathlib.Path({str(folder)!r})\n"
+        "arguments = sys.argv[1:]\n"
+        "if arguments[0] == 'run':\n"
+        "    port = arguments[arguments.index('-p') + 1].partition(':')[0]\n"
+        f"    process = subprocess.Popen([sys.executable, {str(Path(FILE).resolve())!r}, 'echo', port, '1'],"
+        " stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)\n"
+        "    (folder / str(process.pid)).write_text(arguments[-1])\n"
+        "    print(process.pid)\n"
+        "elif arguments[0] == 'stop':\n"
+        "    os.kill(int(arguments[1]), 9)\n"
+        "elif arguments[0] == 'rm':\n"
+        "    (folder / arguments[1]).unlink()\n"
+    )
+    docker.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", path)
+        with server("openenv:image:echo-env:latest", workers=1) as running, Client(running.url) as client:
+            assert list(folder.iterdir()) == []  # the one that was looked at is gone
+            with play(client, "echo", 2) as session:
+                assert text(session.prompt()).endswith("ready 2")
+                assert [each.read_text() for each in folder.iterdir()] == ["echo-env:latest"]
+                assert session.call("step", {"message": "abc"}).reward == 0.3
+            assert list(folder.iterdir()) == []
+
+
+def test_a_class_is_loaded_again_from_its_target() -> None:
+    (cls,) = load(f"openenv:{FILE}:Echo?greeting=hi&name=e&reward=tests/adapters/scores.py:length")
+    assert source_of(cls) == f"openenv:{FILE}:Echo?reward=tests/adapters/scores.py:length&name=e&greeting=hi"
+    (again,) = load(source_of(cls))
+    assert source_of(again) == source_of(cls)
