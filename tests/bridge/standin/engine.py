@@ -280,7 +280,12 @@ class Engine:
     def _forward(self, rows: list[Row], ids: Tensor, mask: Tensor, cache: Any) -> _Batch:
         places = (mask.cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1] :]
         made = self._model(
-            input_ids=ids, attention_mask=mask, position_ids=places, past_key_values=cache, logits_to_keep=1
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=places,
+            past_key_values=cache,
+            use_cache=True,  # a folder that a trainer saved with checkpointing says no
+            logits_to_keep=1,
         )
         return _Batch(rows, made.past_key_values, mask, made.logits[:, -1])
 
