@@ -149,7 +149,7 @@ async def test_what_a_model_can_mend_is_a_result_and_a_fault_an_error(served: Se
         assert "tool_error: RuntimeError: out of paper" in str(fault.value)
         told = fault_in(fault.value)
         assert told["class"] == "tool_error"
-        assert told["id"] in "".join(served.log)
+        await until(lambda: told["id"] in "".join(served.log))
         assert (await client.call("say", text="still here"))[0] == "still here"
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from ..interop.venvs import OPENENV
+from ..interop.venvs import OPENENV, python_for
 from ..system.serving import ServerProcess, children, server, until
 from .conftest import TARGETS
 from .openenv_clients import openenv_client
@@ -86,7 +87,7 @@ def test_a_released_tool_client_plays_guess_by_tool_calls(
         client.do("close")
 
 
-def test_the_session_of_a_tool_client_is_one_over_http_and_the_socket(served: ServerProcess) -> None:
+async def test_the_session_of_a_tool_client_is_one_over_http_and_the_socket(served: ServerProcess) -> None:
     with openenv_client(NEWEST, "tools", f"{served.url}/world") as client:
         client.do("connect")
         reset = client.do("reset", split="test", index=0)
@@ -100,7 +101,7 @@ def test_the_session_of_a_tool_client_is_one_over_http_and_the_socket(served: Se
         assert "not a tool" in client.ask("call_tool", name="nope")["error"]
         sid = client.do("state")["episode_id"]
         client.do("close")
-        assert ended(served, sid)
+        await until(lambda: ended(served, sid))
 
 
 async def test_a_client_that_is_killed_takes_its_session_along(served: ServerProcess) -> None:
@@ -141,6 +142,17 @@ def test_a_key_is_needed() -> None:
         assert httpx.post(f"{locked.url}/reset").status_code == 401
         key = {"X-API-Key": "sesame"}
         assert httpx.post(f"{locked.url}/reset", headers=key).status_code == 200
+
+
+def test_the_validator_of_the_released_package_finds_nothing_wrong(served: ServerProcess) -> None:
+    code = (
+        "import json, sys; from openenv.cli._validation import validate_running_environment as look;"
+        "print(json.dumps(look(sys.argv[1])))"
+    )
+    command = [str(python_for(*NEWEST)), "-c", code, f"{served.url}/world"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    report = json.loads(done.stdout)
+    assert report["passed"] and report["mode"] == "simulation", report
 
 
 # the socket
@@ -314,7 +326,7 @@ async def test_a_server_that_stops_ends_sessions_and_sockets() -> None:
             with pytest.raises(ConnectionClosed):
                 async with asyncio.timeout(20):
                     await ws.connection.recv()
-        assert await asyncio.to_thread(own.wait) == 0
+        assert await asyncio.to_thread(own.wait) == 0  # the log is complete then
         assert ended(own, sid)[0]["reason"] == "the server is shutting down"
 
 
@@ -407,6 +419,7 @@ async def test_an_environment_describes_itself(served: ServerProcess) -> None:
         assert (await http.get("/World/metadata")).json()["description"] == "Does what it is told."
         schema = (await http.get("/world/schema")).json()
         assert "say" in schema["action"]["properties"]["tool_name"]["enum"]
+        assert {"/reset", "/step", "/state"} < set((await http.get("/world/openapi.json")).json()["paths"])
         assert (await http.get("/world/health")).json() == {"status": "healthy"}
         assert (await http.get("/health")).json() == {"status": "ok"}
         assert (await http.get("/nowhere/metadata")).status_code == 404

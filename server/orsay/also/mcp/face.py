@@ -15,7 +15,7 @@ from pydantic_core import from_json, to_json
 
 from ...errors import BadRequest, Faulted, Refused, ShuttingDown, UnknownSession
 from ...http.faces import Endpoint
-from ...http.messages import Headers, Receive, Scope, Send, read_body, replay, send_json
+from ...http.messages import Headers, Receive, Scope, Send, has_gone, read_body, replay, send_json
 from ...http.opening import secrets_of
 from ...http.operations import OPENING_ERRORS, Operation
 from ...logs import get_logger
@@ -120,6 +120,9 @@ class McpFace:
             conversation = await self._begin(scope, headers, owner)
         except (Refused, Faulted) as exc:  # as an answer to the request: clients show no text of HTTP errors
             await send_json(send, to_json(_error_response(body, failed(exc, self._players.faults))))
+            return
+        if has_gone(receive):  # nobody will ever know the session's id
+            await conversation.end()
             return
         status = 0
 

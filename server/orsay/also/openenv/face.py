@@ -29,6 +29,7 @@ __all__ = ["OpenEnvFace"]
 _log = get_logger(__name__)
 _TAG = "openenv"
 _SESSION = ("X-Session-ID",)
+_DOCUMENT = "openapi.json"
 
 
 class Metadata(BaseModel):
@@ -101,6 +102,14 @@ class OpenEnvFace:
         Operation("get", "/{env}/schema", "OpenEnv: JSON schemas.", Schemas, session=False, tag=_TAG),
         Operation(
             "get",
+            "/{env}/openapi.json",
+            "OpenEnv: the endpoints of one environment.",
+            session=False,
+            tag=_TAG,
+            name="environment_openapi",
+        ),
+        Operation(
+            "get",
             "/{env}/ws",
             "OpenEnv: a WebSocket, one episode after the other; ends with its session.",
             session=False,
@@ -119,11 +128,14 @@ class OpenEnvFace:
             "metadata": {"GET": self._metadata},
             "schema": {"GET": self._schema},
             "health": {"GET": self._health},
+            _DOCUMENT: {"GET": self._document},
             "mcp": {"POST": self.answer_rpc},
         }
 
     def find(self, path: str) -> Mapping[str, Endpoint]:
-        _, action = _split(path)
+        environment, action = _split(path)
+        if not environment and action == _DOCUMENT:
+            return {}  # that is the server's own
         return self._table.get(action, {})
 
     def find_socket(self, path: str) -> Endpoint | None:
@@ -189,6 +201,18 @@ class OpenEnvFace:
     async def _health(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
         self._info(scope)
         await send_json(send, b'{"status":"healthy"}')
+
+    async def _document(
+        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
+    ) -> None:
+        """Which endpoints there are, as OpenEnv's tools look them up: without the environment's name."""
+        info = self._info(scope)
+        paths: dict[str, dict[str, Any]] = {}
+        for each in self.operations:
+            entry = {"summary": each.summary, "responses": {"200": {"description": "done"}}}
+            paths.setdefault(each.path.removeprefix("/{env}"), {})[each.method] = entry
+        about = {"title": info.name, "description": info.description, "version": version("orsay")}
+        await send_json(send, to_json({"openapi": "3.1.0", "info": about, "paths": paths}))
 
     async def answer_rpc(
         self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
