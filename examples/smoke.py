@@ -1,7 +1,9 @@
 """What ``--smoke`` puts in the place of a GPU: a tiny model that can call tools, and small numbers.
 
-The model is made on the spot and imitates scripted episodes for a few seconds, with random arguments. It knows
-nothing of the environment, but plays; everything else is real.
+The model is made on the spot and imitates scripted episodes for a few seconds, with random arguments. It
+knows nothing of the environment, but plays; everything else is real.
+
+    python examples/smoke.py FOLDER --url http://127.0.0.1:8080    # writes such a model, for a vLLM to serve
 """
 
 from __future__ import annotations
@@ -43,9 +45,8 @@ def add_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def shrink(args: argparse.Namespace, *specs: EnvironmentSpec) -> None:
-    """Replace the model and the sizes that were asked for by tiny ones."""
-    small = {
-        "model": str(tiny_model(*specs)),
+    """Replace the sizes that were asked for by tiny ones, and the model by one that plays ``specs``."""
+    small: dict[str, Any] = {
         "max_steps": 2,
         "num_generations": 2,
         "per_device_train_batch_size": 4,
@@ -53,13 +54,15 @@ def shrink(args: argparse.Namespace, *specs: EnvironmentSpec) -> None:
         "max_completion_length": 192,
         "max_tool_calling_iterations": 3,
     }
+    if specs:
+        small["model"] = str(tiny_model(*specs))
     for name, value in small.items():
         if hasattr(args, name):
             setattr(args, name, value)
 
 
-def tiny_model(*specs: EnvironmentSpec, seed: int = 0) -> Path:
-    """The folder of a new model that calls the tools of these environments; gone when the process ends."""
+def tiny_model(*specs: EnvironmentSpec, folder: Path | None = None, seed: int = 0) -> Path:
+    """The folder of a new model that calls the tools of these environments; by default a temporary one."""
     import torch
 
     torch.set_num_threads(1)
@@ -70,8 +73,9 @@ def tiny_model(*specs: EnvironmentSpec, seed: int = 0) -> Path:
     tokenizer = tiny.tokenizer(texts)
     model = tiny.model(tokenizer, seed)
     _imitate(model, [encode(tokenizer, text) for text in texts], chance)
-    folder = Path(tempfile.mkdtemp(prefix="tiny-model-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    if folder is None:
+        folder = Path(tempfile.mkdtemp(prefix="tiny-model-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -132,3 +136,18 @@ def _imitate(model: Any, transcripts: Sequence[Transcript], chance: random.Rando
         optimizer.step()
         optimizer.zero_grad()
     model.eval()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--url", default="http://127.0.0.1:8080", help="an ORS server")
+    parser.add_argument("--env-name", help="which environment of the server; its first by default")
+    args = parser.parse_args()
+    tiny_model(EnvironmentSpec(args.url, env_name=args.env_name, terminal="tool"), folder=args.folder)
+
+
+if __name__ == "__main__":
+    main()
