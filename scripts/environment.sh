@@ -55,7 +55,16 @@ install() {
 
 install_demo() { install demo -e . -e envs/echo -e envs/guess -e envs/arithmetic; }
 
+# torch comes first and alone: where an index has a build of it without CUDA, no other order gets that one.
+install_torch() { install torch 'torch==2.13.0'; }
+
+install_train() {
+    install_torch && install train -e '.[trl,demo]' -e envs/doors 'trl==1.16.0' 'transformers==5.23.0'
+}
+
 # The released packages let the tests host classes written for them.
 install_tests() {
-    install tests -e '.[dev,gymnasium,reasoning-gym,openenv]' -e envs/echo -e envs/guess -e envs/arithmetic -e envs/doors 'openreward==0.1.167' 'ors-sdk==0.1.0'
+    install_torch && install tests -e '.[dev,trl,demo,gymnasium,reasoning-gym,openenv,mcp]' \
+        -e envs/echo -e envs/guess -e envs/arithmetic -e envs/doors \
+        'openreward==0.1.167' 'ors-sdk==0.1.0' 'trl==1.16.0' 'transformers==5.23.0'
 }
