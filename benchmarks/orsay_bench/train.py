@@ -2,7 +2,7 @@
 
 One Orsay server on one core serves everybody; each trainer is a process of its own on the other core, and
 they take turns. Every episode makes four calls of a tool that takes 50 ms. The model is scripted, so that
-only the environment side is timed: all of `_generate_and_score_completions`, with sampling that costs nothing.
+only the environment side is timed: `_generate_and_score_completions`, with sampling that costs nothing.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ EXAMPLES = """\
 examples:
   benchmarks/train                                 everything (about a quarter of an hour)
   benchmarks/train --quick                         one short run of each: does everything work?
-  benchmarks/train --only trl,orsay-rollout --repeat 3
+  benchmarks/train --only trl,orsay-rollout --repeat 5
   benchmarks/train --episodes 256 --no-clients     larger batches
   benchmarks/train --only none                     the clients alone
 
@@ -107,7 +107,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--no-clients", action="store_true", help="leave out what a call costs")
     made.add_argument("--episodes", type=episodes, default=96, help="rollouts at the same time (default 96)")
     made.add_argument("--batches", type=int, default=2, help="batches of each run, after one (default 2)")
-    made.add_argument("--repeat", type=int, default=5, help="runs of each; medians count (default 5)")
+    made.add_argument("--repeat", type=int, default=3, help="runs of each; medians count (default 3)")
     made.add_argument("--seconds", type=float, default=4.0, help="length of a client's run (default 4)")
     made.add_argument("--quick", action="store_true", help="one run of 16 rollouts each; no figures to quote")
     made.add_argument("--out", type=Path, help="where to write NAME.json; NAME.md goes beside it")

@@ -17,6 +17,7 @@ import json
 import os
 import statistics
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -194,8 +195,10 @@ def play(trainer: Any, ends: Ends, batches: int, server: ProcessTree | None) -> 
         gc.collect()
         clock = Clock(server)
         clock.start()
+        own = time.thread_time()
         trainer._generate_and_score_completions(rows)
-        figures = clock.stop(len(rows))
+        own = time.thread_time() - own
+        figures = {**clock.stop(len(rows)), "trainer_thread_s": round(own, 3)}
         if number:
             runs.append(figures)
         wrong += len(rows) - ends.right
@@ -205,6 +208,7 @@ def play(trainer: Any, ends: Ends, batches: int, server: ProcessTree | None) -> 
         "rollouts_per_s": found["per_s"],
         "batch_s": found["wall_s"],
         "cpu_s": round(found["generator_cpu"] * found["wall_s"], 3),
+        "trainer_thread_s": found["trainer_thread_s"],
         "server_cpu_s": round(found.get("server_cpu", 0.0) * found["wall_s"], 3),
         "other_cpu": found.get("other_cpu", 0.0),
         "batches_s": [run["wall_s"] for run in runs],

@@ -1,0 +1,170 @@
+import argparse
+import importlib.util
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from orsay_bench.report import Run
+from orsay_bench.servers import RunningServer
+from orsay_bench.train import (
+    GROUP,
+    PACKAGES,
+    SERVER,
+    Book,
+    contenders,
+    episodes,
+    headline,
+    measure,
+    parser,
+    plan,
+)
+from orsay_bench.train_report import CLIENTS, CONTENDERS, cost_cells, costs, facts, line_cells, lines
+
+
+def batch(name: str, rate: float, turn: int = 1) -> Run:
+    result = {"rollouts_per_s": rate, "batch_s": 96 / rate, "cpu_s": 0.5, "server_cpu_s": 0.1}
+    return Run("rollouts", name, turn, result)
+
+
+def call(name: str, cost: float) -> Run:
+    return Run("client", name, 1, {"cpu_us_per_call": cost, "per_s": 1000.0})
+
+
+RUNS = [
+    *(batch("trl", rate, turn) for turn, rate in enumerate((4.0, 9.0, 3.0))),
+    *(batch("orsay-factory", rate, turn) for turn, rate in enumerate((40.0, 11.0, 50.0))),
+    batch("orsay-rollout", 19.0),
+    Run("rollouts", "orsay-attached", 1, {}, failed="errors: {'wrong rollouts': 3}"),
+    call("openreward", 500),
+    call("orsay", 400),
+]
+
+
+def test_contenders_are_compared_by_their_medians() -> None:
+    found = {line.name: line for line in lines(RUNS)}
+    assert (found["orsay-factory"].rollouts_per_s, found["orsay-factory"].runs) == (40, 3)
+    assert found["orsay-factory"].ratio == 10
+    assert (found["trl"].ratio, found["trl"].reached) == (1, None)
+
+
+def test_each_way_to_train_has_a_target_of_its_own() -> None:
+    found = {line.name: line.reached for line in lines(RUNS)}
+    assert found == {"trl": None, "orsay-factory": True, "orsay-rollout": False}
+    targets = {name: contender.target for name, contender in CONTENDERS.items()}
+    assert (targets["orsay-factory"], targets["orsay-rollout"]) == (3, 5)
+
+
+def test_without_the_baseline_nothing_is_judged() -> None:
+    (line,) = lines([batch("orsay-rollout", 19)])
+    assert (line.ratio, line.reached) == (None, None)
+    assert line_cells([line], 96)[1][-2:] == [">= 5x", "no baseline"]
+
+
+def test_the_table_shows_ratios_and_verdicts() -> None:
+    head, *rest = line_cells(lines(RUNS), 96)
+    assert head[2] == "batch of 96, s"
+    assert rest[0][1:] == ["4 (1x)", "24", "0.5", "0.1", "", ""]
+    assert rest[1][1:] == ["40 (10x)", "2.4", "0.5", "0.1", ">= 3x", "reached"]
+    assert rest[2][-1] == "NOT reached"
+    assert line_cells(lines(RUNS), 96, judged=False)[2][-1] == "not judged (quick)"
+
+
+def test_a_call_is_compared_with_the_client_of_openreward() -> None:
+    assert [cells[1:] for cells in cost_cells(costs(RUNS))[1:]] == [
+        ["500 (1x)", "1,000"],
+        ["400 (0.8x)", "1,000"],
+    ]
+
+
+def test_results_are_written_as_json_and_markdown(tmp_path: Path) -> None:
+    book = Book(plan(parser().parse_args([])), tmp_path / "made" / "train", {"date": "today"})
+    book.runs += RUNS
+    book.write(complete=True)
+    document = json.loads((tmp_path / "made" / "train.json").read_text())
+    assert document["rollouts"] == facts(lines(RUNS))
+    assert document["complete"] is True
+    written = (tmp_path / "made" / "train.md").read_text()
+    assert "| 40 (10x) | 2.4 | 0.5 | 0.1 | >= 3x | reached |" in written
+    assert "- rollouts, orsay-attached, run 1: failed: errors: {'wrong rollouts': 3}" in written
+
+
+def test_turns_of_all_contenders_stand_next_to_each_other() -> None:
+    chosen = plan(parser().parse_args(["--only", "trl,orsay-rollout", "--no-clients", "--repeat", "2"]))
+    assert [(name, turn) for _, name, turn in chosen.order()] == [
+        ("trl", 1),
+        ("orsay-rollout", 1),
+        ("trl", 2),
+        ("orsay-rollout", 2),
+    ]
+
+
+def test_by_default_96_episodes_of_everybody_are_played() -> None:
+    chosen = plan(parser().parse_args([]))
+    assert (chosen.episodes, chosen.contenders, chosen.clients) == (96, tuple(CONTENDERS), tuple(CLIENTS))
+    assert plan(parser().parse_args(["--only", "none"])).contenders == ()
+
+
+def test_names_and_numbers_are_checked() -> None:
+    assert contenders("none") == ()
+    with pytest.raises(argparse.ArgumentTypeError, match="unknown: nobody"):
+        contenders("nobody")
+    for wrong in ("0", "12", "many"):
+        with pytest.raises(argparse.ArgumentTypeError, match="multiple of 8"):
+            episodes(wrong)
+
+
+def test_progress_shows_what_a_run_measured() -> None:
+    assert headline(call("orsay", 400)) == "cpu_us_per_call 400"
+    assert headline(Run("client", "orsay", 1, {}, failed="a\nb")) == "FAILED: b"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    with RunningServer(SERVER, peers=Path(), logs=tmp_path_factory.mktemp("logs"), core=None) as running:
+        running.wait_until("/ready")
+        yield running
+
+
+def played(server: RunningServer, figure: str, name: str) -> dict[str, Any]:
+    quick = plan(parser().parse_args(["--quick"]))
+    run = measure(quick, figure, name, 1, server, None)
+    assert not run.failed
+    return dict(run.result)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", ["trl", "orsay-factory", "orsay-rollout"])
+def test_a_contender_plays_every_episode_to_its_end(server: RunningServer, name: str) -> None:
+    found = played(server, "rollouts", name)
+    assert (found["contender"], found["episodes"], found["error_count"]) == (name, 16, 0)
+    assert found["batch_s"] > 4 * 0.05, "no batch can be faster than one episode's calls"
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", ["orsay-spec", "trl-spec"])
+def test_calls_of_a_client_are_counted(server: RunningServer, name: str) -> None:
+    found = played(server, "client", name)
+    assert found["kind"] == name
+    assert found["n"] >= 16
+    assert found["cpu_us_per_call"] > 0
+
+
+def test_a_run_that_fails_says_why(server: RunningServer) -> None:
+    quick = plan(parser().parse_args(["--quick"]))
+    run = measure(quick, "client", "nobody", 1, server, None)
+    assert "invalid choice: 'nobody'" in run.failed
+    assert run.result == {}
+
+
+def test_everybody_who_is_named_can_play() -> None:
+    pytest.importorskip("trl")
+    from orsay_bench import train_client, train_play
+
+    assert set(train_play.CONTENDERS) == set(CONTENDERS)
+    assert set(train_client.KINDS) == {name for name in CLIENTS if name.endswith("-spec")}
+    assert train_play.GENERATIONS == GROUP
