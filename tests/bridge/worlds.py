@@ -298,7 +298,11 @@ class Pictures(Environment):
 
     def prompt(self) -> list[Any]:
         data = pixel((255, 0, 0)) if self.task_spec["id"] == "good" else base64.b64encode(b"no").decode()
-        return [TextBlock(text="before"), ImageBlock(data=data, mimeType="image/png"), TextBlock(text="after")]
+        return [
+            TextBlock(text="before"),
+            ImageBlock(data=data, mimeType="image/png"),
+            TextBlock(text="after"),
+        ]
 
     @tool
     def show(self, good: bool = True) -> ToolOutput:
