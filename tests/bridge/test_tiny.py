@@ -111,3 +111,14 @@ def test_the_template_is_the_one_of_the_installed_trl() -> None:
 def test_a_vocabulary_without_room_for_all_bytes_is_refused() -> None:
     with pytest.raises(ValueError, match="280"):
         tiny.tokenizer(vocabulary=100)
+
+
+def test_the_bridge_to_vllm_is_imported_without_torch() -> None:
+    code = (
+        "import sys, orsay_trl, orsay_trl.tiny, orsay_trl.rollout.sync, orsay_trl.rollout.vllm;"
+        "print(sorted({'torch', 'transformers', 'tokenizers', 'trl', 'vllm'} & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, timeout=60, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "[]"

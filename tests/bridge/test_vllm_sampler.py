@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -30,6 +31,12 @@ from .standin.processes import ServedModel, stand_in
 QUICK = Retry(tries=3, first_delay_s=0.01, max_delay_s=0.02)
 GREEDY = Sampling(temperature=0)
 END = 693
+
+
+@pytest.fixture(scope="module")
+def guarded(model_folder: Path) -> Iterator[ServedModel]:
+    with stand_in(model_folder, api_key="s3cret") as served:
+        yield served
 
 
 def sampler(
@@ -142,24 +149,23 @@ async def test_an_impossible_request_is_not_sent(
             await vllm.sample(prompt, max_tokens=max_tokens)
 
 
-async def test_the_api_key_opens_and_never_shows(model_folder: Any) -> None:
-    with stand_in(model_folder, api_key="s3cret") as served:
-        async with sampler(served.base_url, api_key="s3cret") as vllm:
+async def test_the_api_key_opens_and_never_shows(guarded: ServedModel) -> None:
+    async with sampler(guarded.base_url, api_key="s3cret") as vllm:
+        await vllm.sample([64], max_tokens=1)
+    for key in (None, "other-key"):
+        vllm = sampler(guarded.base_url, api_key=key)
+        with pytest.raises(RequestRefused, match=r"401.*api_key") as refused:
+            await vllm.open()
+        assert "other-key" not in str(refused.value)
+        await vllm.aclose()
+
+
+async def test_a_dead_engine_stops_everything(guarded: ServedModel) -> None:  # the last test of this server
+    async with sampler(guarded.base_url, api_key="s3cret") as vllm:
+        async with httpx.AsyncClient(headers={"Authorization": "Bearer s3cret"}, trust_env=False) as http:
+            await http.post(f"{guarded.base_url}/v1/completions", json={"prompt": [64], "seed": 1})
+        with pytest.raises(ServerLost, match="500"):
             await vllm.sample([64], max_tokens=1)
-        for key in (None, "other-key"):
-            vllm = sampler(served.base_url, api_key=key)
-            with pytest.raises(RequestRefused, match=r"401.*api_key") as refused:
-                await vllm.open()
-            assert "other-key" not in str(refused.value)
-            await vllm.aclose()
-
-
-async def test_a_dead_engine_stops_everything(model_folder: Any) -> None:
-    with stand_in(model_folder) as served:
-        async with sampler(served.base_url) as vllm, httpx.AsyncClient(trust_env=False) as http:
-            await http.post(f"{served.base_url}/v1/completions", json={"prompt": [64], "seed": 1})
-            with pytest.raises(ServerLost, match="500"):
-                await vllm.sample([64], max_tokens=1)
 
 
 @pytest.mark.parametrize("times", [1, 2])
