@@ -62,7 +62,7 @@ def turns_so_far(text: str) -> int:
 
 
 def word_in(text: str) -> str:
-    return re.findall(r"Say the word: (\w+)\.", text)[-1]
+    return str(re.findall(r"Say the word: (\w+)\.", text)[-1])
 
 
 def winner(text: str) -> str:

@@ -37,8 +37,8 @@ class Game(Protocol):
 class EpisodeGame:
     """An open episode of an ORS environment as a game.
 
-    An action is the text for the environment's one tool with one text parameter, or for its terminal tool;
-    a mapping of arguments for its one tool; or ``(name, arguments)``.
+    An action is the text for the one tool that takes a single text, or for the terminal tool; a mapping of
+    arguments for the only tool; or ``(tool name, arguments)``.
     """
 
     def __init__(self, episode: PlayedEpisode) -> None:
@@ -57,8 +57,8 @@ class EpisodeGame:
                 reply = await episode.say(action)
                 if reply is None:
                     raise TypeError(
-                        "the action is a text, and the environment has neither a terminal tool nor a single "
-                        "tool with a single text parameter; let action_parser return (tool name, arguments)"
+                        "the action is a text, and the environment has neither one tool that takes a single "
+                        "text nor a terminal tool; let action_parser return (tool name, arguments)"
                     )
             else:
                 reply = await episode.call(parameter[0], {parameter[1]: action})
@@ -72,15 +72,14 @@ class EpisodeGame:
 
     def _text_parameter(self) -> tuple[str, str] | None:
         """The tool and its parameter that a text can only be meant for."""
-        tools = [tool["function"] for tool in self._episode.tools]
-        if len(tools) != 1:
-            return None
-        schema = tools[0].get("parameters") or {}
-        properties = schema.get("properties") or {}
-        names = [name for name in schema.get("required") or properties if name in properties]
-        if len(names) != 1 or properties[names[0]].get("type") != "string":
-            return None
-        return tools[0]["name"], names[0]
+        found = []
+        for tool in self._episode.tools:
+            schema = tool["function"].get("parameters") or {}
+            properties = schema.get("properties") or {}
+            names = [name for name in schema.get("required") or properties if name in properties]
+            if len(names) == 1 and properties[names[0]].get("type") == "string":
+                found.append((tool["function"]["name"], names[0]))
+        return found[0] if len(found) == 1 else None
 
     def _named(self, action: Any) -> tuple[str, Mapping[str, Any]]:
         if isinstance(action, tuple) and len(action) == 2 and isinstance(action[1], Mapping):
