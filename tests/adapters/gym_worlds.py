@@ -10,7 +10,7 @@ from gymnasium import spaces
 from orsay.adapters import gymnasium_environment
 
 
-class Worlds(gym.Env[Any, Any]):
+class Worlds(gym.Env[Any, Any]):  # type: ignore[misc]  # read as Any; so below
     """Everything at once."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Worlds(gym.Env[Any, Any]):
         return self._see(action["say"], action["move"]), np.float64(action["move"].sum()), False, False, info
 
 
-class Letters(gym.Env[str, str]):
+class Letters(gym.Env[str, str]):  # type: ignore[misc]
     """Say it backwards."""
 
     closed = 0

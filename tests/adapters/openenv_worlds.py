@@ -1,6 +1,6 @@
 """Environments of OpenEnv, as its users write them; served by OpenEnv's own server or hosted as classes.
 
-Run as a script, it serves one of them: python openenv_worlds.py NAME PORT CAPACITY
+As a script it serves some of them, each for so many sessions: openenv_worlds.py PORT echo=8 tools=4
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 from fastmcp import FastMCP
 from openenv.core.env_server.http_server import create_app
 from openenv.core.env_server.interfaces import Environment
@@ -18,6 +19,7 @@ from openenv.core.env_server.mcp_environment import MCPEnvironment
 from openenv.core.env_server.mcp_types import CallToolAction, CallToolObservation
 from openenv.core.env_server.types import Action, EnvironmentMetadata, Observation, State
 from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
 
 
 class EchoAction(Action):  # type: ignore[misc]  # openenv has no types; so below
@@ -29,7 +31,7 @@ class EchoAction(Action):  # type: ignore[misc]  # openenv has no types; so belo
     @classmethod
     def not_shouted(cls, value: str) -> str:
         if value.isupper():
-            raise ValueError("do not shout")
+            raise PydanticCustomError("shouted", "do not shout")
         return value
 
 
@@ -167,7 +169,13 @@ MODELS: dict[str, Any] = {
 }
 
 if __name__ == "__main__":
-    name, port, capacity = sys.argv[1:]
-    environment, action, observation = MODELS[name]
-    app = create_app(environment, action, observation, env_name=name, max_concurrent_envs=int(capacity))
+    port, *named = sys.argv[1:]
+    app = FastAPI()
+    for each in named:
+        name, _, capacity = each.partition("=")
+        environment, action, observation = MODELS[name]
+        app.mount(
+            f"/{name}-{capacity}",
+            create_app(environment, action, observation, env_name=name, max_concurrent_envs=int(capacity)),
+        )
     uvicorn.run(app, host="127.0.0.1", port=int(port), log_level="warning")

@@ -1,9 +1,9 @@
 """The released OpenEnv behind a real server: its own server by URL, and its classes in our processes."""
 
 import asyncio
+import contextlib
 import json
 import os
-import queue
 import signal
 import socket
 import subprocess
@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,17 @@ import httpx
 import pytest
 from orsay.errors import LoadError
 from orsay.loader import load, source_of
-from orsay_client import BadRequest, Client, Fault, Overloaded, Session, ToolError, ToolRefused, WorkerLost
+from orsay_client import (
+    BadRequest,
+    Client,
+    Fault,
+    Overloaded,
+    Retry,
+    Session,
+    ToolError,
+    ToolRefused,
+    WorkerLost,
+)
 from orsay_protocol import TextBlock
 
 from tests.system.serving import server
@@ -31,21 +40,27 @@ FILE = "tests/adapters/openenv_worlds.py"
 START_S = 120.0
 
 
-@contextmanager
-def openenv_server(name: str, capacity: int = 8) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """OpenEnv's own server for a world, on a free port: its URL and its process."""
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextlib.contextmanager
+def openenv_server(*named: str, port: int = 0) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """OpenEnv's own servers for worlds, ``echo=8`` below ``/echo-8``: the URL and the process of all."""
+    port = port or free_port()
     process = subprocess.Popen(
-        [sys.executable, FILE, name, str(port), str(capacity)],
+        [sys.executable, FILE, str(port), *named],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
-    output: queue.SimpleQueue[str] = queue.SimpleQueue()
     assert process.stdout is not None
-    reader = threading.Thread(target=lambda: [output.put(line) for line in process.stdout or ()], daemon=True)
+    reader = threading.Thread(
+        target=process.stdout.read, daemon=True
+    )  # or it would stop when the pipe is full
     reader.start()
     url = f"http://127.0.0.1:{port}"
     try:
@@ -63,7 +78,7 @@ def _wait_for(url: str, process: subprocess.Popen[str]) -> None:
         async with asyncio.timeout(START_S), httpx.AsyncClient() as http:
             while process.poll() is None:
                 try:
-                    if (await http.get(f"{url}/health")).is_success:
+                    if (await http.get(url)).status_code == 404:
                         return
                 except httpx.TransportError:
                     await asyncio.sleep(0.1)
@@ -73,23 +88,35 @@ def _wait_for(url: str, process: subprocess.Popen[str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def openenv_urls() -> Iterator[dict[str, str]]:
-    with openenv_server("echo") as echo, openenv_server("tools") as tools, openenv_server("tasked") as tasked:
-        yield {"echo": echo[0], "tools": tools[0], "tasked": tasked[0]}
+def openenv() -> Iterator[str]:
+    """The URL of OpenEnv's servers for all that do not stop them."""
+    with openenv_server("echo=8", "echo=1", "tools=8", "tasked=8") as (url, _):
+        yield url
 
 
 @pytest.fixture(scope="module", params=["process", "local"])
-def client(request: pytest.FixtureRequest, openenv_urls: dict[str, str]) -> Iterator[Client]:
+def url(request: pytest.FixtureRequest, openenv: str) -> Iterator[str]:
     """Everything twice: from a server, and in our own processes."""
-    targets = [f"openenv:{url}?name={name}" for name, url in openenv_urls.items()]
+    targets = [f"openenv:{openenv}/{name}-8?name={name}" for name in ("echo", "tools", "tasked")]
+    targets.append(f"openenv:{openenv}/echo-1?name=narrow&answer_limit_s=2")
     classes = [f"openenv:{FILE}:{name}?name=own-{name.lower()}" for name in ("Echo", "Tools", "Lonely")]
     classes.append(f"openenv:{FILE}:Echo?name=greeter&greeting=hello&max_steps=2&prompt=Speak.")
-    scored = f"openenv:{openenv_urls['tools']}?name=scored&reward=tests/adapters/scores.py:length"
-    with (
-        server(*targets, *classes, scored, runtime=request.param, workers=1) as running,
-        Client(running.url) as client,
-    ):
+    scored = f"openenv:{openenv}/tools-8?name=scored&reward=tests/adapters/scores.py:length"
+    with server(*targets, *classes, scored, runtime=request.param, workers=1) as running:
+        yield running.url
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Iterator[Client]:
+    with Client(url) as client:
         yield client
+
+
+@pytest.fixture
+def impatient(url: str) -> Iterator[Client]:
+    """A client of the same server that does not wait until there is room."""
+    with Client(url, retry=Retry(tries=1)) as other:
+        yield other
 
 
 def play(client: Client, name: str, index: int = 0, split: str = "train") -> Session:
@@ -207,12 +234,14 @@ def test_sessions_that_run_at_once_do_not_mix(client: Client, name: str) -> None
     assert found == [[str(each), *(f"{each} {step}" for step in range(4))] for each in range(8)]
 
 
-def test_a_class_that_cannot_share_a_process_is_overloaded_not_shared(client: Client) -> None:
+def test_a_class_that_cannot_share_a_process_is_overloaded_not_shared(
+    client: Client, impatient: Client
+) -> None:
     with play(client, "own-lonely") as session:
         session.prompt()
         with (
             pytest.raises(Overloaded, match="SUPPORTS_CONCURRENT_SESSIONS"),
-            play(client, "own-lonely") as other,
+            play(impatient, "own-lonely") as other,
         ):
             other.prompt()
         assert session.call("step", {"message": "a"}).reward == 0.1
@@ -220,51 +249,46 @@ def test_a_class_that_cannot_share_a_process_is_overloaded_not_shared(client: Cl
         session.prompt()
 
 
-def test_a_server_that_is_full_dies_or_starts_anew_is_a_fault_never_a_reward() -> None:
-    with openenv_server("echo", capacity=1) as (url, process):
-        with server(f"openenv:{url}?answer_limit_s=2", workers=1) as running, Client(running.url) as client:
-            with play(client, "echo") as session:
-                assert session.call("step", {"message": "a"}).reward == 0.1
-                with pytest.raises(Overloaded, match="takes no more sessions"), play(client, "echo") as other:
-                    other.prompt()
-            with play(client, "echo") as session:  # the first was closed, so there is room
-                with pytest.raises(Fault) as caught:
-                    session.call("step", {"message": "sleep"})
-                assert caught.value.fault_class == "time_limit"
-                with pytest.raises(WorkerLost):  # its answer may still come: it is nobody's any more
-                    session.call("step", {"message": "a"})
-    with openenv_server("echo") as (url, process):
-        with server(f"openenv:{url}", workers=1) as running, Client(running.url) as client:
-            with play(client, "echo") as session:
-                session.call("step", {"message": "a"})
-                process.send_signal(signal.SIGKILL)
-                process.wait(20)
-                with pytest.raises(WorkerLost, match="is gone"):
-                    session.call("step", {"message": "a"})
-                port = int(url.rpartition(":")[2])
-                again = subprocess.Popen([sys.executable, FILE, "echo", str(port), "8"])
-                try:
-                    _wait_for(url, again)  # type: ignore[arg-type]  # bytes or text: only its life is watched
-                    with pytest.raises(WorkerLost):  # and not played on in another episode
-                        session.call("step", {"message": "a"})
-                    with play(client, "echo") as fresh:
-                        assert fresh.call("step", {"message": "ab"}).reward == 0.2
-                finally:
-                    again.kill()
-                    again.wait(20)
-            with pytest.raises(WorkerLost), play(client, "echo") as session:
-                session.prompt()
+def test_a_full_server_is_overloaded_and_a_closed_session_makes_room(
+    client: Client, impatient: Client
+) -> None:
+    for _ in range(3):
+        with play(client, "narrow") as session:
+            assert session.call("step", {"message": "a"}).reward == 0.1
+            with pytest.raises(Overloaded, match="takes no more"), play(impatient, "narrow") as other:
+                other.prompt()
 
 
-def test_sessions_of_the_other_server_are_closed_with_ours() -> None:
-    with (
-        openenv_server("echo", capacity=1) as (url, _),
-        server(f"openenv:{url}", workers=1) as running,
-        Client(running.url) as client,
-    ):
-        for _ in range(5):
-            with play(client, "echo") as session:
-                assert session.call("step", {"message": "a"}).reward == 0.1
+def test_an_answer_that_came_too_late_is_nobodys(client: Client) -> None:
+    with play(client, "narrow") as session:
+        with pytest.raises(Fault) as caught:
+            session.call("step", {"message": "sleep"})
+        assert caught.value.fault_class == "time_limit"
+        with pytest.raises(WorkerLost):
+            session.call("step", {"message": "a"})
+        assert session.reward is None
+
+
+def test_a_server_that_dies_is_a_fault_and_no_episode_goes_on_in_another() -> None:
+    port = free_port()
+    with contextlib.ExitStack() as stack:
+        url, process = stack.enter_context(openenv_server("echo=8", port=port))
+        running = stack.enter_context(server(f"openenv:{url}/echo-8", workers=1))
+        client = stack.enter_context(Client(running.url))
+        session = stack.enter_context(play(client, "echo"))
+        session.call("step", {"message": "a"})
+        process.send_signal(signal.SIGKILL)
+        process.wait(20)
+        with pytest.raises(WorkerLost, match="is gone"):
+            session.call("step", {"message": "a"})
+        with pytest.raises(WorkerLost), play(client, "echo") as other:
+            other.prompt()
+        stack.enter_context(openenv_server("echo=8", port=port))
+        with pytest.raises(WorkerLost):
+            session.call("step", {"message": "a"})
+        assert session.rewards == (0.1,)
+        with play(client, "echo") as fresh:
+            assert fresh.call("step", {"message": "ab"}).reward == 0.2
 
 
 @pytest.mark.parametrize(
@@ -287,9 +311,11 @@ def test_what_is_wrong_with_a_target_is_told(target: str, said: str) -> None:
 
 
 def test_a_server_of_another_kind_is_told() -> None:
-    with server("docs/examples/environments/reverse.py:Reverse", workers=1) as running:
-        with pytest.raises(LoadError, match="is no OpenEnv server"):
-            load(f"openenv:{running.url}")
+    with (
+        server("docs/examples/environments/reverse.py:Reverse", workers=1) as running,
+        pytest.raises(LoadError, match="is no OpenEnv server"),
+    ):
+        load(f"openenv:{running.url}")
 
 
 def test_an_image_without_an_engine_says_what_it_needs(
@@ -304,6 +330,13 @@ def test_an_image_is_run_in_a_container_for_each_episode(tmp_path: Path) -> None
     """The `docker` command here starts the server of the image as a process: there is no engine in tests."""
     folder = tmp_path / "containers"
     folder.mkdir()
+    images = tmp_path / "image.py"  # of which the provider asks /health, as OpenEnv's own server answers it
+    images.write_text(
+        f"import sys, uvicorn; sys.path.insert(0, {str(Path(FILE).resolve().parent)!r})\n"
+        "from openenv_worlds import MODELS, create_app\n"
+        "app = create_app(*MODELS['echo'], env_name='echo', max_concurrent_envs=1)\n"
+        "uvicorn.run(app, host='127.0.0.1', port=int(sys.argv[1]))\n"
+    )
     docker = tmp_path / "docker"
     docker.write_text(
         f"#!{sys.executable}\n"
@@ -312,7 +345,7 @@ def test_an_image_is_run_in_a_container_for_each_episode(tmp_path: Path) -> None
         "arguments = sys.argv[1:]\n"
         "if arguments[0] == 'run':\n"
         "    port = arguments[arguments.index('-p') + 1].partition(':')[0]\n"
-        f"    process = subprocess.Popen([sys.executable, {str(Path(FILE).resolve())!r}, 'echo', port, '1'],"
+        f"    process = subprocess.Popen([sys.executable, {str(images)!r}, port],"
         " stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)\n"
         "    (folder / str(process.pid)).write_text(arguments[-1])\n"
         "    print(process.pid)\n"
