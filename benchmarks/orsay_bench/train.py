@@ -45,7 +45,6 @@ VARIABLES = {
     "TRL_EXPERIMENTAL_SILENCE": "1",
     "OPENREWARD_DISABLE_UPDATE_CHECK": "1",
     "HF_HUB_OFFLINE": "1",
-    "PYTHONPATH": str(HERE),
     "PYTHONWARNINGS": "ignore",
 }
 EXAMPLES = """\
@@ -133,6 +132,12 @@ def plan(options: argparse.Namespace) -> Plan:
     return Plan(options.only, clients, options.episodes, options.batches, options.repeat, options.seconds)
 
 
+def surroundings() -> dict[str, str]:
+    """Environment variables of the processes that play."""
+    paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, **VARIABLES, "PYTHONPATH": os.pathsep.join(paths)}
+
+
 def measure(chosen: Plan, figure: str, name: str, turn: int, server: RunningServer, core: int | None) -> Run:
     """One run in a process of its own; one that fails is a note, not the end."""
     command = [sys.executable, *chosen.command(figure, name, server)]
@@ -140,7 +145,7 @@ def measure(chosen: Plan, figure: str, name: str, turn: int, server: RunningServ
         command += ["--core", str(core)]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=RUN_LIMIT_S, env={**os.environ, **VARIABLES}
+            command, capture_output=True, text=True, timeout=RUN_LIMIT_S, env=surroundings()
         )
     except subprocess.TimeoutExpired:
         return Run(figure, name, turn, {}, failed=f"no result within {RUN_LIMIT_S:.0f} s")

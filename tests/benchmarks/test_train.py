@@ -20,6 +20,7 @@ from orsay_bench.train import (
     parser,
     plan,
 )
+from orsay_bench.train_profile import divided, table
 from orsay_bench.train_report import CLIENTS, CONTENDERS, cost_cells, costs, facts, line_cells, lines
 
 
@@ -113,6 +114,32 @@ def test_names_and_numbers_are_checked() -> None:
     for wrong in ("0", "12", "many"):
         with pytest.raises(argparse.ArgumentTypeError, match="multiple of 8"):
             episodes(wrong)
+
+
+LOOP_THREAD = "thread (2): orsay-trl;LoopThread._serve (orsay_client/loop_thread.py:87)"
+BATCH = (
+    "thread (1): MainThread;GRPOTrainer._generate_and_score_completions (trl/trainer/grpo_trainer.py:2449)"
+)
+STACKS = [
+    f"{LOOP_THREAD};ClientSession._request (aiohttp/client.py:1);sendmsg (socket.py:1) 4",
+    f"{LOOP_THREAD};Handle._run (asyncio/events.py:80) 1",
+    f"{LOOP_THREAD};EpollSelector.select (selectors.py:468) 90",
+    f"{BATCH};apply_chat_template (transformers/tokenization.py:1);render (jinja2/environment.py:1) 3",
+    f"{BATCH};pad (trl/trainer/utils.py:176) 2",
+    f"{BATCH};LoopThread.run (orsay_client/loop_thread.py:35);Condition.wait (threading.py:320) 90",
+    "thread (1): MainThread;exec_module (importlib/bootstrap.py:1) 90",
+]
+
+
+def test_time_of_a_batch_is_divided_and_waiting_does_not_count() -> None:
+    shares = divided(STACKS)
+    assert shares == {
+        ("loop", "HTTP: aiohttp and sockets"): 0.4,
+        ("trainer", "chat templates and tokenizer"): 0.3,
+        ("trainer", "the rest of TRL"): 0.2,
+        ("loop", "event loop"): 0.1,
+    }
+    assert table(shares, 0.5)[1] == ["HTTP: aiohttp and sockets", "loop", "40%", "200"]
 
 
 def test_progress_shows_what_a_run_measured() -> None:
