@@ -43,6 +43,7 @@ def make_trainer(
         "scale_rewards": "batch",
         "beta": 0.0,
         "temperature": 1.0,
+        "gradient_checkpointing": False,
         "max_completion_length": 192,
         "max_tool_calling_iterations": 3,
         "chat_template_kwargs": {"enable_thinking": False},
@@ -55,7 +56,10 @@ def make_trainer(
         "use_cpu": True,
         "bf16": False,
     }
-    slots: dict[str, Any] = {"train_dataset": spec.train_dataset, "environment_factory": spec.environment_factory}
+    slots: dict[str, Any] = {
+        "train_dataset": spec.train_dataset,
+        "environment_factory": spec.environment_factory,
+    }
     if rollout_func is not None:
         slots = {"train_dataset": spec.rollout_dataset, "rollout_func": rollout_func}
     return GRPOTrainer(

@@ -37,7 +37,9 @@ def play(environment: Any, row: dict[str, Any], word: str | None) -> list[Messag
     ]
 
 
-def play_many(environment: Any, rows: Sequence[dict[str, Any]], episodes: int, seed: int) -> Iterator[list[Message]]:
+def play_many(
+    environment: Any, rows: Sequence[dict[str, Any]], episodes: int, seed: int
+) -> Iterator[list[Message]]:
     """Scripted episodes over all tasks in turn, a share of them with the right word."""
     chance = random.Random(seed)
     for number in range(episodes):
@@ -45,12 +47,19 @@ def play_many(environment: Any, rows: Sequence[dict[str, Any]], episodes: int, s
         yield play(environment, rows[number % len(rows)], word)
 
 
-def imitate(model: Any, transcripts: Sequence[Transcript], *, steps: int, seed: int) -> Iterator[float]:
+def imitate(
+    model: Any,
+    transcripts: Sequence[Transcript],
+    *,
+    steps: int,
+    seed: int,
+    learning_rate: float = _LEARNING_RATE,
+) -> Iterator[float]:
     """Train ``model`` to say what the transcripts say, and yield the loss of each step."""
     import torch  # an extra
 
     chance = random.Random(seed)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=_LEARNING_RATE)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
     model.train()
     for _ in range(steps):
         batch = chance.sample(transcripts, min(_BATCH, len(transcripts)))
@@ -64,6 +73,7 @@ def imitate(model: Any, transcripts: Sequence[Transcript], *, steps: int, seed: 
             mask[row, :length] = 1
             learned = torch.tensor(transcript.learned)
             labels[row, :length] = torch.where(learned, ids[row, :length], -100)
+        ids, mask, labels = (tensor.to(model.device) for tensor in (ids, mask, labels))
         loss = model(input_ids=ids, attention_mask=mask, labels=labels).loss
         loss.backward()
         optimizer.step()

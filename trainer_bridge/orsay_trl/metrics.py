@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .binding import RolloutEnvironment
     from .episode import Episode
+    from .spec import EnvironmentSpec
 
-__all__ = ["episode_metrics", "log"]
+__all__ = ["episode_metrics", "log", "log_episodes"]
 
 
 def log(
@@ -23,23 +25,36 @@ def log(
 ) -> None:
     """Log each episode's numbers; TRL averages them over the batch and over all processes."""
     reward_of = {id(e): reward for e, reward in zip(environments, rewards, strict=True)}
-    specs = {id(e.spec): e.spec for e in played}
-    several = len(specs) > 1
-    for spec in specs.values():
-        own = [e for e in played if e.spec is spec]
-        prefix = f"env/{spec.class_name.removeprefix('Environment_')}/" if several else "env/"
-        episodes = [e.episode for e in own if e.episode is not None]
-        tools = sorted({step.tool for episode in episodes for step in episode.steps})
-        faults = sorted({episode.fault for episode in episodes if episode.fault is not None})
-        for environment in own:
-            episode = environment.episode
-            assert episode is not None
-            numbers = episode_metrics(
-                episode, reward_of[id(environment)], success=spec.success, tools=tools, faults=faults
-            )
-            for name, value in numbers.items():
-                log_metric(prefix + name, value)
-        _log_times(spec.stage, prefix, log_metric)
+    log_episodes([(e.spec, e.episode, reward_of[id(e)]) for e in played if e.episode is not None], log_metric)
+    for spec in {id(e.spec): e.spec for e in played}.values():
+        _log_times(spec.stage, spec.metrics_prefix, log_metric)
+
+
+def log_episodes(
+    played: Sequence[tuple[EnvironmentSpec, Episode, float | None]], log_metric: Callable[[str, float], None]
+) -> None:
+    """The same for episodes with their rewards. Where several processes train, all of them must call it."""
+    here = [(spec.metrics_prefix, episode) for spec, episode, _ in played]
+    tools = _everywhere((prefix, step.tool) for prefix, episode in here for step in episode.steps)
+    faults = _everywhere((prefix, episode.fault) for prefix, episode in here if episode.fault is not None)
+    for spec, episode, reward in played:
+        prefix = spec.metrics_prefix
+        numbers = episode_metrics(
+            episode, reward, success=spec.success, tools=tools.get(prefix, ()), faults=faults.get(prefix, ())
+        )
+        for name, value in numbers.items():
+            log_metric(prefix + name, value)
+
+
+def _everywhere(found: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Names under each prefix in the batches of all processes: a mean over all needs the zeros of all."""
+    names = set(found)
+    distributed = sys.modules.get("torch.distributed")  # without torch there are no other processes
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        gathered: list[Any] = [None] * distributed.get_world_size()
+        distributed.all_gather_object(gathered, sorted(names))
+        names = {pair for pairs in gathered for pair in map(tuple, pairs)}
+    return {prefix: sorted(name for at, name in names if at == prefix) for prefix, _ in names}
 
 
 def episode_metrics(

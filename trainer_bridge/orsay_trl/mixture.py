@@ -25,7 +25,8 @@ class Mixture:
 
     TRL picks each row's environment by the column ``environment``, and shows the model that one's tools
     alone. Rows are shuffled by ``seed``. With ``weights`` the rows of each environment are drawn again, or
-    left out, until its share is right, while the number of all rows stays.
+    left out, until its share is right, while the number of all rows stays. The metrics of each environment
+    are logged under ``env/<name>/``.
 
     Raises ValueError for less than one spec, names that are not different, or weights that are no shares.
     """
@@ -48,6 +49,8 @@ class Mixture:
         self.specs = dict(zip(self.names, specs, strict=True))
         self._weights = None if weights is None else [weight / sum(weights) for weight in weights]
         self._seed = seed
+        for name, spec in self.specs.items():
+            spec.metrics_prefix = f"env/{name}/"
         for spec in specs[1:]:
             if spec is not specs[0]:
                 spec.follow(specs[0])

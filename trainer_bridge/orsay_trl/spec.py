@@ -143,6 +143,7 @@ class EnvironmentSpec:
         self.run_name = run
         self._place = _USER.sub("//", target)
         self.class_name = _class_name(env_name, self._place)
+        self.metrics_prefix = "env/"
         self._target = target
         self._is_url = "://" in target
         self._num_tasks = num_tasks

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..metrics import episode_metrics
+from ..metrics import log_episodes
 from .play import Rollout, StopReason, Talk, play_tools, text_only
 from .text import EpisodeGame, merged, play_text
 from .tokens import Message
@@ -49,21 +49,11 @@ class SpecArena:
 
     def judge(self, rollouts: Sequence[Rollout], log_metric: Callable[[str, float], None]) -> None:
         """Log the episodes' numbers as the reward function of ``environment_factory`` does."""
-        specs = self._specs()
-        for spec in specs:
-            own = [rollout for rollout in rollouts if rollout.spec is spec]
-            if not own:
-                continue
-            prefix = f"env/{spec.class_name.removeprefix('Environment_')}/" if len(specs) > 1 else "env/"
-            tools = sorted({step.tool for rollout in own for step in rollout.episode.steps})
-            faults = sorted({rollout.fault for rollout in own if rollout.fault is not None})
-            for rollout in own:
-                numbers = episode_metrics(
-                    rollout.episode, rollout.reward, success=spec.success, tools=tools, faults=faults
-                )
-                for name, value in numbers.items():
-                    log_metric(prefix + name, value)
-            spec.faults.batch([rollout.episode for rollout in own])
+        log_episodes([(rollout.spec, rollout.episode, rollout.reward) for rollout in rollouts], log_metric)
+        for spec in self._specs():
+            own = [rollout.episode for rollout in rollouts if rollout.spec is spec]
+            if own:
+                spec.faults.batch(own)
 
     def _player(self, spec: EnvironmentSpec, episode: Episode, prompt: Sequence[Message]) -> Player:
         return _ToolPlayer(spec, episode, prompt)

@@ -1,0 +1,129 @@
+"""Two processes train together and share groups: nothing is mixed, waits for ever, or stays open."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra 'trl'")
+pytest.importorskip("trl", reason="needs the extra 'trl'")
+
+from .serving import World, serve_worlds
+from .worlds import WORDS
+
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 100
+NOBODY, STEPS = "9", "9109"  # who loses all rollouts, step by step
+
+
+def launch(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Two processes on the CPU, which find each other through a port that torchrun picks."""
+    return subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore"},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with serve_worlds(tmp_path_factory.mktemp("world"), "Words") as world:
+        yield world
+
+
+@pytest.fixture(scope="module")
+def ranks(world: World, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What each of the two saw of a run in which now one loses all its rollouts, now the other."""
+    folder = tmp_path_factory.mktemp("ranks")
+    done = launch(["-m", "tests.bridge.rank", world.url, str(folder), "--losing", STEPS])
+    assert done.returncode == 0, done.stderr[-4000:]
+    return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(2)]
+
+
+def rows(ranks: Sequence[dict[str, Any]], step: int) -> list[dict[str, Any]]:
+    return [
+        {**row, "rank": at} for at, rank in enumerate(ranks) for row in rank["rows"] if row["step"] == step
+    ]
+
+
+@pytest.mark.timeout(LIMIT_S + 20)
+def test_both_finish_with_the_same_weights(ranks: list[dict[str, Any]]) -> None:
+    assert [rank["processes"] for rank in ranks] == [2, 2]
+    assert all(len(rank["counted"]) == len(STEPS) for rank in ranks)
+    assert ranks[0]["weights"] == ranks[1]["weights"]
+
+
+def test_each_rollout_plays_the_task_of_its_row(ranks: list[dict[str, Any]]) -> None:
+    for row in (row for rank in ranks for row in rank["rows"]):
+        assert row["played"] == row["task"]
+        assert row["prompt"] == f"Say the word: {WORDS[row['task']]}."
+
+
+def test_a_group_has_rollouts_of_both_and_one_task(ranks: list[dict[str, Any]]) -> None:
+    for step in range(len(STEPS)):
+        group = rows(ranks, step)
+        assert len(group) == 4
+        assert {row["rank"] for row in group} == {0, 1}
+        assert len({row["task"] for row in group}) == 1
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_only_the_rollouts_of_the_process_with_faults_are_masked(
+    ranks: list[dict[str, Any]], step: int
+) -> None:
+    for row in rows(ranks, step):
+        if row["rank"] == int(STEPS[step]):
+            assert (row["fault"], row["reward"], row["tokens"]) == ("time_limit", None, 0)
+        else:
+            assert row["fault"] is None and row["tokens"] > 0
+
+
+def test_advantages_are_those_of_the_rollouts_that_count(ranks: list[dict[str, Any]]) -> None:
+    for step in range(len(STEPS)):
+        counted = [row for row in rows(ranks, step) if row["fault"] is None]
+        assert {row["reward"] for row in counted} == {0.0, 1.0}
+        assert sum(row["advantage"] for row in counted) == pytest.approx(0, abs=1e-3)
+        assert all((row["advantage"] > 0) == (row["reward"] == 1) for row in counted)
+
+
+def test_both_count_the_same_tokens(ranks: list[dict[str, Any]]) -> None:
+    assert ranks[0]["counted"] == ranks[1]["counted"]
+    for step in range(len(STEPS)):
+        assert ranks[0]["counted"][step] == sum(row["tokens"] for row in rows(ranks, step))
+
+
+def test_metrics_are_those_of_both(ranks: list[dict[str, Any]]) -> None:
+    found = [entry for entry in ranks[0]["log"] if "env/faults" in entry]
+    assert [entry["env/faults"] for entry in found] == [0.0, 0.5, 0.5, 0.0]
+    assert [entry.get("env/faults/time_limit") for entry in found] == [None, 0.5, 0.5, None]
+    assert [entry.get("env/calls/say") for entry in found] == [1.0] * 4
+    assert [entry["env/success"] for entry in found] == [0.5] * 4
+    assert [entry["env/reward"] for entry in found] == [0.5] * 4
+    assert [entry["reward"] for entry in found] == [0.5] * 4
+
+
+def test_all_sessions_are_closed(ranks: list[dict[str, Any]], world: World) -> None:
+    assert len(world.diary.lines("setup")) >= 4 * len(STEPS)
+    assert world.diary.open_sessions() == set()
+    assert [rank["open"] for rank in ranks] == [0, 0]
+
+
+@pytest.mark.timeout(LIMIT_S + 20)
+def test_too_many_faults_of_one_end_both_with_the_reason(world: World, tmp_path: Path) -> None:
+    done = launch(
+        ["-m", "tests.bridge.rank", world.url, str(tmp_path), "--losing", "1" * 3, "--max-fault-share", "0.5"]
+    )
+    assert done.returncode != 0
+    assert "2 of 2 rollouts were lost to faults (2 time_limit)" in done.stderr
+    assert not list(tmp_path.glob("rank-*.json"))
