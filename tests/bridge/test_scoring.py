@@ -103,7 +103,7 @@ def _lose(environment: Any) -> None:
 
 def test_a_lost_rollout_has_no_reward_whatever_the_policy(world: World) -> None:
     for policy in ("last", "sum", lambda episode: 5.0):
-        spec = EnvironmentSpec(world.url, retries=0, reward=policy, max_fault_share=1)  # type: ignore[arg-type]
+        spec = EnvironmentSpec(world.url, retries=0, reward=policy, max_fault_share=1)
         environment: Any = spec.environment_factory()
         environment.reset(**ROW)
         environment.pid()
@@ -229,7 +229,7 @@ def test_a_rollout_becomes_messages_of_the_standard(world: World) -> None:
     place.hint()
     one = {"type": "function", "function": {"name": "hint", "arguments": {}}}
     two = {"type": "function", "id": "own", "function": {"name": "hint", "arguments": '{"a": 1}'}}
-    completion = [
+    completion: list[dict[str, Any]] = [
         {"role": "assistant", "content": "Let me see.", "tool_calls": [one, two]},
         {"role": "tool", "name": "hint", "content": "yes"},
         {"role": "tool", "name": "hint", "content": "yes too"},

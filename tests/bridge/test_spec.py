@@ -113,7 +113,7 @@ def test_tools_of_tasks_are_looked_for_only_where_asked(world: World) -> None:
         ({"indices": [4, 2], "task_tools_discovery_index": 5}, ["word-5"]),
     ):
         before = len(world.diary.lines("setup"))
-        spec = EnvironmentSpec(world.url, **arguments)  # type: ignore[arg-type]  # each is right by itself
+        spec = EnvironmentSpec(world.url, **arguments)
         assert callable(spec.environment_factory().say)  # type: ignore[attr-defined]
         spec.close()
         assert sorted(line["id"] for line in world.diary.lines("setup")[before:]) == probed

@@ -301,6 +301,8 @@ class Episode:
                     return
                 except errors.Fault as fault:
                     await self._end_session()
+                    if self._closed:
+                        raise errors.ClientClosed("the episode was closed meanwhile") from fault
                     if not fault.retryable or len(self.retried) >= self._rules.retries:
                         self.lose(fault.fault_class, fault.message)
                         return

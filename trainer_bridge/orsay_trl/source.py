@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from orsay_client import AsyncClient, errors
+from orsay_client import AsyncClient, Retry, errors
 from orsay_protocol import (
     GroupCandidate,
     GroupScore,
@@ -68,8 +68,9 @@ class ServerSource:
         env_name: str | None = None,
         api_key: str | None = None,
         secrets: Mapping[str, str] | None = None,
+        tries: int = 6,
     ) -> None:
-        self._client = AsyncClient(url, api_key=api_key)
+        self._client = AsyncClient(url, api_key=api_key, retry=Retry(tries=tries))
         self._environment = self._client.environment(env_name)
         self._secrets = dict(secrets or {})
 

@@ -81,6 +81,8 @@ class EnvironmentSpec:
         terminal: How the model uses a terminal tool: ``message``, its last plain message is handed in, or
             ``tool``, offered beside the others (the way for trainers that keep messages to themselves).
         retries: How often an episode is played again on a fresh session after faults.
+        request_tries: How often a request is sent to a server that does not answer before that is a fault;
+            6 tries take about 15 s, and each more 8 s.
         max_fault_share: Training stops when more than this share of a batch was lost to faults.
         call_timeout_s: Limit for one call, besides the server's; a call over it is a fault.
         seed: Base of the seeds that ``seed_field`` hands out.
@@ -114,6 +116,7 @@ class EnvironmentSpec:
         images: bool = True,
         terminal: Literal["message", "tool"] = "message",
         retries: int = 2,
+        request_tries: int = 6,
         max_fault_share: float = 0.5,
         call_timeout_s: float | None = None,
         seed: int = 0,
@@ -130,8 +133,8 @@ class EnvironmentSpec:
             raise ValueError(f"max_fault_share is a share, between 0 and 1, not {max_fault_share}")
         if terminal not in ("message", "tool"):
             raise ValueError(f"terminal must be 'message' or 'tool', not {terminal!r}")
-        if min(retries, concurrency - 1) < 0:
-            raise ValueError("retries must be at least 0, and concurrency at least 1")
+        if min(retries, request_tries - 1, concurrency - 1) < 0:
+            raise ValueError("retries must be at least 0, request_tries and concurrency at least 1")
         check_policy(reward)
         self.rules = Rules(
             reward=reward, unscored=unscored, images=images, retries=retries, call_timeout_s=call_timeout_s
@@ -160,6 +163,7 @@ class EnvironmentSpec:
         self._seed = seed
         self._seed_field = seed_field
         self._concurrency = concurrency
+        self._request_tries = request_tries
         self._leader: EnvironmentSpec | None = None
 
     def __repr__(self) -> str:
@@ -317,7 +321,11 @@ class EnvironmentSpec:
     def _make_source(self) -> Source:
         if self._is_url:
             return ServerSource(
-                self._target, env_name=self._env_name, api_key=self._api_key, secrets=self._secrets
+                self._target,
+                env_name=self._env_name,
+                api_key=self._api_key,
+                secrets=self._secrets,
+                tries=self._request_tries,
             )
         from .catalog import CatalogSource  # needs openreward
 
