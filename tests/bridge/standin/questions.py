@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-__all__ = ["MAX_MODEL_LEN", "MODEL", "QUESTIONS", "RECORDED", "Question", "ask", "difference"]
+__all__ = ["MAX_MODEL_LEN", "MODEL", "QUESTIONS", "RECORDED", "Question", "ask", "difference", "lasting"]
 
 RECORDED = Path(__file__).with_name("recorded.json")
 """The answers, by the names of the questions, with the release of vLLM and the fingerprint of the model."""
@@ -190,6 +190,13 @@ def difference(question: Question, wanted: Any, got: Any) -> str | None:
     if question.drawn:
         wanted, got = _form(wanted), _form(got)
     return _difference(_settled(wanted), _settled(got), "answer")
+
+
+def lasting(answer: Any) -> Any:
+    """The answer without the values that differ each time; their names stay."""
+    if isinstance(answer, dict):
+        return {name: None if name in _VOLATILE else lasting(value) for name, value in answer.items()}
+    return [lasting(value) for value in answer] if isinstance(answer, list) else answer
 
 
 def _settled(answer: Any) -> Any:

@@ -17,7 +17,7 @@ import httpx
 from tests.interop import venvs
 
 from . import model, processes
-from .questions import MAX_MODEL_LEN, MODEL, QUESTIONS, RECORDED, ask
+from .questions import MAX_MODEL_LEN, MODEL, QUESTIONS, RECORDED, ask, lasting
 
 __all__ = ["record"]
 
@@ -32,7 +32,7 @@ def record(python: Path) -> None:
             release = client.get("/version").json()["version"]
             answers = {}
             for name, question in QUESTIONS.items():
-                answers[name] = ask(client, question)
+                answers[name] = lasting(ask(client, question))
                 print(f"{answers[name]['status']}  {name}", flush=True)
         kept = {"vllm": release, "model": model.fingerprint(folder)}
     lines = [f"{json.dumps(name)}: {json.dumps(answer)}" for name, answer in answers.items()]
