@@ -62,7 +62,7 @@ class Echo(Environment[EchoAction, EchoObservation, State]):  # type: ignore[mis
             case "raise":
                 raise ValueError("no such word")
             case "sleep":
-                time.sleep(30)
+                time.sleep(8)
         return EchoObservation(
             echoed_message=action.message,
             reward=len(action.message) / 10,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import httpx
@@ -48,18 +48,19 @@ class RemotePlay:
         extra = {"headers": dict(headers)} if headers else {}
         self._url = url
         self._beside_steps = offer.action is not None
+        self._broken = ""
         self._client: Any = _Pinned(base_url=url, message_timeout_s=limit_s, **extra)
         self._lock = asyncio.Lock()  # one request at a time: answers carry no number
 
     async def reset(self, **settings: Any) -> Reply:
         async with self._lock:
-            await self._guarded(self._client.connect())
-            result = await self._guarded(self._client.reset(**settings))
+            await self._guarded(self._client.connect)
+            result = await self._guarded(lambda: self._client.reset(**settings))
         return _reply(result)
 
     async def step(self, action: dict[str, Any]) -> Reply:
         async with self._lock:
-            return _reply(await self._guarded(self._client.step(action)))
+            return _reply(await self._guarded(lambda: self._client.step(action)))
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Reply:
         """Call an MCP tool: as a step, or beside the steps where these are the environment's own actions."""
@@ -67,7 +68,7 @@ class RemotePlay:
             return await self.step({"type": "call_tool", "tool_name": name, "arguments": arguments})
         async with self._lock:
             params = {"name": name, "arguments": arguments}
-            data = await self._guarded(self._client.mcp("tools/call", params))
+            data = await self._guarded(lambda: self._client.mcp("tools/call", params))
         error = data.get("error")
         if error:
             failed = {"error_type": "execution_error", "message": error.get("message", "unknown error")}
@@ -80,16 +81,23 @@ class RemotePlay:
         except (TimeoutError, OSError, WebSocketException, RuntimeError):
             return  # the server is gone, and the session with it
 
-    async def _guarded(self, asking: Awaitable[T]) -> T:
+    async def _guarded(self, ask: Callable[[], Awaitable[T]]) -> T:
+        if self._broken:
+            raise Faulted("worker_lost", f"the session on {self._url} was given up: {self._broken}")
+        # An answer that comes after its request was given up would be taken for the next request's.
+        self._broken = "an answer of it never came"
         try:
-            return await asking
+            found = await ask()
         except TimeoutError as exc:
             raise Faulted("time_limit", f"the OpenEnv server at {self._url} did not answer in time") from exc
         except (OSError, WebSocketException, AssertionError) as exc:
             text = f"the OpenEnv server at {self._url} is gone: {type(exc).__name__}: {exc}"
             raise Faulted("worker_lost", text) from exc
         except RuntimeError as exc:
+            self._broken = ""  # it did come, and says what was wrong
             raise _refused(self._url, exc) from exc
+        self._broken = ""
+        return found
 
 
 def _reply(result: Any) -> Reply:
