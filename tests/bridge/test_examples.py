@@ -1,0 +1,206 @@
+"""Each script in ``examples`` runs as it is: two steps of a tiny model, on a real server and a CPU."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra 'trl'")
+pytest.importorskip("trl", reason="needs the extra 'trl'")
+
+from tests.interop.servers import serve
+
+from .standin.processes import ServedModel, stand_in
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+SCRIPTS = (
+    "grpo",
+    "several_environments",
+    "custom_reward",
+    "evaluation",
+    "rollout_function",
+    "async_grpo",
+)
+LIMIT_S = 110
+# What TRL's own script for an OpenReward environment can be told.
+SETA_FLAGS = {
+    "--model",
+    "--target",
+    "--split",
+    "--num-tasks",
+    "--learning-rate",
+    "--per-device-train-batch-size",
+    "--gradient-accumulation-steps",
+    "--num-generations",
+    "--max-completion-length",
+    "--max-steps",
+    "--max-tool-calling-iterations",
+    "--vllm-mode",
+    "--vllm-server-base-url",
+    "--vllm-gpu-memory-utilization",
+    "--output-dir",
+    "--report-to",
+}
+
+Log = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A server of three bundled environments; the first one, guess, is what a client gets by default."""
+    names = (
+        "guess_env.env:GuessEnvironment",
+        "echo_env.env:EchoEnvironment",
+        "doors_env.env:DoorsEnvironment",
+    )
+    with serve(*names, options=["--workers", "1"], paths=[ROOT / "envs" / "doors"]) as server:
+        yield server.url
+    ends = [json.loads(line) for line in server.output if '"session_ended"' in line]
+    assert ends
+    assert {end["reason"] for end in ends} == {"Session deleted"}, "a script left sessions open"
+
+
+@pytest.fixture(scope="module")
+def served(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedModel]:
+    """The stand-in for vLLM over a model that ``smoke.py`` made."""
+    folder = tmp_path_factory.mktemp("served") / "model"
+    output(str(EXAMPLES / "smoke.py"), str(folder), "--url", url)
+    with stand_in(folder, name=str(folder)) as served:
+        yield served
+
+
+def output(*command: str) -> str:
+    """What a Python command prints; it must succeed."""
+    done = subprocess.run(
+        [sys.executable, *command],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore"},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+def logs(script: str, url: str, folder: Path, *options: str) -> list[Log]:
+    """What the trainer printed step by step, as numbers."""
+    path = str(EXAMPLES / f"{script}.py")
+    shown = output(path, "--url", url, "--smoke", "--output-dir", str(folder / "out"), *options)
+    found = [ast.literal_eval(line) for line in shown.splitlines() if line.startswith("{")]
+    return [
+        {key: float("nan") if value is None else float(value) for key, value in log.items()} for log in found
+    ]
+
+
+def steps(found: list[Log]) -> list[Log]:
+    """Logs of training steps, without evaluations and the summary."""
+    return [log for log in found if "loss" in log]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_says_what_it_needs_and_how_it_is_started(script: str) -> None:
+    told = ast.get_docstring(ast.parse((EXAMPLES / f"{script}.py").read_text())) or ""
+    assert "Needs `pip install 'orsay[trl,vllm]'" in told
+    assert f"python examples/{script}.py --url http://127.0.0.1:8080" in told
+    assert re.search(rf"{script}\.py .*--smoke", told)
+
+
+def test_every_script_is_tried_here() -> None:
+    found = {path.stem for path in EXAMPLES.glob("*.py") if "GRPOTrainer(" in path.read_text()}
+    assert found == set(SCRIPTS)
+
+
+def test_the_seta_script_can_be_told_nothing_that_ours_cannot() -> None:
+    words = re.findall(r'"(--[a-z-]+)"', (EXAMPLES / "grpo.py").read_text())
+    assert set(words) >= SETA_FLAGS
+
+
+@pytest.mark.timeout(LIMIT_S + 20)
+def test_grpo(url: str, tmp_path: Path) -> None:
+    first, second = steps(logs("grpo", url, tmp_path, "--target", url, "--env-name", "guessenvironment"))
+    for log in (first, second):
+        assert log["env/calls/guess"] > 0
+        assert log["env/faults"] == 0
+        assert log["rewards/environment_reward/mean"] == pytest.approx(log["env/reward"])
+
+
+@pytest.mark.timeout(LIMIT_S + 20)
+def test_several_environments(url: str, tmp_path: Path) -> None:
+    names = ["guessenvironment", "echoenvironment"]
+    found = steps(
+        logs("several_environments", url, tmp_path, "--environments", *names, "--weights", "1", "1")
+    )
+    played = {name for log in found for name in names if log.get(f"env/{name}/length", 0) > 0}
+    assert played == set(names)
+    assert not any("env/length" in log for log in found)
+
+
+@pytest.mark.timeout(LIMIT_S + 20)
+def test_custom_reward(url: str, tmp_path: Path) -> None:
+    for log in steps(logs("custom_reward", url, tmp_path, "--brevity", "0.5")):
+        assert 0 < log["rewards/brevity/mean"] <= 1
+        total = log["rewards/environment_reward/mean"] + 0.5 * log["rewards/brevity/mean"]
+        assert log["reward"] == pytest.approx(total, rel=1e-3)
+
+
+@pytest.mark.timeout(LIMIT_S + 20)
+def test_evaluation(url: str, tmp_path: Path) -> None:
+    found = logs("evaluation", url, tmp_path, "--env-name", "doorsenvironment")
+    evaluations = [log for log in found if "eval_reward" in log]
+    assert len(evaluations) == 3  # before the first step, and after each of two
+    assert all(0 <= log["eval_env/success"] <= 1 and log["eval_env/length"] > 0 for log in evaluations)
+    assert len(steps(found)) == 2
+
+
+@pytest.mark.timeout(LIMIT_S + 20)
+def test_rollout_function_with_the_trainers_own_model(url: str, tmp_path: Path) -> None:
+    found = steps(logs("rollout_function", url, tmp_path))
+    assert len(found) == 2
+    for log in found:
+        assert log["sampling/parity"] < 1e-3
+        assert log["env/calls/guess"] > 0
+        assert log["rollout/turns"] > 1
+
+
+@pytest.mark.timeout(LIMIT_S + 20)
+def test_rollout_function_with_a_server_that_takes_weights_from_its_folder(
+    url: str, served: ServedModel, tmp_path: Path
+) -> None:
+    served.seen()
+    found = steps(
+        logs(
+            "rollout_function",
+            url,
+            tmp_path,
+            *("--served-folder", str(served.folder), "--vllm-server-base-url", served.base_url),
+        )
+    )
+    assert [log["sampling/parity"] < 1e-3 for log in found] == [True, True]
+    assert served.seen()["requests"]["/collective_rpc"] == 2
+
+
+@pytest.mark.timeout(LIMIT_S + 20)
+def test_async_grpo(url: str, served: ServedModel, tmp_path: Path) -> None:
+    """TRL's own trainer and worker process; only kernels of CUDA, NCCL and the seed are replaced."""
+    found = logs(
+        "async_grpo", url, tmp_path, "--model", str(served.folder), "--vllm-server-base-url", served.base_url
+    )
+    trained = steps(found)
+    assert len(trained) == 2
+    for log in trained:
+        assert math.isfinite(log["loss"])
+        assert log["rewards/Environment_" + url.partition("//")[2].replace(".", "_").replace(":", "_")] >= 0
+        assert log["tools/call_frequency"] > 0
+    assert trained[0]["ratio"] == pytest.approx(1, abs=1e-3)  # the worker's logprobs are the trainer's
