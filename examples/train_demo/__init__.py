@@ -1,1 +1,1 @@
-"""Proof that a model learns: a tiny model, made on the spot, is trained on the doors environment with GRPO."""
+"""Proof that a model learns: a tiny one, made on the spot, is trained on the doors environment with GRPO."""

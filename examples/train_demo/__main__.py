@@ -15,7 +15,7 @@ __all__ = ["main"]
 NO_GPU = 2
 EXAMPLES = """
 examples:
-  scripts/train-demo                       # about two minutes: a curve in the terminal, a report in train-demo/
+  scripts/train-demo                       # minutes; a curve in the terminal, a report in train-demo/
   scripts/train-demo --seed 1 --out /tmp/one
   scripts/train-demo --vllm                # the same, sampling from a vLLM server (installed once, 3.5 GB)
   scripts/train-demo --smoke               # one batch, to see that everything is in place
@@ -29,8 +29,8 @@ def parser() -> argparse.ArgumentParser:
     """The options."""
     found = argparse.ArgumentParser(
         prog="scripts/train-demo",
-        description="Make a tiny model, serve an environment, and train the one on the other with GRPO; on a CPU, "
-        "without a model hub, in less than five minutes. Held-out tasks tell before and after what it can do.",
+        description="Make a tiny model, serve an environment, and train the one on the other with GRPO; on a "
+        "CPU, without a model hub, in minutes. Held-out tasks tell what it can do before and after.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -89,6 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _quiet() -> None:
     """Leave the screen to the curve; what goes wrong still raises."""
     os.environ.update(TRL_EXPERIMENTAL_SILENCE="1", HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
+    os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers|trl")
     warnings.filterwarnings("ignore", category=UserWarning, module="transformers|trl|train_demo")
     logging.getLogger("httpx").setLevel(logging.WARNING)

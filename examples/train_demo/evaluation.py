@@ -1,6 +1,6 @@
 """Play the held-out tasks, by a model or by a script, and count.
 
-The yardstick stays the same however the model is trained: it is sampled here, token by token, with temperature 1.
+The yardstick stays the same however the model is trained: it is sampled here, with temperature 1.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ async def by_looking(episode: Episode) -> None:
 
 
 @contextmanager
-def by_model(model: Any, tokenizer: Any) -> Iterator[Policy]:
-    """The model's own play, for as long as the block."""
+def by_model(spec: EnvironmentSpec, model: Any, tokenizer: Any) -> Iterator[Policy]:
+    """The model's own play of episodes of ``spec``, for as long as the block."""
     # All of these need the extra 'trl'.
     from orsay_trl.rollout.parse import TurnParser
     from orsay_trl.rollout.play import Limits, Talk, play_tools
@@ -94,4 +94,4 @@ def by_model(model: Any, tokenizer: Any) -> Iterator[Policy]:
     try:
         yield play
     finally:
-        asyncio.run(sampler.aclose())
+        spec.run(sampler.aclose())  # on the loop that it sampled on

@@ -21,7 +21,7 @@ class Batch:
     reward: float
     seconds: float
     environment_share: float
-    """Of the time since the last batch: waiting for the environment. By rollout function: of an episode's time."""
+    """Spent waiting for the environment: of the batch's time; by rollout function, of an episode's."""
 
 
 @dataclass(slots=True)
@@ -106,8 +106,8 @@ def _markdown(report: Report) -> str:
     lines = [
         f"# Doors, seed {report.seed}, by `{report.path}`",
         "",
-        f"{verdict}: a run shows it when the first batch is below {BEGIN_BELOW}, and both the held-out reward and "
-        f"the mean of the last five batches are {REACH} or more.",
+        f"{verdict}: a run shows it when the first batch is below {BEGIN_BELOW}, and both the held-out "
+        f"reward and the mean of the last five batches are {REACH} or more.",
         "",
         "| | |",
         "|---|---|",

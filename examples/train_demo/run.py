@@ -46,7 +46,7 @@ def run(plan: Plan, folder: Path, screen: Screen) -> Report:
     import torch
 
     torch.set_num_threads(1)  # so small a model is slower on several
-    began, cpu_began = time.perf_counter(), _cpu_seconds()
+    began = time.perf_counter()
     folder.mkdir(parents=True, exist_ok=True)
     model_folder = folder / "model"
     with ExitStack() as stack:
@@ -82,7 +82,7 @@ def run(plan: Plan, folder: Path, screen: Screen) -> Report:
         model.save_pretrained(model_folder)
         tokenizer.save_pretrained(model_folder)
     report.seconds = {**screen.seconds, "total": time.perf_counter() - began}
-    report.cpu_seconds = _cpu_seconds() - cpu_began  # servers have ended, and count
+    report.cpu_seconds = _cpu_seconds()
     return report
 
 
@@ -95,7 +95,7 @@ def _scripted(spec: EnvironmentSpec, plan: Plan) -> list[str]:
 
 
 def _held_out(spec: EnvironmentSpec, model: Any, tokenizer: Any, plan: Plan, screen: Screen) -> Evaluation:
-    with screen.part("evaluation", "playing the held-out tasks"), by_model(model, tokenizer) as policy:
+    with screen.part("evaluation", "playing the held-out tasks"), by_model(spec, model, tokenizer) as policy:
         found = evaluate(spec, policy, times=plan.evaluations)
     screen.say(f"  reward {found.reward:.3f}: {found.won} of {found.episodes} episodes won")
     return found
@@ -166,7 +166,7 @@ def _begin_report(plan: Plan, model: Any) -> Report:
 
 
 def _cpu_seconds() -> float:
-    """Of this process and of its children that have ended."""
+    """Of this process since its start and of the servers, which have ended."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     own = os.times()
     return own.user + own.system + ended.ru_utime + ended.ru_stime

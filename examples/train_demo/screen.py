@@ -68,7 +68,7 @@ class Screen:
 
     def say(self, text: str, style: str = "") -> None:
         """A line that stays."""
-        self.console.print(text, style=style)
+        self.console.print(text, style=style, soft_wrap=True)
 
     @contextmanager
     def curve(self, length: int) -> Iterator[Curve]:

@@ -1,7 +1,7 @@
 """Before training: a model that plays by the rules, and seldom well.
 
-Reinforcement starts from what a model does already. A model made on the spot does nothing, so it first imitates
-scripted episodes, played through the server, which look at the door and then mostly say any word.
+Reinforcement starts from what a model does already. A model made on the spot does nothing, so it first
+imitates scripted episodes, played through the server, which look at the door and then mostly say any word.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LEARNING_RATE = 3e-3
 
 
 def play(environment: Any, row: dict[str, Any], word: str | None) -> list[Message]:
-    """Look, then open with ``word``, or with the word that was seen when it is None; the whole conversation."""
+    """Look, then open with ``word``, by default with the word that was seen; the whole conversation."""
     prompt = environment.reset(**row)
     seen = environment.look(door=row["door"])
     chosen = word or str(seen).split()[-1]

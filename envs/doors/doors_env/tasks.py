@@ -1,8 +1,8 @@
 """Tasks, and the word that opens the door of each; a task itself does not tell it.
 
-There are five doors and five words, and each of the 25 pairs of them is one task: 20 to train on and 5 held out,
-arranged so that nothing but looking helps. Each door has four words in the training tasks and the fifth in the
-held-out one: who opens doors by heart is right every fourth time in training, and never on held-out tasks.
+There are five doors and five words, and each of the 25 pairs of them is one task: 20 to train on and 5 held
+out, arranged so that nothing but looking helps. Each door has four words in the training tasks and the fifth
+in the held-out one: who opens doors by heart is right every fourth time in training, and never when held out.
 """
 
 from __future__ import annotations
