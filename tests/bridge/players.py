@@ -109,7 +109,7 @@ def make_trainer(
             "reward_funcs": spec.reward_funcs,
         }
     trainer = cls(
-        model=tiny.model(tokenizer),
+        model=more.pop("model", None) or tiny.model(tokenizer),
         args=trl.GRPOConfig(**settings),
         processing_class=tokenizer,
         **{**slots, **more},
