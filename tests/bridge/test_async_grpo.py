@@ -1,0 +1,155 @@
+"""TRL's rollout worker for AsyncGRPO, in its own process, with our pickled environments and a vLLM stand-in.
+
+The whole trainer is run by ``test_examples.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import statistics
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra 'trl'")
+pytest.importorskip("trl", reason="needs the extra 'trl'")
+
+from orsay_trl import EnvironmentSpec
+
+from tests.interop.servers import serve
+
+from .standin.processes import ServedModel, stand_in
+
+ROOT = Path(__file__).parents[2]
+LOTTERY = ROOT / "tests" / "bridge" / "lottery.py"
+LIMIT_S = 110
+GENERATIONS = 4
+
+Sample = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    tickets = tmp_path_factory.mktemp("lottery") / "tickets"
+    targets = (f"{LOTTERY}:Draw", f"{LOTTERY}:Lottery")
+    with serve(*targets, options=["--workers", "1"], env={"LOTTERY_TICKETS": str(tickets)}) as server:
+        yield server.url
+    ends = [json.loads(line) for line in server.output if '"session_ended"' in line]
+    assert {end["reason"] for end in ends} == {"Session deleted"}, "a worker left sessions open"
+
+
+@pytest.fixture(scope="module")
+def served(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedModel]:
+    folder = tmp_path_factory.mktemp("served") / "model"
+    python(str(ROOT / "examples" / "smoke.py"), str(folder), "--url", url, "--env-name", "draw")
+    with stand_in(folder, name=str(folder)) as served:
+        yield served
+
+
+def python(*command: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore"},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+def run(url: str, served: ServedModel, *options: str) -> dict[str, Any]:
+    arguments = (url, str(served.folder), served.base_url, *options)
+    found: dict[str, Any] = json.loads(python("-m", "tests.bridge.worker_run", *arguments).splitlines()[-1])
+    return found
+
+
+@pytest.fixture(scope="module")
+def groups(url: str, served: ServedModel) -> list[list[Sample]]:
+    """Whole groups of rollouts that the worker scored; every third session of one environment hung."""
+    found = run(url, served, "--groups", "8")
+    assert found["error"] is None
+    by_group: dict[int, list[Sample]] = defaultdict(list)
+    for sample in found["samples"]:
+        by_group[sample["group"]].append(sample)
+    return [group for group in by_group.values() if len(group) == GENERATIONS]
+
+
+def reward(sample: Sample) -> float | None:
+    """None where TRL has NaN: no reward was given."""
+    value: float = sample["metrics"]["reward"]
+    return None if value != value else value
+
+
+def drawn(sample: Sample) -> float | None:
+    """The reward that the environment named in its answer."""
+    told = [message["content"] for message in sample["completion"] if message["role"] == "tool"]
+    number = re.search(r"You drew (-?\d+)", told[0]) if told else None
+    return int(number[1]) / 10 if number else None
+
+
+@pytest.mark.timeout(LIMIT_S * 2)
+def test_rewards_arrive_through_get_reward(groups: list[list[Sample]]) -> None:
+    scored = [sample for group in groups for sample in group if drawn(sample) is not None]
+    assert len(scored) >= 8
+    assert [reward(sample) for sample in scored] == pytest.approx([drawn(sample) for sample in scored])
+    assert all(sample["tokens"] > 0 for sample in scored)
+
+
+def test_the_model_sees_the_environments_prompt_and_both_environments_are_played(
+    groups: list[list[Sample]],
+) -> None:
+    assert all(
+        re.fullmatch(r"Draw a number from the \w+ urn.", s["prompt"]) for group in groups for s in group
+    )
+    columns = {key for group in groups for sample in group for key in sample["metrics"]}
+    assert {"rewards/Environment_draw", "rewards/Environment_lottery"} <= columns
+
+
+def test_a_rollout_that_was_lost_has_no_reward_and_no_advantage(groups: list[list[Sample]]) -> None:
+    lost = [s for group in groups for s in group if "environment failed" in str(s["completion"])]
+    assert lost
+    assert [reward(sample) for sample in lost] == [None] * len(lost)
+    assert [sample["advantage"] for sample in lost] == [0.0] * len(lost)
+
+
+def test_what_was_lost_takes_no_part_in_its_group(groups: list[list[Sample]]) -> None:
+    for group in groups:
+        rewards = [value for sample in group if (value := reward(sample)) is not None]
+        mean, spread = statistics.fmean(rewards), statistics.pstdev(rewards)
+        for sample in group:
+            if (value := reward(sample)) is not None:
+                assert sample["advantage"] == pytest.approx((value - mean) / (spread + 1e-8), abs=1e-4)
+
+
+@pytest.mark.timeout(LIMIT_S * 2)
+def test_too_many_faults_reach_the_trainer(url: str, served: ServedModel) -> None:
+    found = run(url, served, "--groups", "30", "--max-fault-share", "0.05")
+    assert "TooManyFaults" in found["error"]
+    assert "time_limit), more than the share of 0.05 that max_fault_share allows" in found["error"]
+
+
+def test_a_factory_is_pickled_small_and_without_its_connection(url: str) -> None:
+    spec = EnvironmentSpec(url, env_name="draw", secrets={"key": "value"})
+    environment = spec.environment_factory()
+    environment.reset(task_split="train", task_index=0)
+    try:
+        data = pickle.dumps(spec.environment_factory)
+        assert len(data) < 4096
+        copy = pickle.loads(data)().spec
+        assert copy is not spec
+        assert copy.stage is not spec.stage
+        assert copy.tools.names == spec.tools.names
+        copy.close()
+    finally:
+        spec.close()
