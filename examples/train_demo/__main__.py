@@ -13,6 +13,10 @@ from pathlib import Path
 __all__ = ["main"]
 
 NO_GPU = 2
+DESCRIPTION = """
+Make a tiny model, serve an environment, and train the one on the other with GRPO; on a CPU, without a
+model hub, in minutes. Held-out tasks tell before and after what the model can do.
+"""
 EXAMPLES = """
 examples:
   scripts/train-demo                       # minutes; a curve in the terminal, a report in train-demo/
@@ -29,8 +33,7 @@ def parser() -> argparse.ArgumentParser:
     """The options."""
     found = argparse.ArgumentParser(
         prog="scripts/train-demo",
-        description="Make a tiny model, serve an environment, and train the one on the other with GRPO; on a "
-        "CPU, without a model hub, in minutes. Held-out tasks tell what it can do before and after.",
+        description=DESCRIPTION,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -60,11 +63,14 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the servers must not outlive this process
 
     # After the command line was read: these take seconds to import.
+    from transformers.utils.logging import disable_progress_bar
+
     from . import gpu
     from .report import write
     from .run import Plan, run
     from .screen import Screen
 
+    disable_progress_bar()
     screen = Screen()
     if args.gpu:
         if (missing := gpu.missing()) is not None:
@@ -89,7 +95,6 @@ def main(arguments: list[str] | None = None) -> int:
 def _quiet() -> None:
     """Leave the screen to the curve; what goes wrong still raises."""
     os.environ.update(TRL_EXPERIMENTAL_SILENCE="1", HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
-    os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers|trl")
     warnings.filterwarnings("ignore", category=UserWarning, module="transformers|trl|train_demo")
     logging.getLogger("httpx").setLevel(logging.WARNING)

@@ -27,7 +27,7 @@ def make_trainer(
     rollout_func: Callable[..., Any] | None = None,
     **more: Any,
 ) -> Any:
-    """A trainer for that many batches on the tasks of ``spec``, played by its environments or ``rollout_func``."""
+    """A trainer for that many batches of episodes of ``spec``, played by TRL or by ``rollout_func``."""
     from trl import GRPOConfig, GRPOTrainer  # an extra
 
     settings = {
