@@ -12,7 +12,7 @@ import trl
 from orsay_trl import tiny
 from orsay_trl.rollout.sampling import Sample
 
-__all__ = ["ScriptedSampler", "grpo", "logged"]
+__all__ = ["ScriptedSampler", "chance", "grpo", "hesitant", "logged"]
 
 
 class ScriptedSampler:
@@ -82,6 +82,18 @@ def grpo(
         processing_class=tokenizer,
         **more,
     )
+
+
+def hesitant(model: Any) -> Any:
+    """The model of ``standin.model`` with doubts: it calls often, but not always the same."""
+    with torch.no_grad():
+        model.lm_head.weight *= 0.42
+    return model
+
+
+def chance(completion_ids: list[list[int]], **_: Any) -> list[float]:
+    """A reward that hardly gives two rollouts the same, so that each step changes the weights."""
+    return [float(sum(ids) % 101) for ids in completion_ids]
 
 
 def logged(trainer: Any, name: str) -> list[float]:

@@ -27,7 +27,7 @@ from orsay_trl.rollout.tokens import TemplateError
 from orsay_trl.rollout.vllm import VLLMSampler
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from .rolling import ScriptedSampler, grpo, logged
+from .rolling import ScriptedSampler, chance, grpo, hesitant, logged
 from .serving import TRAINING, World, serve_worlds
 from .standin.processes import ServedModel, stand_in
 
@@ -432,8 +432,10 @@ def test_two_steps_of_training_on_scripted_turns(spec: EnvironmentSpec, world: W
 
 @pytest.fixture
 def caller(model_folder: Path) -> tuple[Any, Any]:
-    """The model that calls ``look`` by itself, nearly for certain but for a high temperature."""
-    return AutoModelForCausalLM.from_pretrained(model_folder), AutoTokenizer.from_pretrained(model_folder)
+    """The model that calls ``look`` by itself, made less certain of it, and its tokenizer."""
+    return hesitant(AutoModelForCausalLM.from_pretrained(model_folder)), AutoTokenizer.from_pretrained(
+        model_folder
+    )
 
 
 def test_two_steps_of_training_on_the_models_own_turns(
@@ -444,10 +446,10 @@ def test_two_steps_of_training_on_the_models_own_turns(
         tmp_path,
         model=model,
         tokenizer=tokenizer,
-        arguments={"max_completion_length": 128, "temperature": 2.4},
+        arguments={"max_completion_length": 128},
         train_dataset=spec.rollout_dataset,
         rollout_func=vllm_rollout_func(spec, max_turns=3),
-        reward_funcs=[reward_func, _chance],
+        reward_funcs=[reward_func, chance],
     )
     trainer.train()
     assert all(map(math.isfinite, logged(trainer, "loss")))
@@ -456,17 +458,13 @@ def test_two_steps_of_training_on_the_models_own_turns(
     assert max(logged(trainer, "rollout/turns")) > 1
 
 
-def _chance(completion_ids: list[list[int]], **_: Any) -> list[float]:
-    """Not two rollouts alike, so that each step changes the weights."""
-    return [float(sum(ids) % 101) for ids in completion_ids]
-
-
 def test_a_server_has_the_weights_of_each_step(
     spec: EnvironmentSpec, caller: tuple[Any, Any], model_folder: Path, tmp_path: Path
 ) -> None:
     """Parity tells: with ``DiskSync`` it holds after a step too, and without it no longer does."""
     model, tokenizer = caller
     folder = Path(shutil.copytree(model_folder, tmp_path / "served"))
+    model.save_pretrained(folder)
     found = {}
     with stand_in(folder) as served:
         for synced in (True, False):
@@ -480,10 +478,10 @@ def test_a_server_has_the_weights_of_each_step(
                 tmp_path,
                 model=model,
                 tokenizer=tokenizer,
-                arguments={"max_completion_length": 96, "temperature": 2.4},
+                arguments={"max_completion_length": 96},
                 train_dataset=spec.rollout_dataset,
                 rollout_func=function,
-                reward_funcs=[reward_func, _chance],
+                reward_funcs=[reward_func, chance],
             )
             trainer.train()
             found[synced] = logged(trainer, "sampling/parity")
@@ -492,9 +490,10 @@ def test_a_server_has_the_weights_of_each_step(
 
 
 def test_the_sampler_of_a_base_url_draws_as_the_trainer_assumes(
-    spec: EnvironmentSpec, standin: ServedModel, caller: tuple[Any, Any], tmp_path: Path
+    spec: EnvironmentSpec, standin: ServedModel, tmp_path: Path
 ) -> None:
-    model, tokenizer = caller
+    model = AutoModelForCausalLM.from_pretrained(standin.folder)
+    tokenizer = AutoTokenizer.from_pretrained(standin.folder)
     function = vllm_rollout_func(spec, base_url=standin.base_url, sync=False, max_turns=1)
     trainer = grpo(
         tmp_path,
