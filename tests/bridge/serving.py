@@ -7,7 +7,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 
 from tests.system.serving import ROOT, ServerProcess, children
 
-__all__ = ["HERE", "TRAINING", "Diary", "World", "kill_worker", "serve_worlds", "worker_pids"]
+__all__ = ["HERE", "TRAINING", "Diary", "World", "busy_workers", "kill_worker", "serve_worlds"]
 
 TRAINING = [
     pytest.mark.filterwarnings(f"ignore::{category}")
@@ -101,10 +101,11 @@ def serve_worlds(
         process.end()
 
 
-def worker_pids(world: World) -> Sequence[int]:
-    """Processes of the server that hold environments, as their diary tells."""
-    alive = set(_descendants(world.process.pid))
-    return [pid for pid in dict.fromkeys(line["pid"] for line in world.diary.lines()) if pid in alive]
+def busy_workers(world: World) -> Sequence[int]:
+    """Processes that hold a session now, as the diary tells."""
+    alive, held = set(_descendants(world.process.pid)), world.diary.open_sessions()
+    pids = [line["pid"] for line in world.diary.lines("setup") if line["key"] in held]
+    return [pid for pid in dict.fromkeys(pids) if pid in alive]
 
 
 def _descendants(pid: int) -> Iterator[int]:
@@ -114,11 +115,9 @@ def _descendants(pid: int) -> Iterator[int]:
 
 
 def kill_worker(world: World) -> bool:
-    """Kill one worker that held a session; whether there was one."""
-    pids = worker_pids(world)
-    for pid in pids[:1]:
-        try:
+    """Kill one worker that holds a session; whether there was one."""
+    pids = busy_workers(world)
+    with suppress(ProcessLookupError):
+        for pid in pids[:1]:
             os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return False
     return bool(pids)

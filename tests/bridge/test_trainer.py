@@ -76,7 +76,8 @@ WATCHED = {"trl": PlainWatched, "ours": ConcurrentWatched}
 
 
 def word_of(text: str) -> str:
-    return re.findall(r"Say the word: (\w+)", text)[-1]
+    """The word of the task; "" for a rollout that a fault left without a prompt."""
+    return str(["", *re.findall(r"Say the word: (\w+)", text)][-1])
 
 
 def turns_of(text: str) -> int:
@@ -212,7 +213,7 @@ def test_sessions_open_together_and_end_with_the_training(
 def test_each_call_is_made_once(world: World, spec: EnvironmentSpec, tmp_path: Path, cls: type) -> None:
     _run(cls, tmp_path, spec, by_place, batch=16)
     made = Counter((line["tool"], line.get("word"), line.get("where")) for line in world.diary.lines("call"))
-    said = {("say", word, None): 2 for word in ("apple", "pear", "cherry", "quince")}
+    said: dict[Any, int] = {("say", word, None): 2 for word in ("apple", "pear", "cherry", "quince")}
     said |= {("say", "no", None): 4, ("look", None, "here"): 4, ("look", None, "up"): 2}
     assert made == {**said, ("points", None, None): 4}, "lime's call is no call"
 

@@ -117,6 +117,7 @@ class Episode:
         self._rules = rules
         self._labels: dict[str, str | int] = {**(labels or {}), "rollout": self.id}
         self._session: PlayedSession | None = None
+        self._endings: set[asyncio.Task[None]] = set()
         self._prompt: list[TextBlock | ImageBlock] = []
         self._observation: Content = ""
         self._serial = asyncio.Lock()
@@ -224,7 +225,9 @@ class Episode:
     async def close(self) -> None:
         """End the session on the server; safe to call twice and in any state, never raises a fault."""
         self._closed = True
-        await self._end_session()
+        self._drop_session()
+        if self._endings:
+            await asyncio.wait(self._endings)
 
     async def _call(self, tool: str, arguments: dict[str, Any]) -> Reply:
         async with self._serial:
@@ -264,7 +267,7 @@ class Episode:
         self._prompt = prompt
         self._opened = True
         if self._closed:
-            await self._end_session()
+            self._drop_session()
             raise errors.ClientClosed("the episode was closed while its session opened")
 
     async def _replay(self) -> None:
@@ -300,7 +303,7 @@ class Episode:
                     await attempt()
                     return
                 except errors.Fault as fault:
-                    await self._end_session()
+                    self._drop_session()
                     if self._closed:
                         raise errors.ClientClosed("the episode was closed meanwhile") from fault
                     if not fault.retryable or len(self.retried) >= self._rules.retries:
@@ -314,14 +317,20 @@ class Episode:
         finally:
             self.seconds += time.perf_counter() - began
 
-    async def _end_session(self) -> None:
+    def _drop_session(self) -> None:
+        """End the session in the background: that of a server in trouble takes its time. ``close`` waits."""
         session, self._session = self._session, None
-        if session is None:
-            return
-        try:
-            await session.close()
-        except errors.OrsayClientError as exc:
-            _log.debug("session %s did not close: %s", session.sid, exc)
+        if session is not None:
+            ending = asyncio.create_task(_end(session))
+            self._endings.add(ending)
+            ending.add_done_callback(self._endings.discard)
+
+
+async def _end(session: PlayedSession) -> None:
+    try:
+        await session.close()
+    except errors.OrsayClientError as exc:
+        _log.debug("session %s did not close: %s", session.sid, exc)
 
 
 def _diverged(how: str) -> errors.Fault:
