@@ -1,7 +1,7 @@
 """Train with TRL's asynchronous GRPO: a process of its own keeps playing while the trainer computes.
 
-Needs `pip install 'orsay[trl,vllm]' kernels`, and at least two GPUs: one for vLLM, and one of the Hopper
-generation or newer for training, since TRL's trainer uses FlashAttention 3 there.
+Needs `pip install 'orsay[trl,vllm]' kernels`, and at least two GPUs: one for vLLM, and one for training that
+FlashAttention 3 runs on, which TRL's trainer uses.
 
     # two terminals: vLLM on GPU 1, training on GPU 0
     CUDA_VISIBLE_DEVICES=1 VLLM_SERVER_DEV_MODE=1 vllm serve Qwen/Qwen3-4B --port 8000 \\

@@ -51,12 +51,12 @@ def run(python: Path | str, path: Path, url: str, *more: str) -> str:
 def test_python_is_shown_as_it_is_in_a_file_that_runs(block: Block) -> None:
     assert block.file is not None, "say which file this shows: ```python file=docs/examples/…"
     path = ROOT / block.file
-    assert path.is_relative_to(EXAMPLES)
+    assert path.is_relative_to(EXAMPLES) or path.is_relative_to(ROOT / "examples")
     assert f"\n{block.code}" in f"\n{path.read_text()}"
 
 
 def test_every_example_is_shown_somewhere() -> None:
-    shown = {block.file for block in PYTHON}
+    shown = {block.file for block in PYTHON if (block.file or "").startswith("docs/")}
     assert {str(path.relative_to(ROOT)) for path in EXAMPLES.rglob("*.py")} == shown
 
 

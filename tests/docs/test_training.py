@@ -1,0 +1,156 @@
+"""The page on training names every metric and public name, and its commands and examples run."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import orsay_trl
+import pytest
+from orsay_trl import metrics
+from orsay_trl.rollout import func as rollout_function
+from orsay_trl.rollout import metrics as rollout_metrics
+from orsay_trl.rollout.play import StopReason
+
+from tests.docs.texts import EXAMPLES, ROOT, blocks, cells
+from tests.interop.servers import BUNDLED, serve
+
+PAGE = (ROOT / "docs" / "training.md").read_text()
+TRAINING = EXAMPLES / "training"
+LIMIT_S = 110
+COMMANDS = [
+    line
+    for block in blocks()
+    if block.language == "bash"
+    for line in block.code.splitlines()
+    if re.search(r"(?<![\w/])examples/\w+\.py", line)
+]
+
+
+def template(node: ast.expr) -> str | None:
+    """The text of a string, with <> in the place of what an f-string inserts."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else "<>" for part in node.values)
+    return None
+
+
+def metric_names(source: str) -> Iterator[str]:
+    """Keys of dictionaries, and what is handed to log_metric: the names that the module logs."""
+    for node in ast.walk(ast.parse(source)):
+        found: list[ast.expr] = []
+        if isinstance(node, ast.Dict):
+            found = [key for key in node.keys if key is not None]
+        elif isinstance(node, ast.DictComp):
+            found = [node.key]
+        elif isinstance(node, ast.Assign):
+            found = [target.slice for target in node.targets if isinstance(target, ast.Subscript)]
+        elif isinstance(node, ast.Call) and "log_metric" in ast.unparse(node.func):
+            name = node.args[0]
+            found = [name.right if isinstance(name, ast.BinOp) else name]
+        yield from (text for text in map(template, found) if text)
+
+
+def test_every_metric_is_documented_and_no_other() -> None:
+    told = [re.findall(r"`([^`]+)`", row[0])[0] for row in cells("training.md", "## Metrics")]
+    ours = {f"env/{name}" for name in metric_names(inspect.getsource(metrics))}
+    theirs = set(metric_names(inspect.getsource(rollout_metrics)))
+    parity = {
+        name for name in metric_names(inspect.getsource(rollout_function)) if name.startswith("sampling/")
+    }
+    assert len(ours) > 10 and len(theirs) == 5 and len(parity) == 1
+    assert {re.sub("<[^>]*>", "<>", name) for name in told} == ours | theirs | parity
+    assert len(told) == len(set(told))
+
+
+def test_every_reason_to_stop_is_documented() -> None:
+    for reason in StopReason.__args__:  # type: ignore[attr-defined]  # Literal has no public face for it
+        assert f"`{reason}`" in PAGE
+
+
+def test_every_public_name_is_documented() -> None:
+    rows = cells("training.md", "## Names to import from `orsay_trl`")
+    told = [name for row in rows for name in re.findall(r"`(\w+)`", row[1]) if name != "combine"]
+    assert sorted(told) == sorted(orsay_trl.__all__)
+
+
+def test_every_argument_of_a_spec_is_described() -> None:
+    described = inspect.getdoc(orsay_trl.EnvironmentSpec) or ""
+    for name in list(inspect.signature(orsay_trl.EnvironmentSpec).parameters):
+        assert f"    {name}: " in described, name
+
+
+def test_arguments_that_the_page_gives_to_a_spec_exist() -> None:
+    known = set(inspect.signature(orsay_trl.EnvironmentSpec).parameters)
+    given = {
+        name
+        for call in re.findall(r"EnvironmentSpec\(([^)]*)\)", PAGE)
+        for name in re.findall(r"(\w+)=", call)
+    }
+    assert given and given <= known
+
+
+@pytest.mark.parametrize("command", sorted(set(COMMANDS)))
+def test_a_command_starts_a_script_with_flags_that_it_has(command: str) -> None:
+    script, _, options = command.partition("examples/")[2].partition(" ")
+    sources = [ROOT / "examples" / script, ROOT / "examples" / "flags.py", ROOT / "examples" / "smoke.py"]
+    known = set(re.findall(r'"(--[a-z-]+)"', "".join(source.read_text() for source in sources)))
+    assert set(re.findall(r"(--[a-z-]+)", options)) <= known
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with serve(*BUNDLED, options=["--workers", "1"]) as server:
+        yield server.url
+
+
+def run(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore"},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.mark.timeout(LIMIT_S + 20)
+def test_the_first_step_is_made(url: str, tmp_path: Path) -> None:
+    """As it is shown, but for a model without a hub and the settings of a CPU."""
+    pytest.importorskip("trl", reason="needs the extra 'trl'")
+    from orsay_trl import tiny
+
+    settings = (
+        f"output_dir={str(tmp_path / 'out')!r}, max_steps=1, per_device_train_batch_size=2, "
+        "num_generations=2, use_cpu=True, bf16=False, logging_steps=1, report_to='none', "
+        "save_strategy='no', disable_tqdm=True"
+    )
+    code = (TRAINING / "first_step.py").read_text()
+    for shown, here in (
+        ("http://127.0.0.1:8080", url),
+        ("Qwen/Qwen3-0.6B", str(tiny.build(tmp_path / "model"))),
+        ("max_completion_length=1024", f"max_completion_length=32, {settings}"),
+    ):
+        assert shown in code
+        code = code.replace(shown, here)
+    logged = run(code)
+    assert "'env/length'" in logged and "'env/faults': '0'" in logged
+
+
+@pytest.mark.timeout(LIMIT_S)
+def test_several_environments_have_their_shares(url: str) -> None:
+    pytest.importorskip("datasets", reason="needs the extra 'trl'")
+    code = (TRAINING / "several.py").read_text().replace("http://127.0.0.1:8080", url)
+    names = run(f"{code}\nprint(*mixture.train_dataset['environment'])").split()
+    assert Counter(names) == {"guess": 74, "echo": 24}  # of 90 tasks and 8, three to one
