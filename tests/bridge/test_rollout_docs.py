@@ -1,0 +1,76 @@
+"""The examples of docs/rollout.md run, with a tiny model and little to do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra 'trl'")
+pytest.importorskip("trl", reason="needs the extra 'trl'")
+
+from orsay_trl import tiny
+
+from tests.docs.texts import EXAMPLES
+
+from .parrot import serve_parrot
+from .serving import TRAINING, World, serve_worlds
+from .standin.processes import ServedModel
+
+pytestmark = [*TRAINING, pytest.mark.timeout(300)]
+
+LITTLE = (
+    "max_steps=1, per_device_train_batch_size=2, num_generations=2, use_cpu=True, bf16=False, "
+    "report_to='none', save_strategy='no', disable_tqdm=True, "
+)
+
+
+@pytest.fixture(scope="module")
+def echo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with serve_worlds(
+        tmp_path_factory.mktemp("docs"), target="envs/echo/echo_env/env.py:EchoEnvironment"
+    ) as found:
+        yield found
+
+
+def run(name: str, folder: Path, **replaced: str) -> None:
+    """The example as it stands, but for the model, the address and the amount of work."""
+    code = (EXAMPLES / "training" / f"{name}.py").read_text()
+    known = {
+        "Qwen/Qwen3-0.6B": str(tiny.build(folder / "model")),
+        "GRPOConfig(": f"GRPOConfig(output_dir={str(folder / 'out')!r}, {LITTLE}",
+        "max_completion_length=1024": "max_completion_length=64",
+        "max_completion_length=512": "max_completion_length=64",
+        "num_tasks=64": "num_tasks=2",
+        **replaced,
+    }
+    for old, new in known.items():
+        code = code.replace(old, new)
+    space: dict[str, object] = {"__name__": "example"}
+    exec(compile(code, name, "exec"), space)
+    spec = space.get("spec")
+    if spec is not None:
+        spec.close()  # type: ignore[attr-defined]  # whatever the example made
+
+
+@pytest.mark.parametrize("name", ["rollout", "text_rollout"])
+def test_an_environment_is_trained_on(name: str, echo: World, tmp_path: Path) -> None:
+    run(name, tmp_path, **{"http://127.0.0.1:8080": echo.url})
+
+
+def test_an_openenv_environment_is_trained_on(
+    standin: ServedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("openenv", reason="needs the extra 'openenv'")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "parrot_env"]:
+        monkeypatch.delitem(sys.modules, name)  # another test's
+    with serve_parrot(tmp_path) as parrot:
+        changes = {
+            "http://127.0.0.1:8000": parrot.url,
+            'use_vllm=True, vllm_mode="colocate"': "temperature=1.0",  # a server instead, of the same model
+            "max_steps=2,\n    ),": f"max_steps=2, vllm_base_url={standin.base_url!r}, sync=False),",
+            "Qwen/Qwen3-0.6B": str(standin.folder),
+        }
+        run("openenv_rollout", tmp_path, **changes)
