@@ -517,3 +517,36 @@ def test_trl_has_what_the_rollout_function_uses() -> None:
     """Private to TRL: a release without them must be noticed here, not in somebody's run."""
     for name in ("_get_per_token_logps_and_entropies", "_log_metric"):
         assert callable(getattr(trl.GRPOTrainer, name))
+
+
+def test_environments_of_a_mixture_are_each_played_with_their_own_tools(world: World, tmp_path: Path) -> None:
+    words = EnvironmentSpec(world.url, env_name="words", num_tasks=2)
+    judged = EnvironmentSpec(world.url, env_name="judged", reward="sum")
+    mixture = EnvironmentSpec.combine(words, judged, names=["words", "judged"])
+
+    def player(text: str) -> str:
+        answer = re.findall(r"The answer is (\w+)\.", text)
+        return str(answer[-1]) if answer else winner(text)
+
+    tokenizer: Any = tiny.tokenizer()
+    model = tiny.model(tokenizer)
+    function = vllm_rollout_func(mixture, sampler=ScriptedSampler(model, tokenizer, player))
+    rows = mixture.rollout_dataset
+    trainer = grpo(
+        tmp_path,
+        model=model,
+        tokenizer=tokenizer,
+        train_dataset=rows,
+        rollout_func=function,
+        reward_funcs=reward_func,
+    )
+    out = function(rows["prompt"], trainer)
+    assert out["env_reward"] == [1.0] * 4
+    for row, ids in zip(rows, out["prompt_ids"], strict=True):
+        text = tokenizer.decode(ids)
+        assert ('"name": "say"' in text) == (row["environment"] == "words")
+        assert ('"name": "hint"' in text) == (row["environment"] == "judged")
+    assert trainer._pending_metrics["env/words/success"] == [1.0, 1.0]
+    assert trainer._pending_metrics["env/judged/success"] == [1.0, 1.0]
+    mixture.close()
+    assert world.diary.open_sessions() == set()

@@ -57,7 +57,7 @@ def seed_of(seed: int, split: str, index: int) -> int:
 
 def for_rollouts(found: Mapping[str, Sequence[Any]], **more: Any) -> dict[str, Sequence[Any]]:
     """The same rows with what names the task inside the message: ``task``, as a JSON text."""
-    keys = [key for key in ("task_split", "task_index", "task_spec") if key in found]
+    keys = [key for key in ("environment", "task_split", "task_index", "task_spec") if key in found]
     tasks = [
         json.dumps({**dict(zip(keys, values, strict=True)), **more})
         for values in zip(*(found[key] for key in keys), strict=True)
