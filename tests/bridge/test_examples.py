@@ -94,10 +94,11 @@ def output(*command: str) -> str:
     return done.stdout
 
 
-def logs(script: str, url: str, folder: Path, *options: str) -> list[Log]:
+def logs(script: str, url: str, folder: Path, *options: str, processes: int = 1) -> list[Log]:
     """What the trainer printed step by step, as numbers."""
-    path = str(EXAMPLES / f"{script}.py")
-    shown = output(path, "--url", url, "--smoke", "--output-dir", str(folder / "out"), *options)
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
+    command = [*(launcher if processes > 1 else []), str(EXAMPLES / f"{script}.py")]
+    shown = output(*command, "--url", url, "--smoke", "--output-dir", str(folder / "out"), *options)
     found = [ast.literal_eval(line) for line in shown.splitlines() if line.startswith("{")]
     return [
         {key: float("nan") if value is None else float(value) for key, value in log.items()} for log in found
@@ -128,12 +129,16 @@ def test_the_seta_script_can_be_told_nothing_that_ours_cannot() -> None:
 
 
 @pytest.mark.timeout(LIMIT_S + 20)
-def test_grpo(url: str, tmp_path: Path) -> None:
-    first, second = steps(logs("grpo", url, tmp_path, "--target", url, "--env-name", "guessenvironment"))
-    for log in (first, second):
+def test_grpo_with_two_processes(url: str, tmp_path: Path) -> None:
+    options = ("--target", url, "--env-name", "guessenvironment")
+    found = logs("grpo", url, tmp_path, *options, processes=2)
+    assert len(steps(found)) == 2
+    for log in steps(found):
         assert log["env/calls/guess"] > 0
         assert log["env/faults"] == 0
         assert log["rewards/environment_reward/mean"] == pytest.approx(log["env/reward"])
+    rollouts = found[-1]["train_samples_per_second"] * found[-1]["train_runtime"]
+    assert rollouts == pytest.approx(2 * 2 * 4, rel=0.1)  # steps, processes, rollouts of each
 
 
 @pytest.mark.timeout(LIMIT_S + 20)
