@@ -240,7 +240,6 @@ def test_cut_short_ours_is_as_trls(world: World, tmp_path: Path) -> None:
     for arguments in (
         {"max_completion_length": 60, "max_tool_calling_iterations": 20},
         {"max_completion_length": 100, "max_tool_calling_iterations": 20},
-        {"max_completion_length": 140, "max_tool_calling_iterations": 20},
         {"max_tool_calling_iterations": 1},
         {"max_tool_calling_iterations": 3},
     ):
@@ -299,8 +298,10 @@ class _Group:
         return plan
 
 
-@pytest.mark.parametrize("loss", ["grpo", "dapo", "dr_grpo", "bnpo"])
-@pytest.mark.parametrize("beta", [0.0, 0.5])
+@pytest.mark.parametrize(
+    ("loss", "beta"),
+    [("grpo", 0.0), ("grpo", 0.5), ("dapo", 0.0), ("dapo", 0.5), ("dr_grpo", 0.0), ("bnpo", 0.0)],
+)
 def test_a_lost_rollout_leaves_the_step_as_if_it_had_not_been(
     world: World, tmp_path: Path, loss: str, beta: float
 ) -> None:
