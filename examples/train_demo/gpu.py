@@ -17,9 +17,20 @@ from . import training, transcripts, warmup
 from .screen import Screen
 from .serving import serve_environment
 
-__all__ = ["measure", "missing"]
+__all__ = ["LARGE", "measure", "missing"]
 
-_EPISODES, _WARM_UP_STEPS, _BATCHES, _UNTIMED = 200, 60, 10, 2
+LARGE: Mapping[str, Any] = {
+    "hidden_size": 1024,
+    "num_hidden_layers": 20,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "head_dim": 64,
+    "intermediate_size": 3072,
+    "initializer_range": 0.02,
+}
+"""About 260 million parameters."""
+
+_EPISODES, _WARM_UP_STEPS, _UNTIMED = 200, 60, 2
 
 
 def missing() -> str | None:
@@ -34,8 +45,20 @@ def missing() -> str | None:
     )
 
 
-def measure(seed: int, folder: Path, screen: Screen) -> None:
-    """Train for some batches, print the figures and write them to ``gpu.json``."""
+def measure(
+    seed: int,
+    folder: Path,
+    screen: Screen,
+    *,
+    device: str = "cuda",
+    size: Mapping[str, Any] = LARGE,
+    batches: int = 10,
+) -> None:
+    """Train for some batches, print the figures and write them to ``gpu.json``.
+
+    ``size`` replaces fields of the tiny model's configuration. The first two of ``batches``, of which there
+    must be four or more, are not timed.
+    """
     import torch
 
     with serve_environment() as url:
@@ -46,7 +69,7 @@ def measure(seed: int, folder: Path, screen: Screen) -> None:
             played = warmup.play_many(environment, rows, _EPISODES, seed)
             texts = [transcripts.render(plain, messages, spec.tools.schemas) for messages in played]
             tokenizer = tiny.tokenizer(texts)
-            model = _model(tokenizer, seed).cuda()
+            model = _model(tokenizer, seed, size).to(device)
             examples = [transcripts.encode(tokenizer, text) for text in texts]
             for _ in warmup.imitate(model, examples, steps=_WARM_UP_STEPS, seed=seed, learning_rate=3e-4):
                 pass
@@ -54,11 +77,11 @@ def measure(seed: int, folder: Path, screen: Screen) -> None:
             model,
             tokenizer,
             spec,
-            batches=_BATCHES,
+            batches=batches,
             seed=seed,
             folder=folder / "trainer",
-            use_cpu=False,
-            bf16=True,
+            use_cpu=device == "cpu",
+            bf16=device != "cpu",
             learning_rate=1e-5,
         )
         marks: list[tuple[float, float]] = []
@@ -68,13 +91,13 @@ def measure(seed: int, folder: Path, screen: Screen) -> None:
             screen.show(logs["reward"], f"waited for the environment {marks[-1][1]:.0%}")
 
         training.watch(trainer, seen)
-        with screen.part("training", "training with GRPO on the GPU"), screen.curve(_BATCHES):
+        with screen.part("training", f"training with GRPO on {device}"), screen.curve(batches):
             trainer.train()
         spec.close()
     timed = marks[_UNTIMED:]  # the first batches compile and warm caches
     steps = (len(timed) - 1) * training.STEPS_PER_BATCH
     figures = {
-        "device": torch.cuda.get_device_name(),
+        "device": torch.cuda.get_device_name() if device == "cuda" else device,
         "model_parameters": sum(weights.numel() for weights in model.parameters()),
         "steps_per_second": steps / (timed[-1][0] - timed[0][0]),
         "episodes_per_second": (len(timed) - 1)
@@ -88,25 +111,16 @@ def measure(seed: int, folder: Path, screen: Screen) -> None:
     screen.table([(name, str(value)) for name, value in figures.items()])
 
 
-def _model(tokenizer: Any, seed: int) -> Any:
-    """An untrained Qwen3 of about 300 million parameters, with the end tokens of the tiny one."""
+def _model(tokenizer: Any, seed: int, size: Mapping[str, Any]) -> Any:
+    """An untrained Qwen3 of that size, with the end tokens of the tiny one."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     small = tiny.model(tokenizer, seed)
-    sizes = {
-        "hidden_size": 1024,
-        "num_hidden_layers": 20,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 8,
-        "head_dim": 64,
-        "intermediate_size": 3072,
-        "initializer_range": 0.02,
-    }
     kept = {
-        name: value for name, value in small.config.to_dict().items() if name not in (*sizes, "layer_types")
+        name: value for name, value in small.config.to_dict().items() if name not in (*size, "layer_types")
     }
     torch.manual_seed(seed)
-    made = Qwen3ForCausalLM(Qwen3Config(**{**kept, **sizes}))
+    made = Qwen3ForCausalLM(Qwen3Config(**{**kept, **size}))
     made.generation_config = small.generation_config
     return made

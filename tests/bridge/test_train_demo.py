@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,11 @@ import torch
 from doors_env.tasks import TASKS, WORDS, code_word
 from orsay_trl import EnvironmentSpec, Episode, tiny
 from orsay_trl.rollout.tokens import ChatFormat
-from train_demo import warmup
+from rich.console import Console
+from train_demo import gpu, warmup
 from train_demo.evaluation import Evaluation, by_looking, by_model, evaluate
 from train_demo.report import Batch, Report, write
-from train_demo.screen import Curve
+from train_demo.screen import Curve, Screen
 from train_demo.serving import TARGET
 from train_demo.transcripts import encode, render
 
@@ -31,6 +33,7 @@ from tests.interop.servers import serve
 
 ROOT = Path(__file__).parents[2]
 PATHS = [ROOT / "examples", ROOT / "envs" / "doors"]
+SEARCHED = os.pathsep.join([*map(str, PATHS), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +53,11 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def demo(*arguments: str, limit_s: float = 110) -> subprocess.CompletedProcess[str]:
+def demo(*arguments: str, limit_s: float = 250) -> subprocess.CompletedProcess[str]:
     """What ``scripts/train-demo`` runs, in this interpreter's environment."""
-    paths = os.pathsep.join([*map(str, PATHS), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.run(
         [sys.executable, "-m", "train_demo", *arguments],
-        env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": SEARCHED, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=limit_s,
@@ -63,6 +65,7 @@ def demo(*arguments: str, limit_s: float = 110) -> subprocess.CompletedProcess[s
     )
 
 
+@pytest.mark.timeout(300)  # half a minute where nothing else runs
 def test_a_short_run_goes_from_nothing_to_a_report(tmp_path: Path) -> None:
     done = demo("--smoke", "--seed", "3", "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr[-3000:]
@@ -96,6 +99,21 @@ def test_measuring_a_gpu_where_there_is_none_says_so_and_exits_with_2() -> None:
     done = demo("--gpu")
     assert done.returncode == 2
     assert "there is no GPU here" in done.stderr
+
+
+@pytest.mark.timeout(300)  # ten seconds where nothing else runs
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")  # TRL's, of what it sets itself
+def test_the_measurement_for_gpus_gives_its_figures_on_any_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", SEARCHED)
+    small = {"hidden_size": 32, "num_hidden_layers": 3, "num_key_value_heads": 1, "head_dim": 16}
+    gpu.measure(0, tmp_path, Screen(Console(file=StringIO())), device="cpu", size=small, batches=4)
+    figures = json.loads((tmp_path / "gpu.json").read_text())
+    assert figures["device"] == "cpu"
+    assert 30_000 < figures["model_parameters"] < 150_000
+    assert figures["episodes_per_second"] == pytest.approx(figures["steps_per_second"] / 4 * 96)
+    assert 0 < figures["environment_share"] < 1
 
 
 def test_the_script_explains_itself_without_installing_anything() -> None:

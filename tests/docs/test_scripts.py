@@ -16,7 +16,7 @@ from tests.docs.texts import EXAMPLES, ROOT
 
 ENVS = os.pathsep.join(str(ROOT / "envs" / name) for name in ("echo", "guess", "arithmetic"))
 DEMO = [sys.executable, str(ROOT / "scripts" / "demo.py")]
-SCRIPTS = ("scripts/demo", "scripts/test", "scripts/check", "scripts/build", ".ci/run")
+SCRIPTS = ("scripts/demo", "scripts/train-demo", "scripts/test", "scripts/check", "scripts/build", ".ci/run")
 LIMIT_S = 60
 
 
