@@ -71,9 +71,10 @@ async def test_a_prompt_gets_the_same_alone_and_among_longer_ones(model: Any, to
 
 async def test_each_request_ends_at_its_own_limit_or_end_token(model: Any, tokenizer: Any) -> None:
     limits = [1, 3, 17, 200]
-    async with sampling(model, tokenizer) as sampler:
-        samples = await asyncio.gather(*(sampler.sample([5, 6], max_tokens=limit) for limit in limits * 6))
-    ends = {tokenizer.eos_token_id, tokenizer.pad_token_id}
+    stops = tuple(range(60))  # of 700 tokens: some turns end by themselves, and some do not
+    async with sampling(model, tokenizer, Sampling(stop_token_ids=stops)) as sampler:
+        samples = await asyncio.gather(*(sampler.sample([65, 66], max_tokens=limit) for limit in limits * 6))
+    ends = {tokenizer.eos_token_id, tokenizer.pad_token_id, *stops}
     for sample, limit in zip(samples, limits * 6, strict=True):
         assert 1 <= len(sample.token_ids) <= limit
         assert (sample.finish_reason == "stop") == (sample.token_ids[-1] in ends)
