@@ -92,6 +92,33 @@ def test_training_counts_a_reward_once(world: World, tmp_path: Path, cls: type, 
     assert logged(trainer, "reward") == [1.0]
 
 
+@pytest.mark.parametrize("cls", [PlainScripted, ConcurrentScripted])
+def test_a_function_of_ones_own_can_replace_the_environments_reward(
+    world: World, tmp_path: Path, cls: type
+) -> None:
+    def own(environments: Any, **_: Any) -> list[float]:
+        return [10.0 * environment.reward for environment in environments]
+
+    spec = EnvironmentSpec(world.url, indices=[0], get_reward=False)
+    trainer = make_trainer(cls, tmp_path, player=_say, spec=spec, batch=2, reward_funcs=own)
+    trainer.train()
+    spec.close()
+    assert logged(trainer, "reward") == [10.0]
+
+
+def test_one_lost_rollout_of_a_small_batch_stops_nothing(world: World) -> None:
+    spec = EnvironmentSpec(world.url, env_name="Broken", retries=0, discover_task_tools=False)
+    place: Any = spec.environment_factory()
+    for index in (0, 2, 2):
+        place.reset(task_split="train", task_index=index)
+        assert spec.reward_funcs(environments=[place]) == [None if index == 0 else 0.0]
+    with pytest.raises(TooManyFaults, match="6 of 8"):
+        for _ in range(5):
+            place.reset(task_split="train", task_index=0)
+            spec.reward_funcs(environments=[place])
+    spec.close()
+
+
 # Faults
 
 

@@ -565,26 +565,64 @@ def test_evaluation_alone_ends_its_sessions_too(world: World, spec: EnvironmentS
 # A server that samples groups
 
 
-class Served(ConcurrentScripted):
+class FromOnePrompt:
     """As if vLLM ran as a server: a group has one prompt, its first."""
 
-    def _generate_and_score_completions(self, inputs: Any) -> Any:
+    def _calculate_rewards(self, *args: Any) -> Any:
         self.use_vllm, self.vllm_mode = True, "server"
         try:
-            return super()._generate_and_score_completions(inputs)
+            return super()._calculate_rewards(*args)  # type: ignore[misc]
         finally:
             self.use_vllm = False
 
 
+class PlainServed(FromOnePrompt, PlainScripted):
+    """TRL's."""
+
+
+class ConcurrentServed(FromOnePrompt, ConcurrentScripted):
+    """Ours."""
+
+    def _orsay_open(self, inputs: Any) -> None:
+        self.use_vllm, self.vllm_mode = True, "server"
+        try:
+            super()._orsay_open(inputs)
+        finally:
+            self.use_vllm = False
+
+
+@pytest.mark.parametrize("cls", [PlainServed, ConcurrentServed], ids=["trl", "ours"])
 def test_a_group_with_several_prompts_is_refused_where_it_is_sampled_from_one(
-    world: World, tmp_path: Path
+    world: World, tmp_path: Path, cls: type
 ) -> None:
     spec = EnvironmentSpec(world.url, env_name="Unseeded", discover_task_tools=False)
-    trainer = make_trainer(Served, tmp_path, player=lambda text: "Hm.", spec=spec)
+    trainer = make_trainer(cls, tmp_path, player=lambda text: "Hm.", spec=spec)
     with pytest.raises(ValueError, match="seed_field"):
         trainer.train()
     spec.close()
     assert world.diary.open_sessions() == set()
+
+
+def test_a_group_whose_first_rollout_has_no_prompt_is_lost_with_trls_own_trainer(
+    world: World, tmp_path: Path
+) -> None:
+    spec = EnvironmentSpec(
+        world.url, env_name="Broken", discover_task_tools=False, indices=[2], retries=0, max_fault_share=1.0
+    )
+    trainer = make_trainer(
+        PlainServed, tmp_path, player=lambda text: call("points", number=1), spec=spec, batch=4, generations=4
+    )
+    rows = [{"task_split": "train", "task_index": 2}] * 4
+    broken = spec.episode(rows[0])
+    broken.lose("setup_error", "for this test")
+    opened = spec.prepare(rows)
+    spec.stage.take(("train", 2, None))
+    spec.stage._prepared[("train", 2, None)].appendleft(broken)
+    trainer.train()
+    assert logged(trainer, "env/faults") == [1.0]
+    assert logged(trainer, "env/faults/no_prompt") == [0.75]
+    assert [episode.reward for episode in opened[1:]] == [None] * 3
+    spec.close()
 
 
 def test_a_rollout_without_a_session_has_its_groups_prompt(world: World) -> None:

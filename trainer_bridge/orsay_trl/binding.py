@@ -91,12 +91,13 @@ class RolloutEnvironment:
     def get_reward(self) -> float | None:
         """The episode's reward, None after a fault.
 
-        None also where ``spec.reward_funcs`` has scored the rollout, which TRL would otherwise count twice.
+        None also where ``spec.reward_funcs`` has scored the rollout, which TRL would otherwise count twice,
+        and with ``EnvironmentSpec(get_reward=False)``.
         """
         if self.episode is None or self.scored_by_function:
             return None
         self.spec.watch([self.episode])
-        return self.episode.reward
+        return self.episode.reward if self.spec.gives_reward else None
 
     # The state of the rollout
 

@@ -29,7 +29,7 @@ from .content import Content, content_of, text_of
 from .reward import RewardPolicy, reduce_rewards
 from .source import PlayedSession, Source, TaskRef
 
-__all__ = ["Episode", "Reply", "Rules", "Step", "Tools"]
+__all__ = ["Episode", "Reply", "Rules", "Step", "Tools", "common_prompt"]
 
 _log = logging.getLogger("orsay_trl")
 _BACKOFF_S = 0.5
@@ -133,6 +133,11 @@ class Episode:
     def sid(self) -> str:
         """The session's id on the server, "" before it is open; another one after a retry."""
         return self._session.sid if self._session is not None else ""
+
+    @property
+    def began(self) -> bool:
+        """The environment gave its prompt."""
+        return self._opened
 
     @property
     def tools(self) -> list[dict[str, Any]]:
@@ -324,6 +329,23 @@ class Episode:
             ending = asyncio.create_task(_end(session))
             self._endings.add(ending)
             ending.add_done_callback(self._endings.discard)
+
+
+def common_prompt(group: Sequence[Episode]) -> Content:
+    """What the episodes of one task began with, "" where faults left none with a prompt.
+
+    Raises ValueError where they began differently.
+    """
+    prompts = [episode.observation for episode in group if episode.began]
+    for prompt in prompts:
+        if prompt != prompts[0]:
+            task = group[0].task
+            raise ValueError(
+                f"two sessions of task {task.split}[{task.index}] began with different prompts, and vLLM in "
+                "server mode samples a group from one prompt: let the environment take a seed "
+                "(EnvironmentSpec(seed_field=…)), or use a rollout function"
+            )
+    return prompts[0] if prompts else ""
 
 
 async def _end(session: PlayedSession) -> None:

@@ -11,6 +11,7 @@ __all__ = ["FaultWatch", "TooManyFaults"]
 
 _WINDOW = 64
 _LEAST = 8  # a share of fewer episodes says nothing
+_LEAST_BATCH = 4  # a batch of fewer is judged with those before it
 
 
 class TooManyFaults(RuntimeError):
@@ -25,7 +26,10 @@ class FaultWatch:
         self._last: deque[tuple[str | None, str]] = deque(maxlen=_WINDOW)
 
     def batch(self, episodes: Sequence[Episode]) -> None:
-        """Judge a whole batch of rollouts."""
+        """Judge a whole batch of rollouts; one of fewer than 4, as in an evaluation, as ``rolling`` does."""
+        if len(episodes) < _LEAST_BATCH:
+            self.rolling(episodes)
+            return
         self._judge([(episode.fault, episode.fault_message) for episode in episodes])
 
     def rolling(self, episodes: Sequence[Episode]) -> None:

@@ -20,6 +20,7 @@ from orsay_protocol import (
 
 from . import metrics
 from .content import text_of
+from .episode import common_prompt
 
 if TYPE_CHECKING:
     from .binding import RolloutEnvironment
@@ -61,6 +62,7 @@ class EnvironmentReward:
         played = [environment for environment in environments if environment.episode is not None]
         if completions is not None:
             _grade_messages(environments, completions)
+        _require_prompts_of_groups(environments, log_metric)
         rewards = [environment.reward for environment in environments]
         for environment in played:
             environment.scored_by_function = True
@@ -200,6 +202,22 @@ def _groups(environments: Sequence[RolloutEnvironment]) -> list[list[int]]:
         return (id(environment.spec), repr(task))
 
     return [list(group) for _, group in itertools.groupby(range(len(environments)), key)]
+
+
+def _require_prompts_of_groups(environments: Sequence[RolloutEnvironment], log_metric: Any) -> None:
+    """vLLM in server mode samples a group from its first prompt: what was sampled from another is lost.
+
+    Raises ValueError where sessions of one task began with different prompts.
+    """
+    trainer = getattr(log_metric, "__self__", None)
+    if not getattr(trainer, "use_vllm", False) or getattr(trainer, "vllm_mode", None) != "server":
+        return
+    for places in _groups(environments):
+        group = [e for place in places if (e := environments[place].episode) is not None]
+        prompt = common_prompt(group)
+        if group and group[0].observation != prompt:
+            for episode in group:
+                episode.lose("no_prompt", "the first rollout of its group, whose prompt counts, had none")
 
 
 def _offer_attachment(played: Sequence[RolloutEnvironment], log_metric: Any) -> None:

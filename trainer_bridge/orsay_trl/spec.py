@@ -17,7 +17,7 @@ from orsay_client import errors
 from . import dataset
 from .binding import RolloutEnvironment, environment_class
 from .discovery import discover
-from .episode import Episode, Rules, Tools
+from .episode import Episode, Rules, Tools, common_prompt
 from .faults import FaultWatch
 from .reward import RewardPolicy, check_policy
 from .scoring import EnvironmentReward, GroupReward
@@ -75,8 +75,11 @@ class EnvironmentSpec:
         eval_num_tasks: At most that many tasks in ``eval_dataset``.
         reward: What the rewards of an episode's calls amount to: ``last``, ``sum``, ``max``, ``mean``,
             ``discounted(gamma)``, or a function of the ``Episode``.
-        unscored: Reward of an episode in which no call was scored; None leaves it out of training.
+        unscored: Reward of an episode in which no call was scored; None leaves it out of its group's
+            statistics, with advantage 0.
         success: From which reward on an episode counts as solved, in the metrics.
+        get_reward: Environments give their reward to the trainer by themselves. False leaves it to
+            ``reward_funcs``, for functions of your own in place of ``spec.reward_funcs``.
         images: Show the model images; without it, their names in the text.
         terminal: How the model uses a terminal tool: ``message``, its last plain message is handed in, or
             ``tool``, offered beside the others (the way for trainers that keep messages to themselves).
@@ -113,6 +116,7 @@ class EnvironmentSpec:
         reward: RewardPolicy = "last",
         unscored: float | None = 0.0,
         success: float = 1.0,
+        get_reward: bool = True,
         images: bool = True,
         terminal: Literal["message", "tool"] = "message",
         retries: int = 2,
@@ -140,6 +144,7 @@ class EnvironmentSpec:
             reward=reward, unscored=unscored, images=images, retries=retries, call_timeout_s=call_timeout_s
         )
         self.success = success
+        self.gives_reward = get_reward
         self.max_fault_share = max_fault_share
         self.terminal = terminal
         self.attach = attach
@@ -283,7 +288,13 @@ class EnvironmentSpec:
         wanted = [(_key(row), self.episode(row)) for row in rows]
         opened = self.stage.prepare(wanted)
         if one_prompt_per_task:
-            _require_one_prompt(wanted)
+            groups: dict[Any, list[Episode]] = {}
+            for key, episode in wanted:
+                groups.setdefault(key, []).append(episode)
+            for group in groups.values():
+                prompt = common_prompt(group)
+                for episode in group:
+                    episode.show(prompt)
         return opened
 
     def begin(self, row: Mapping[str, Any]) -> Episode:
@@ -391,20 +402,6 @@ def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
         row.get("task_index"),
         spec if spec is None or isinstance(spec, str) else json.dumps(spec, sort_keys=True),
     )
-
-
-def _require_one_prompt(opened: Sequence[tuple[Any, Episode]]) -> None:
-    first: dict[Any, Episode] = {}
-    for key, episode in opened:
-        if episode.fault is None and episode.observation != first.setdefault(key, episode).observation:
-            raise ValueError(
-                f"two sessions of task {episode.task.split}[{episode.task.index}] began with different "
-                "prompts, and vLLM in server mode samples a group from one prompt: let the environment take "
-                "a seed (EnvironmentSpec(seed_field=…)), or use a rollout function"
-            )
-    for key, episode in opened:
-        if key in first:
-            episode.show(first[key].observation)
 
 
 def _class_name(env_name: str | None, target: str) -> str:
