@@ -58,16 +58,20 @@ def make_trainer(
     }
     slots: dict[str, Any] = {
         "train_dataset": spec.train_dataset,
+        "eval_dataset": spec.eval_dataset,
         "environment_factory": spec.environment_factory,
     }
     if rollout_func is not None:
-        slots = {"train_dataset": spec.rollout_dataset, "rollout_func": rollout_func}
+        slots = {
+            "train_dataset": spec.rollout_dataset,
+            "eval_dataset": spec.rollout_eval_dataset,
+            "rollout_func": rollout_func,
+        }
     return GRPOTrainer(
         model=model,
         processing_class=tokenizer,
         args=GRPOConfig(**{**settings, **more}),
         reward_funcs=spec.reward_funcs,
-        eval_dataset=spec.eval_dataset,
         **slots,
     )
 

@@ -430,6 +430,29 @@ def test_two_steps_of_training_on_scripted_turns(spec: EnvironmentSpec, world: W
     assert len(world.diary.lines("setup")) == 8
 
 
+def test_evaluation_plays_the_tasks_of_its_own_split(
+    spec: EnvironmentSpec, world: World, tmp_path: Path
+) -> None:
+    tokenizer: Any = tiny.tokenizer()
+    model = tiny.model(tokenizer)
+    rows = spec.rollout_eval_dataset
+    trainer = grpo(
+        tmp_path,
+        model=model,
+        tokenizer=tokenizer,
+        arguments={"per_device_eval_batch_size": 2 * len(rows), "num_generations_eval": 2},
+        train_dataset=spec.rollout_dataset,
+        eval_dataset=rows,
+        rollout_func=vllm_rollout_func(spec, sampler=ScriptedSampler(model, tokenizer, winner)),
+        reward_funcs=spec.reward_funcs,
+    )
+    metrics = trainer.evaluate()
+    assert metrics["eval_reward"] == metrics["eval_env/success"] == 1.0
+    tasks = {json.loads(row["prompt"][0]["task"])["task_split"] for row in rows}
+    assert tasks == {"test"}
+    assert len(world.diary.lines("setup")) == 2 * len(rows)
+
+
 @pytest.fixture
 def caller(model_folder: Path) -> tuple[Any, Any]:
     """The model that calls ``look`` by itself, made less certain of it, and its tokenizer."""

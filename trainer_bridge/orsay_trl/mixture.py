@@ -71,6 +71,11 @@ class Mixture:
         return dataset.to_dataset(dataset.for_rollouts(self._mixed("train")))
 
     @cached_property
+    def rollout_eval_dataset(self) -> Dataset:
+        """The rows of ``eval_dataset`` for a rollout function."""
+        return dataset.to_dataset(dataset.for_rollouts(self._mixed("eval")))
+
+    @cached_property
     def environment_factory(self) -> dict[str, EnvironmentFactory]:
         """TRL's form for several environments."""
         return {name: spec.environment_factory for name, spec in self.specs.items()}

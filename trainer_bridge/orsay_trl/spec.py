@@ -39,6 +39,7 @@ _LIVE = (
     "eval_dataset",
     "faults",
     "rollout_dataset",
+    "rollout_eval_dataset",
     "stage",
     "tools",
     "train_dataset",
@@ -195,6 +196,11 @@ class EnvironmentSpec:
     def rollout_dataset(self) -> Dataset:
         """The training tasks for a rollout function: it finds the task of a prompt in the message."""
         return dataset.to_dataset(dataset.for_rollouts(self.columns("train")))
+
+    @cached_property
+    def rollout_eval_dataset(self) -> Dataset:
+        """The tasks of ``eval_split`` in the same way."""
+        return dataset.to_dataset(dataset.for_rollouts(self.columns("eval")))
 
     @cached_property
     def environment_factory(self) -> EnvironmentFactory:
