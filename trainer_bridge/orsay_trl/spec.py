@@ -18,11 +18,12 @@ from . import dataset
 from .binding import RolloutEnvironment, environment_class
 from .discovery import discover
 from .episode import Episode, Rules, Tools, common_prompt
-from .faults import FaultWatch
+from .faults import FaultWatch, TooManyFaults
 from .reward import RewardPolicy, check_policy
 from .scoring import EnvironmentReward, GroupReward
 from .source import ServerSource, Source, TaskRef
 from .stage import Stage
+from .worker import stay_until_heard
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -325,7 +326,11 @@ class EnvironmentSpec:
 
     def watch(self, episodes: Sequence[Episode]) -> None:
         """Count faults one by one. Raises TooManyFaults."""
-        self.faults.rolling(episodes)
+        try:
+            self.faults.rolling(episodes)
+        except TooManyFaults:
+            stay_until_heard()
+            raise
 
     def close(self) -> None:
         """End all sessions and the connection; the spec connects anew when it is used again."""

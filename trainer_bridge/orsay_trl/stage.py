@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import os
 import time
 import weakref
@@ -11,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Hashable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
+from multiprocessing.util import Finalize
 from typing import Any, TypeVar
 
 from orsay_client import errors
@@ -23,6 +23,7 @@ __all__ = ["Stage"]
 
 _T = TypeVar("_T")
 _CLOSE_S = 30.0
+_FIRST = 100
 
 
 class Stage:
@@ -47,7 +48,8 @@ class Stage:
         self.source = self._loop.run(_made(make_source))
         self._slots = self._loop.run(_made(lambda: asyncio.Semaphore(concurrency)))
         self._closed = False
-        atexit.register(_close_at_exit, weakref.ref(self))
+        # Like atexit, but before a process of multiprocessing waits for others to empty its queues.
+        Finalize(None, _close_at_exit, args=(weakref.ref(self),), exitpriority=_FIRST)
 
     @property
     def open_episodes(self) -> int:
