@@ -1,4 +1,4 @@
-"""Environments in which each drawn number is its reward, and in one of them some draws never end."""
+"""Environments in which each session has a number, its reward, and in one of them some calls never end."""
 
 from __future__ import annotations
 
@@ -11,30 +11,32 @@ from orsay import Environment, TextBlock, ToolOutput, tool
 
 
 class Draw(Environment):
-    """A tenth of the number is the reward."""
+    """Whatever door is looked at, a number is found, and a tenth of it is the reward."""
 
-    splits: ClassVar = {"train": [{"urn": name} for name in ("red", "green", "blue", "white")]}
-
-    def prompt(self) -> str:
-        return f"Draw a number from the {self.task_spec['urn']} urn."
-
-    @tool
-    async def draw(self, number: int) -> ToolOutput:
-        """Draw a number."""
-        return ToolOutput(blocks=[TextBlock(text=f"You drew {number}.")], reward=number / 10, finished=True)
-
-
-class Lottery(Draw):
-    """Every third session waits for ever; LOTTERY_TICKETS names a file that grows with each session."""
+    splits: ClassVar = {"train": [{"hall": name} for name in ("red", "green", "blue", "white")]}
 
     def setup(self) -> None:
+        """LOTTERY_TICKETS names a file that grows with each session."""
         with Path(os.environ["LOTTERY_TICKETS"]).open("a") as file:
             file.write(".")
             self.ticket = file.tell()
 
+    def prompt(self) -> str:
+        return f"Look at a door of the {self.task_spec['hall']} hall."
+
     @tool
-    async def draw(self, number: int) -> ToolOutput:
-        """Draw a number."""
+    async def look(self, door: int) -> ToolOutput:
+        """Look behind a door."""
+        number = self.ticket % 7
+        return ToolOutput(blocks=[TextBlock(text=f"You found {number}.")], reward=number / 10, finished=True)
+
+
+class Lottery(Draw):
+    """Every third session waits for ever."""
+
+    @tool
+    async def look(self, door: int) -> ToolOutput:
+        """Look behind a door."""
         if self.ticket % 3 == 0:
             await asyncio.sleep(600)
-        return ToolOutput(blocks=[TextBlock(text=f"You drew {number}.")], reward=number / 10, finished=True)
+        return await super().look(door)

@@ -1,8 +1,9 @@
 """One of several processes that train together, for ``test_two_processes.py``; started by torchrun.
 
-    python -m torch.distributed.run --nproc_per_node 2 -m tests.bridge.rank URL FOLDER --losing RANKS
+    torchrun --nproc_per_node 2 -m tests.bridge.rank URL SECOND_URL FOLDER --losing RANKS
 
-Step by step another rank loses all its rollouts. Each rank writes what it saw into ``FOLDER/rank-N.json``.
+Step by step another rank loses all its rollouts. Each writes what it saw into ``FOLDER/rank-N.json``. Then
+they train once more, on the second server, where one loses more than is allowed.
 """
 
 from __future__ import annotations
@@ -51,23 +52,10 @@ class Watched(ConcurrentScripted):
         return output
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("url")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument(
-        "--losing", required=True, help="rank that loses all rollouts of a step, for each step; 9: none"
-    )
-    parser.add_argument("--max-fault-share", type=float, default=1.0)
-    args = parser.parse_args()
+def train(url: str, folder: Path, losing: str, max_fault_share: float) -> dict[str, Any]:
+    """One step for each letter of ``losing``, the rank that loses all its rollouts of that step."""
     rank = int(os.environ["RANK"])
-    spec = EnvironmentSpec(
-        args.url,
-        retries=0,
-        call_timeout_s=0.2,
-        max_fault_share=args.max_fault_share,
-        discover_task_tools=False,
-    )
+    spec = EnvironmentSpec(url, retries=0, call_timeout_s=0.2, max_fault_share=max_fault_share)
     turn = 0
 
     def player(text: str) -> str:
@@ -76,23 +64,23 @@ def main() -> None:
         if "<tool_response>" in text:
             return "Done."
         turn += 1
-        if args.losing[trainer.state.global_step] == str(rank):
+        if losing[trainer.state.global_step] == str(rank):
             return call("sleep", seconds=30)
         word = re.findall(r"Say the word: (\w+)", text)[-1]
         return call("say", word=word if turn % 2 else "wrong")
 
     trainer = make_trainer(
         Watched,
-        args.folder / f"work-{rank}",
+        folder / f"work-{rank}",
         player=player,
         spec=spec,
         generations=GENERATIONS,
         batch=BATCH,
-        steps=len(args.losing),
+        steps=len(losing),
     )
     trainer.rows, trainer.counted = [], []
     trainer.train()
-    seen = {
+    return {
         "rows": trainer.rows,
         "counted": trainer.counted,
         "log": trainer.state.log_history,
@@ -100,7 +88,19 @@ def main() -> None:
         "weights": float(sum(parameter.double().sum() for parameter in trainer.model.parameters())),
         "processes": trainer.accelerator.num_processes,
     }
-    (args.folder / f"rank-{rank}.json").write_text(json.dumps(seen))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("url")
+    parser.add_argument("second_url")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--losing", required=True, help="a rank for each step; 9 for none")
+    args = parser.parse_args()
+    seen = train(args.url, args.folder, args.losing, max_fault_share=1.0)
+    (args.folder / f"rank-{os.environ['RANK']}.json").write_text(json.dumps(seen))
+    train(args.second_url, args.folder, "1" * 6, max_fault_share=0.5)
+    raise SystemExit("the second training should have ended with an error")
 
 
 if __name__ == "__main__":

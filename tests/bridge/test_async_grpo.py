@@ -26,11 +26,12 @@ from orsay_trl import EnvironmentSpec
 
 from tests.interop.servers import serve
 
-from .standin.processes import ServedModel, stand_in
+from .standin.processes import ServedModel
 
 ROOT = Path(__file__).parents[2]
 LOTTERY = ROOT / "tests" / "bridge" / "lottery.py"
-LIMIT_S = 110
+LIMIT_S = 200
+pytestmark = pytest.mark.timeout(LIMIT_S + 40)
 GENERATIONS = 4
 
 Sample = dict[str, Any]
@@ -47,16 +48,10 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def served(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedModel]:
-    folder = tmp_path_factory.mktemp("served") / "model"
-    python(str(ROOT / "examples" / "smoke.py"), str(folder), "--url", url, "--env-name", "draw")
-    with stand_in(folder, name=str(folder)) as served:
-        yield served
-
-
-def python(*command: str) -> str:
+def runs(url: str, standin: ServedModel) -> list[dict[str, Any]]:
+    """What two workers did; every third session of one environment hung, which the second may not bear."""
     done = subprocess.run(
-        [sys.executable, *command],
+        [sys.executable, "-m", "tests.bridge.worker_run", url, str(standin.folder), "tiny", standin.base_url],
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore"},
         capture_output=True,
@@ -65,22 +60,16 @@ def python(*command: str) -> str:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
-
-
-def run(url: str, served: ServedModel, *options: str) -> dict[str, Any]:
-    arguments = (url, str(served.folder), served.base_url, *options)
-    found: dict[str, Any] = json.loads(python("-m", "tests.bridge.worker_run", *arguments).splitlines()[-1])
+    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
 @pytest.fixture(scope="module")
-def groups(url: str, served: ServedModel) -> list[list[Sample]]:
-    """Whole groups of rollouts that the worker scored; every third session of one environment hung."""
-    found = run(url, served, "--groups", "8")
-    assert found["error"] is None
+def groups(runs: list[dict[str, Any]]) -> list[list[Sample]]:
+    """The whole groups of the first."""
+    assert runs[0]["error"] is None
     by_group: dict[int, list[Sample]] = defaultdict(list)
-    for sample in found["samples"]:
+    for sample in runs[0]["samples"]:
         by_group[sample["group"]].append(sample)
     return [group for group in by_group.values() if len(group) == GENERATIONS]
 
@@ -91,18 +80,17 @@ def reward(sample: Sample) -> float | None:
     return None if value != value else value
 
 
-def drawn(sample: Sample) -> float | None:
+def found(sample: Sample) -> float | None:
     """The reward that the environment named in its answer."""
     told = [message["content"] for message in sample["completion"] if message["role"] == "tool"]
-    number = re.search(r"You drew (-?\d+)", told[0]) if told else None
+    number = re.search(r"You found (\d+)", told[0]) if told else None
     return int(number[1]) / 10 if number else None
 
 
-@pytest.mark.timeout(LIMIT_S * 2)
 def test_rewards_arrive_through_get_reward(groups: list[list[Sample]]) -> None:
-    scored = [sample for group in groups for sample in group if drawn(sample) is not None]
+    scored = [sample for group in groups for sample in group if found(sample) is not None]
     assert len(scored) >= 8
-    assert [reward(sample) for sample in scored] == pytest.approx([drawn(sample) for sample in scored])
+    assert [reward(sample) for sample in scored] == pytest.approx([found(sample) for sample in scored])
     assert all(sample["tokens"] > 0 for sample in scored)
 
 
@@ -110,7 +98,7 @@ def test_the_model_sees_the_environments_prompt_and_both_environments_are_played
     groups: list[list[Sample]],
 ) -> None:
     assert all(
-        re.fullmatch(r"Draw a number from the \w+ urn.", s["prompt"]) for group in groups for s in group
+        re.fullmatch(r"Look at a door of the \w+ hall.", s["prompt"]) for group in groups for s in group
     )
     columns = {key for group in groups for sample in group for key in sample["metrics"]}
     assert {"rewards/Environment_draw", "rewards/Environment_lottery"} <= columns
@@ -132,11 +120,9 @@ def test_what_was_lost_takes_no_part_in_its_group(groups: list[list[Sample]]) ->
                 assert sample["advantage"] == pytest.approx((value - mean) / (spread + 1e-8), abs=1e-4)
 
 
-@pytest.mark.timeout(LIMIT_S * 2)
-def test_too_many_faults_reach_the_trainer(url: str, served: ServedModel) -> None:
-    found = run(url, served, "--groups", "30", "--max-fault-share", "0.05")
-    assert "TooManyFaults" in found["error"]
-    assert "time_limit), more than the share of 0.05 that max_fault_share allows" in found["error"]
+def test_too_many_faults_reach_the_trainer(runs: list[dict[str, Any]]) -> None:
+    assert "TooManyFaults" in runs[1]["error"]
+    assert "time_limit), more than the share of 0.05 that max_fault_share allows" in runs[1]["error"]
 
 
 def test_a_factory_is_pickled_small_and_without_its_connection(url: str) -> None:

@@ -32,7 +32,8 @@ SCRIPTS = (
     "rollout_function",
     "async_grpo",
 )
-LIMIT_S = 110
+LIMIT_S = 160
+pytestmark = pytest.mark.timeout(LIMIT_S + 40)
 # What TRL's own script for an OpenReward environment can be told.
 SETA_FLAGS = {
     "--model",
@@ -128,7 +129,6 @@ def test_the_seta_script_can_be_told_nothing_that_ours_cannot() -> None:
     assert set(words) >= SETA_FLAGS
 
 
-@pytest.mark.timeout(LIMIT_S + 20)
 def test_grpo_with_two_processes(url: str, tmp_path: Path) -> None:
     options = ("--target", url, "--env-name", "guessenvironment")
     found = logs("grpo", url, tmp_path, *options, processes=2)
@@ -141,7 +141,6 @@ def test_grpo_with_two_processes(url: str, tmp_path: Path) -> None:
     assert rollouts == pytest.approx(2 * 2 * 4, rel=0.1)  # steps, processes, rollouts of each
 
 
-@pytest.mark.timeout(LIMIT_S + 20)
 def test_several_environments(url: str, tmp_path: Path) -> None:
     names = ["guessenvironment", "echoenvironment"]
     found = steps(
@@ -152,7 +151,6 @@ def test_several_environments(url: str, tmp_path: Path) -> None:
     assert not any("env/length" in log for log in found)
 
 
-@pytest.mark.timeout(LIMIT_S + 20)
 def test_custom_reward(url: str, tmp_path: Path) -> None:
     for log in steps(logs("custom_reward", url, tmp_path, "--brevity", "0.5")):
         assert 0 < log["rewards/brevity/mean"] <= 1
@@ -160,7 +158,6 @@ def test_custom_reward(url: str, tmp_path: Path) -> None:
         assert log["reward"] == pytest.approx(total, rel=1e-3)
 
 
-@pytest.mark.timeout(LIMIT_S + 20)
 def test_evaluation(url: str, tmp_path: Path) -> None:
     found = logs("evaluation", url, tmp_path, "--env-name", "doorsenvironment")
     evaluations = [log for log in found if "eval_reward" in log]
@@ -169,7 +166,6 @@ def test_evaluation(url: str, tmp_path: Path) -> None:
     assert len(steps(found)) == 2
 
 
-@pytest.mark.timeout(LIMIT_S + 20)
 def test_rollout_function_with_the_trainers_own_model(url: str, tmp_path: Path) -> None:
     found = steps(logs("rollout_function", url, tmp_path))
     assert len(found) == 2
@@ -179,7 +175,6 @@ def test_rollout_function_with_the_trainers_own_model(url: str, tmp_path: Path) 
         assert log["rollout/turns"] > 1
 
 
-@pytest.mark.timeout(LIMIT_S + 20)
 def test_rollout_function_with_a_server_that_takes_weights_from_its_folder(
     url: str, served: ServedModel, tmp_path: Path
 ) -> None:
@@ -196,7 +191,6 @@ def test_rollout_function_with_a_server_that_takes_weights_from_its_folder(
     assert served.seen()["requests"]["/collective_rpc"] == 2
 
 
-@pytest.mark.timeout(LIMIT_S + 20)
 def test_async_grpo(url: str, served: ServedModel, tmp_path: Path) -> None:
     """TRL's own trainer and worker process; only kernels of CUDA, NCCL and the seed are replaced."""
     found = logs(

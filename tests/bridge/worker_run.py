@@ -1,8 +1,9 @@
 """TRL's asynchronous rollout worker with our environments, without a trainer; for ``test_async_grpo.py``.
 
-    python -m tests.bridge.worker_run URL FOLDER VLLM_URL --groups N [--max-fault-share S]
+    python -m tests.bridge.worker_run URL FOLDER NAME VLLM_URL
 
-Prints the rollouts that it made as JSON, or the error that the trainer would see.
+Runs two workers, the second of which may lose next to nothing. Prints the rollouts of each as JSON, and the
+error that the trainer would see.
 """
 
 from __future__ import annotations
@@ -19,43 +20,37 @@ from orsay_trl import EnvironmentSpec
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
-GENERATIONS = 4
-LIMIT_S = 80.0
+GENERATIONS, GROUPS = 4, 8
+LIMIT_S = 45.0
+SETTINGS = {
+    "num_generations": GENERATIONS,
+    "max_inflight_tasks": 6,
+    "queue_maxsize": 64,
+    "max_completion_length": 64,
+    "max_tool_calling_iterations": 2,
+    "chat_template_kwargs": {"enable_thinking": False},
+}
 
 
-def main() -> None:
+def run(args: argparse.Namespace, max_fault_share: float) -> dict[str, Any]:
+    """Rollouts of one worker, until there are enough or it failed."""
     import smoke_async
-    from accelerate import PartialState
 
-    PartialState()  # TRL's loggers ask for it
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("url")
-    parser.add_argument("model")
-    parser.add_argument("vllm_server_base_url")
-    parser.add_argument("--groups", type=int, default=6)
-    parser.add_argument("--max-fault-share", type=float, default=1.0)
-    args = parser.parse_args()
+    names = ["draw", "lottery"]
     specs = [
         EnvironmentSpec(
-            args.url, env_name=name, retries=0, call_timeout_s=0.3, max_fault_share=args.max_fault_share
+            args.url, env_name=name, retries=0, call_timeout_s=0.3, max_fault_share=max_fault_share
         )
-        for name in ("draw", "lottery")
+        for name in names
     ]
-    settings = {
-        "num_generations": GENERATIONS,
-        "max_inflight_tasks": 6,
-        "queue_maxsize": 64,
-        "max_completion_length": 64,
-        "max_tool_calling_iterations": 2,
-        "chat_template_kwargs": {"enable_thinking": False},
-    }
-    mixture: Any = EnvironmentSpec.combine(*specs, names=["draw", "lottery"])
-    worker = smoke_async.slots(args, mixture, settings)["rollout_worker"]
+    mixture: Any = EnvironmentSpec.combine(*specs, names=names)
+    worker = smoke_async.slots(args, mixture, SETTINGS)["rollout_worker"]
+    worker._loop_kwargs["model_name"] = args.name
     found: dict[str, Any] = {"samples": [], "error": None}
     deadline = time.monotonic() + LIMIT_S
     try:
         worker.start()
-        while time.monotonic() < deadline and len(found["samples"]) < args.groups * GENERATIONS:
+        while time.monotonic() < deadline and len(found["samples"]) < GROUPS * GENERATIONS:
             worker.check_health(60)
             try:
                 sample = worker.rollout_buffer.get(timeout=0.2)
@@ -75,7 +70,20 @@ def main() -> None:
         found["error"] = f"{exc} {exc.__cause__}"
     finally:
         worker.stop()
-    print(json.dumps(found))
+    return found
+
+
+def main() -> None:
+    from accelerate import PartialState
+
+    PartialState()  # TRL's loggers ask for it
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("url")
+    parser.add_argument("model", help="folder of the tokenizer")
+    parser.add_argument("name", help="the model's name on the server")
+    parser.add_argument("vllm_server_base_url")
+    args = parser.parse_args()
+    print(json.dumps([run(args, max_fault_share=1.0), run(args, max_fault_share=0.05)]))
 
 
 if __name__ == "__main__":
