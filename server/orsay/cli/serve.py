@@ -19,7 +19,7 @@ _EXAMPLES = """examples:
   orsay serve my_env.env:MyEnv --port 0               any free port, printed when ready
   orsay serve envs/one.py:One envs/two.py:Two         classes from files; the first is the default
   orsay serve my_env.env:MyEnv --also openenv,mcp     for OpenEnv and MCP clients too, from the same sessions
-  orsay serve gymnasium:FrozenLake-v1                 others' environments: also reasoning-gym:, openenv:, text:
+  orsay serve gymnasium:FrozenLake-v1                 others': also reasoning-gym:, openenv:, text:
   orsay serve my_env.env:MyEnv --reload               new sessions run the code as it is on disk
   orsay serve my_env.env:MyEnv --host 0.0.0.0 --api-key "$KEY"
 
