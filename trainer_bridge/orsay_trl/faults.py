@@ -11,7 +11,7 @@ __all__ = ["FaultWatch", "TooManyFaults"]
 
 _WINDOW = 64
 _LEAST = 8  # a share of fewer episodes says nothing
-_LEAST_BATCH = 4  # a batch of fewer is judged with those before it
+_LEAST_BATCH = 2  # one alone is judged with those before it
 
 
 class TooManyFaults(RuntimeError):
@@ -26,7 +26,7 @@ class FaultWatch:
         self._last: deque[tuple[str | None, str]] = deque(maxlen=_WINDOW)
 
     def batch(self, episodes: Sequence[Episode]) -> None:
-        """Judge a whole batch of rollouts; one of fewer than 4, as in an evaluation, as ``rolling`` does."""
+        """Judge a whole batch of rollouts; one alone, as in an evaluation, as ``rolling`` does."""
         if len(episodes) < _LEAST_BATCH:
             self.rolling(episodes)
             return
