@@ -76,6 +76,15 @@ def test_every_reason_to_stop_is_documented() -> None:
         assert f"`{reason}`" in PAGE
 
 
+def test_figures_are_those_of_the_benchmark() -> None:
+    section = PAGE.partition("\n## Measured\n")[2].partition("\n## ")[0]
+    figures = re.findall(r"([\d.]+)x", section)
+    measured = (ROOT / "benchmarks" / "results" / "train.md").read_text()
+    assert figures
+    for figure in figures:
+        assert f"({figure}x)" in measured, figure
+
+
 def test_every_public_name_is_documented() -> None:
     rows = cells("training.md", "## Names to import from `orsay_trl`")
     told = [name for row in rows for name in re.findall(r"`(\w+)`", row[1]) if name != "combine"]
