@@ -221,7 +221,7 @@ def test_too_many_faults_stop_the_training(parrot: Parrot, tmp_path: Path) -> No
 
     trainer, sampler = trained(tmp_path, lambda _: "x", make)
     with pytest.raises(TooManyFaults, match="connection_lost"):
-        trainer.rollout_func(["One."], trainer)
+        trainer.rollout_func(["One.", "Two."], trainer)
     assert sampler.turns == []
 
 
