@@ -1,0 +1,91 @@
+"""OpenEnv's own echo server, hosted by Orsay, trains by both paths; its reward is the length of the text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra 'trl'")
+pytest.importorskip("trl", reason="needs the extra 'trl'")
+pytest.importorskip("openenv", reason="needs the extra 'openenv'")
+
+from orsay_trl import EnvironmentSpec, tiny, vllm_rollout_func
+
+from ..system.serving import server
+from .parrot import serve_parrot
+from .players import ConcurrentScripted, call, make_trainer
+from .rolling import ScriptedSampler, grpo, logged
+from .serving import TRAINING
+
+pytestmark = [*TRAINING, pytest.mark.timeout(300)]  # the import of openenv alone takes seconds
+
+LENGTHS = (2, 4, 6, 8)
+
+
+class Talker:
+    """Says texts of different lengths, each in one call, and nothing more."""
+
+    def __init__(self) -> None:
+        self.said: list[int] = []
+
+    def __call__(self, text: str) -> str:
+        if "<tool_response>" in text:
+            return "Enough."
+        length = LENGTHS[len(self.said) % len(LENGTHS)]
+        self.said.append(length)
+        return call("step", message="x" * length)
+
+    def reward(self) -> float:
+        """The mean reward of all that was said: a tenth of the length, 1 at most, as OpenEnv's echo pays."""
+        return sum(self.said) / len(self.said) / 10
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvironmentSpec]:
+    with (
+        serve_parrot(tmp_path_factory.mktemp("parrot")) as parrot,
+        server(f"openenv:{parrot.url}?max_steps=1", workers=1) as hosted,
+    ):
+        made = EnvironmentSpec(hosted.url, num_tasks=4)
+        yield made
+        made.close()
+
+
+def test_by_environment_factory(spec: EnvironmentSpec, tmp_path: Path) -> None:
+    talker = Talker()
+    trainer = make_trainer(ConcurrentScripted, tmp_path, player=talker, spec=spec, batch=4, generations=2)
+    trainer.train()
+    assert len(talker.said) == 4
+    assert logged_once(trainer, "reward") == pytest.approx(talker.reward())
+    assert logged_once(trainer, "env/faults") == 0 and logged_once(trainer, "env/finished") == 1
+    assert math.isfinite(logged_once(trainer, "loss")) and logged_once(trainer, "grad_norm") > 0
+
+
+def test_by_rollout_function(spec: EnvironmentSpec, tmp_path: Path) -> None:
+    talker = Talker()
+    tokenizer: Any = tiny.tokenizer()
+    model = tiny.model(tokenizer)
+    trainer = grpo(
+        tmp_path,
+        model=model,
+        tokenizer=tokenizer,
+        steps=1,
+        train_dataset=spec.rollout_dataset,
+        rollout_func=vllm_rollout_func(spec, sampler=ScriptedSampler(model, tokenizer, talker)),
+        reward_funcs=spec.reward_funcs,
+    )
+    trainer.train()
+    assert len(talker.said) == 4
+    assert logged_once(trainer, "reward") == pytest.approx(talker.reward())
+    assert logged_once(trainer, "rollout/stop/finished") == 1
+    assert logged_once(trainer, "sampling/parity") < 1e-3
+    assert math.isfinite(logged_once(trainer, "loss")) and logged_once(trainer, "grad_norm") > 0
+
+
+def logged_once(trainer: Any, name: str) -> float:
+    (value,) = logged(trainer, name)
+    return value
