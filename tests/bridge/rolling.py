@@ -84,10 +84,13 @@ def grpo(
     )
 
 
-def hesitant(model: Any) -> Any:
-    """The model of ``standin.model`` with doubts: it calls often, but not always the same."""
+def hesitant(model: Any, certainty: float = 0.42) -> Any:
+    """The model of ``standin.model`` with doubts: it calls often, but not always the same.
+
+    With less ``certainty`` it says anything, hardly ever twice the same.
+    """
     with torch.no_grad():
-        model.lm_head.weight *= 0.42
+        model.lm_head.weight *= certainty
     return model
 
 

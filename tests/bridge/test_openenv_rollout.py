@@ -163,7 +163,7 @@ def test_two_steps_of_training_on_the_length_of_the_text(parrot: Parrot, tmp_pat
 
 def test_two_steps_of_training_on_a_vllm_server(parrot: Parrot, model_folder: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(model_folder, tmp_path / "served"))
-    hesitant(AutoModelForCausalLM.from_pretrained(folder)).save_pretrained(folder)
+    hesitant(AutoModelForCausalLM.from_pretrained(folder), 0.1).save_pretrained(folder)
     with stand_in(folder) as served:
         trainer = grpo(
             tmp_path,
