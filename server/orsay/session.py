@@ -119,6 +119,12 @@ class Session:
             or (self.calls is not None and self.calls.running > 0)
         )
 
+    @property
+    def context(self) -> dict[str, str]:
+        """What every line of the log says of this session."""
+        found = {"session": self.sid, "environment": self.info.name}
+        return {**found, "run": self.run} if self.run else found
+
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
         """Something other than a call is asked of the environment, such as its prompt."""
@@ -178,7 +184,7 @@ class Session:
             return
         self.error = error
         if isinstance(error, Faulted):
-            self._shared.faults.report(error, session=self.sid, environment=self.info.name)
+            self._shared.faults.report(error, **self.context)
         self.enter("failed")
 
     def lost(self, fault: FaultClass, reason: str) -> None:
@@ -194,7 +200,7 @@ class Session:
             try:
                 return await future
             except Faulted as fault:
-                self._shared.faults.report(fault, session=self.sid, environment=self.info.name)
+                self._shared.faults.report(fault, **self.context)
                 raise
 
     # calls
@@ -270,7 +276,7 @@ class Session:
                 fault = error or Faulted("internal", "the runtime gave no answer")
             outcome = Outcome(fault=fault)
         if outcome.fault is not None:
-            shared.faults.report(outcome.fault, session=self.sid, environment=self.info.name, tool=call.name)
+            shared.faults.report(outcome.fault, **self.context, tool=call.name)
         if shared.log_calls:
             _log.debug(
                 "call",

@@ -139,7 +139,7 @@ class Sessions:
         except BaseException as error:
             if session.state != "closing":
                 if isinstance(error, Faulted):
-                    self.faults.report(error, session=session.sid, environment=session.info.name)
+                    self.faults.report(error, **session.context)
                 session.error = error if isinstance(error, Faulted | Refused) else None
                 self._forget(session)
                 session.enter("closed")
@@ -214,7 +214,7 @@ class Sessions:
             if session.handle is not None:
                 await session.handle.close()
         except Faulted as fault:
-            self.faults.report(fault, session=session.sid, environment=session.info.name, during="teardown")
+            self.faults.report(fault, **session.context, during="teardown")
         except Refused:
             pass  # the runtime is gone; there is nothing left to tear down
         finally:
@@ -238,9 +238,7 @@ class Sessions:
         self._gone.bury(session.sid, session.owner, Tombstone(reason, fault), now)
         _log.info(
             "session_ended",
-            session=session.sid,
-            environment=session.info.name,
-            **({"run": session.run} if session.run else {}),
+            **session.context,
             reason=reason,
             calls=session.count,
             reward=session.reward,

@@ -53,12 +53,14 @@ async def test_a_session_is_logged_with_the_labels_of_its_run() -> None:
                 session = api.other()
                 answer = await session.post("/create", {"env_name": "world", "task_spec": {}}, **headers)
                 assert answer.status_code == 200, answer.text
+                await session.call("do", how="ValueError")
                 await session.delete()
             async with asyncio.timeout(5):
                 while len(found.events("session_ended")) < 4:
                     await asyncio.sleep(0.02)
-        runs = [line.get("run") for line in found.events("session_ended")]
-        assert runs == ['{"run":"night","step":7,"rollout":"ab12"}', "plain", "x" * 512, None]
+        for event in ("fault", "session_ended"):
+            runs = [line.get("run") for line in found.events(event)]
+            assert runs == ['{"run":"night","step":7,"rollout":"ab12"}', "plain", "x" * 512, None]
 
 
 async def test_calls_are_logged_at_debug() -> None:
