@@ -403,6 +403,7 @@ def test_what_is_sent_carries_the_rollouts_id(tmp_path: Path) -> None:
         assert len(episode.id) == 32
         sid = episode.sid
         spec.close()
+        _until(lambda: bool(world.process.events("session_ended")))
         [line] = world.process.events("session_ended")
         assert line["session"] == sid
         assert f'"rollout":"{episode.id}"' in line["run"]
