@@ -8,6 +8,7 @@ import logging
 import re
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -522,8 +523,16 @@ def test_the_log_tells_what_happened(world: World, tmp_path: Path) -> None:
 
     ids = list(trainer._logs["extra"]["rollout_id"])
     assert len(set(ids)) == len(ids) == 8
-    labels = [json.loads(line["run"]) for line in world.process.events("session_ended") if "run" in line]
-    mine = [label for label in labels if label.get("run") == "a-run"]
+
+    def labelled() -> list[dict[str, Any]]:
+        ended = world.process.events("session_ended")
+        labels = [json.loads(line["run"]) for line in ended if "run" in line]
+        return [label for label in labels if label.get("run") == "a-run"]
+
+    end = time.monotonic() + 20  # the log arrives on a thread of its own
+    while len(labelled()) < 16 and time.monotonic() < end:
+        time.sleep(0.02)
+    mine = labelled()
     assert len(mine) == 16
     assert {label["rollout"] for label in mine if label["step"] == 1} == set(ids)
 
