@@ -14,6 +14,7 @@ from .spelling import write
 __all__ = [
     "Adapted",
     "Origin",
+    "Procedural",
     "Seeded",
     "Seeds",
     "changed",
@@ -76,17 +77,10 @@ class Adapted(Environment):
         return cls._name
 
 
-class Seeded(Adapted):
-    """An environment whose tasks are seeds: counted and got, never listed. ``_seed`` is the task's."""
+class Procedural(Adapted):
+    """An environment whose tasks are made from seeds: counted and got, never listed."""
 
     _seeds: ClassVar[Seeds]
-
-    def __init__(self, task_spec: Any = None, secrets: Mapping[str, str] | None = None) -> None:
-        super().__init__(task_spec, secrets)
-        seed = self.task_spec.get("seed")
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise BadTask(f'a task of {self._name!r} is {{"seed": number}}; found {dict(self.task_spec)!r}')
-        self._seed = seed
 
     @classmethod
     def list_splits(cls) -> list[Any]:
@@ -97,11 +91,28 @@ class Seeded(Adapted):
         return len(cls._seeds.of(split))
 
     @classmethod
+    def _place(cls, split: str, index: int) -> int:
+        """The index counted from the start. Raises IndexError."""
+        count = len(cls._seeds.of(split))
+        if not -count <= index < count:
+            raise IndexError(f"{split!r} has {count} tasks")
+        return index % count
+
+
+class Seeded(Procedural):
+    """One whose tasks are the seeds themselves; ``_seed`` is the task's."""
+
+    def __init__(self, task_spec: Any = None, secrets: Mapping[str, str] | None = None) -> None:
+        super().__init__(task_spec, secrets)
+        seed = self.task_spec.get("seed")
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise BadTask(f'a task of {self._name!r} is {{"seed": number}}; found {dict(self.task_spec)!r}')
+        self._seed = seed
+
+    @classmethod
     def get_task(cls, split: str, index: int) -> dict[str, Any]:
-        seeds = cls._seeds.of(split)
-        if not -len(seeds) <= index < len(seeds):
-            raise IndexError(f"{split!r} has {len(seeds)} tasks")
-        return {"id": f"{split}-{index % len(seeds)}", "seed": seeds[index]}
+        place = cls._place(split, index)
+        return {"id": f"{split}-{place}", "seed": cls._seeds.of(split)[place]}
 
 
 def changed(**settings: tuple[Any, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ..errors import BadTask, LoadError
 from ..results import ToolOutput
 from ..tools import terminal, tool
 from .plain import plain
-from .procedural import Adapted, Seeds, changed, class_name, environment_name, origin
+from .procedural import Adapted, Procedural, Seeds, changed, class_name, environment_name, origin
 from .spelling import unknown_setting
 
 __all__ = ["reasoning_gym_environment"]
@@ -64,10 +64,9 @@ class _Generator:
                 return 0.0, f"{type(exc).__name__}: {exc}"
 
 
-class _ReasoningGym(Adapted):
+class _ReasoningGym(Procedural):
     """Base of the classes made below."""
 
-    _seeds: ClassVar[Seeds]
     _generator: ClassVar[_Generator]
     _closing: ClassVar[str]
 
@@ -83,19 +82,9 @@ class _ReasoningGym(Adapted):
         self._split, self._index = str(split), index
 
     @classmethod
-    def list_splits(cls) -> list[Any]:
-        return list(cls._seeds.splits)
-
-    @classmethod
-    def num_tasks(cls, split: str) -> int:
-        return len(cls._seeds.of(split))
-
-    @classmethod
     def get_task(cls, split: str, index: int) -> dict[str, Any]:
-        count = len(cls._seeds.of(split))
-        if not -count <= index < count:
-            raise IndexError(f"{split!r} has {count} tasks")
-        return {"id": f"{split}-{index % count}", "split": split, "index": index % count}
+        place = cls._place(split, index)
+        return {"id": f"{split}-{place}", "split": split, "index": place}
 
     def setup(self) -> None:
         self._item = self._generator.item(self._split, self._index)
