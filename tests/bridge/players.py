@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
 import trl
-from orsay_trl import GRPOTrainer, tiny
+from orsay_trl import GRPOTrainer
+
+from .rolling import grpo
 
 __all__ = ["ConcurrentScripted", "PlainScripted", "call", "doors_player", "make_trainer"]
 
@@ -80,27 +81,7 @@ def make_trainer(
     arguments: dict[str, Any] | None = None,
     **more: Any,
 ) -> Any:
-    """A trainer of the tiny model over ``spec`` on one thread of the CPU."""
-    torch.set_num_threads(1)
-    tokenizer = tiny.tokenizer()
-    settings = {
-        "output_dir": str(folder / "out"),
-        "per_device_train_batch_size": batch,
-        "num_generations": generations,
-        "max_steps": steps,
-        "max_completion_length": 256,
-        "max_tool_calling_iterations": 4,
-        "learning_rate": 1e-4,
-        "report_to": [],
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "use_cpu": True,
-        "bf16": False,
-        "gradient_checkpointing": False,
-        "disable_tqdm": True,
-        "chat_template_kwargs": {"enable_thinking": False},
-        **(arguments or {}),
-    }
+    """A scripted trainer of the tiny model over ``spec``."""
     slots: dict[str, Any] = {}
     if spec is not None:
         slots = {
@@ -108,17 +89,15 @@ def make_trainer(
             "environment_factory": spec.environment_factory,
             "reward_funcs": spec.reward_funcs,
         }
-    trainer = cls(
-        model=more.pop("model", None) or tiny.model(tokenizer),
-        args=trl.GRPOConfig(**settings),
-        processing_class=tokenizer,
+    trainer = grpo(
+        folder,
+        cls=cls,
+        batch=batch,
+        generations=generations,
+        steps=steps,
+        arguments={"max_tool_calling_iterations": 4, "learning_rate": 1e-4, **(arguments or {})},
         **{**slots, **more},
     )
     trainer.player = player
     trainer.generated = []
     return trainer
-
-
-def logged(trainer: Any, name: str) -> Sequence[float]:
-    """A metric's values, one for each step that logged it."""
-    return [entry[name] for entry in trainer.state.log_history if name in entry]

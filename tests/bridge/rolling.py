@@ -48,6 +48,7 @@ class ScriptedSampler:
 def grpo(
     folder: Path,
     *,
+    cls: type = trl.GRPOTrainer,
     model: Any = None,
     tokenizer: Any = None,
     batch: int = 4,
@@ -56,7 +57,7 @@ def grpo(
     arguments: dict[str, Any] | None = None,
     **more: Any,
 ) -> Any:
-    """TRL's own trainer on one thread of the CPU, for the tiny model or another."""
+    """A trainer on one thread of the CPU, TRL's own or another, for the tiny model or another."""
     torch.set_num_threads(1)
     tokenizer = tokenizer if tokenizer is not None else tiny.tokenizer()
     settings = {
@@ -76,7 +77,7 @@ def grpo(
         "chat_template_kwargs": {"enable_thinking": False},
         **(arguments or {}),
     }
-    return trl.GRPOTrainer(
+    return cls(
         model=model if model is not None else tiny.model(tokenizer),
         args=trl.GRPOConfig(**settings),
         processing_class=tokenizer,

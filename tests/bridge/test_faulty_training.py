@@ -18,7 +18,8 @@ from orsay_trl import EnvironmentSpec, TooManyFaults
 from .serving import TRAINING, World, kill_worker, serve_worlds
 
 pytest.importorskip("trl", reason="needs the extra 'trl'")
-from .players import ConcurrentScripted, PlainScripted, call, logged, make_trainer
+from .players import ConcurrentScripted, PlainScripted, call, make_trainer
+from .rolling import logged
 from .test_trainer import turns_of, word_of
 
 pytestmark = TRAINING

@@ -15,7 +15,8 @@ from orsay_trl.scoring import candidate
 from .serving import TRAINING, World, serve_worlds
 
 pytest.importorskip("trl", reason="needs the extra 'trl'")
-from .players import ConcurrentScripted, PlainScripted, call, logged, make_trainer
+from .players import ConcurrentScripted, PlainScripted, call, make_trainer
+from .rolling import logged
 
 pytestmark = TRAINING
 

@@ -25,7 +25,8 @@ import trl
 from orsay_trl import GRPOTrainer, attach, tiny
 from orsay_trl.trainer import ConcurrentEnvironments, attach_quietly
 
-from .players import ConcurrentScripted, PlainScripted, Scripted, call, logged, make_trainer
+from .players import ConcurrentScripted, PlainScripted, Scripted, call, make_trainer
+from .rolling import logged
 
 pytestmark = TRAINING
 

@@ -70,8 +70,7 @@ class RolloutEnvironment:
         self.scored_by_function = False
         self._prefetched: deque[tuple[str, dict[str, Any], Future[Reply]]] = deque()
         tools = spec.tools
-        for name, attribute in attribute_names(tools.names).items():
-            schema = next(s for s in tools.schemas if s["function"]["name"] == name)
+        for schema, attribute in zip(tools.schemas, attribute_names(tools.names).values(), strict=True):
             setattr(self, attribute, BoundTool(schema, self._call))
 
     # TRL offers every public method of the class to the model, but for these two.

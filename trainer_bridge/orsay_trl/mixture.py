@@ -7,20 +7,16 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import dataset
-from .scoring import EnvironmentReward, GroupReward
+from .slots import Slots
 from .spec import EnvironmentFactory, EnvironmentSpec
 
 if TYPE_CHECKING:
-    from datasets import Dataset
-    from transformers import TrainerCallback
-
     from .episode import Episode
 
 __all__ = ["Mixture"]
 
 
-class Mixture:
+class Mixture(Slots):
     """What ``EnvironmentSpec.combine`` makes; has the properties of a spec that a trainer takes.
 
     TRL picks each row's environment by the column ``environment``, and shows the model that one's tools
@@ -56,56 +52,32 @@ class Mixture:
                 spec.follow(specs[0])
 
     @cached_property
-    def train_dataset(self) -> Dataset:
-        """Rows of all environments, with the column ``environment``; a field that a task lacks is None."""
-        return dataset.to_dataset(self._mixed("train"))
-
-    @cached_property
-    def eval_dataset(self) -> Dataset:
-        """All rows of the specs' ``eval_split``, whatever the weights."""
-        return dataset.to_dataset(self._mixed("eval"))
-
-    @cached_property
-    def rollout_dataset(self) -> Dataset:
-        """The training rows for a rollout function."""
-        return dataset.to_dataset(dataset.for_rollouts(self._mixed("train")))
-
-    @cached_property
-    def rollout_eval_dataset(self) -> Dataset:
-        """The rows of ``eval_dataset`` for a rollout function."""
-        return dataset.to_dataset(dataset.for_rollouts(self._mixed("eval")))
-
-    @cached_property
     def environment_factory(self) -> dict[str, EnvironmentFactory]:
         """TRL's form for several environments."""
         return {name: spec.environment_factory for name, spec in self.specs.items()}
 
-    @property
-    def reward_funcs(self) -> EnvironmentReward:
-        """As a spec's; each environment's rollouts are scored by its own rules."""
-        return EnvironmentReward()
+    def members(self) -> Sequence[EnvironmentSpec]:
+        """The specs that were combined."""
+        return list(self.specs.values())
 
-    @property
-    def group_reward(self) -> GroupReward:
-        """As a spec's."""
-        return GroupReward()
-
-    def callback(self) -> TrainerCallback:
-        """As a spec's, for all of them."""
-        from .callback import SpecCallback  # needs transformers, which is an extra
-
-        return SpecCallback(list(self.specs.values()))
+    def member(self, row: Mapping[str, Any]) -> EnvironmentSpec:
+        """The spec that the row names."""
+        return self.specs[str(row["environment"])]
 
     def episode(self, row: Mapping[str, Any]) -> Episode:
         """The episode of a row, in the environment that the row names."""
-        return self.specs[str(row["environment"])].episode(row)
+        return self.member(row).episode(row)
 
     def close(self) -> None:
         """Close all specs."""
         for spec in reversed(self.specs.values()):
             spec.close()
 
-    def _mixed(self, which: Literal["train", "eval"]) -> dict[str, list[Any]]:
+    def columns(self, which: Literal["train", "eval"]) -> dict[str, list[Any]]:
+        """Columns of all environments, with ``environment``; a field that a task lacks is None.
+
+        The weights count for ``train`` alone.
+        """
         tables = {name: spec.columns(which) for name, spec in self.specs.items()}
         counts = {name: len(table["prompt"]) for name, table in tables.items()}
         places = [(name, row) for name, count in counts.items() for row in range(count)]

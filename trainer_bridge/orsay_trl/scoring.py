@@ -128,8 +128,7 @@ async def _score(episodes: Sequence[Episode], candidates: list[GroupCandidate]) 
 def candidate(prompt: Any, completion: Completion, episode: Episode) -> GroupCandidate:
     """A rollout as messages of the standard: chat messages of OpenAI's form in, blocks out."""
     chat: list[Mapping[str, Any]] = []
-    for part in (prompt, completion):
-        role = "user" if part is prompt else "assistant"
+    for role, part in (("user", prompt), ("assistant", completion)):
         chat += [{"role": role, "content": part}] if isinstance(part, str) else list(part)
     messages: list[Message] = []
     calls: list[str] = []
@@ -162,11 +161,12 @@ def candidate(prompt: Any, completion: Completion, episode: Episode) -> GroupCan
 
 def _grade_messages(environments: Sequence[RolloutEnvironment], completions: Sequence[Completion]) -> None:
     """Hand the last plain message of each unfinished episode to its terminal tool, all at the same time."""
+    completion_of = {id(e): completion for e, completion in zip(environments, completions, strict=True)}
     for spec, group in _by_spec(environments):
         if spec.tools.terminal is None:
             continue
         said = [
-            (episode, _last_message(completions[environments.index(e)]))
+            (episode, _last_message(completion_of[id(e)]))
             for e in group
             if (episode := e.episode) is not None and not episode.finished and episode.fault is None
         ]

@@ -20,34 +20,22 @@ from .discovery import discover
 from .episode import Episode, Rules, Tools, common_prompt
 from .faults import FaultWatch, TooManyFaults
 from .reward import RewardPolicy, check_policy
-from .scoring import EnvironmentReward, GroupReward
+from .slots import DATASETS, Slots
 from .source import ServerSource, Source, TaskRef
 from .stage import Stage
 from .worker import stay_until_heard
 
 if TYPE_CHECKING:
-    from datasets import Dataset
-    from transformers import TrainerCallback
-
     from .mixture import Mixture
 
 __all__ = ["EnvironmentFactory", "EnvironmentSpec"]
 
 _T = TypeVar("_T")
 _USER = re.compile("//[^/]*@")  # of a URL, with the password
-_LIVE = (
-    "environment_factory",
-    "eval_dataset",
-    "faults",
-    "rollout_dataset",
-    "rollout_eval_dataset",
-    "stage",
-    "tools",
-    "train_dataset",
-)
+_LIVE = (*DATASETS, "environment_factory", "faults", "stage", "tools")
 
 
-class EnvironmentSpec:
+class EnvironmentSpec(Slots):
     """An environment in the slots of a TRL trainer::
 
         spec = EnvironmentSpec("http://127.0.0.1:8080", num_tasks=64)
@@ -183,46 +171,9 @@ class EnvironmentSpec:
     # What a trainer takes
 
     @cached_property
-    def train_dataset(self) -> Dataset:
-        """A row for each training task: ``prompt`` (one empty user message), ``task_index``, ``task_split``,
-        and the fields of the task."""
-        return dataset.to_dataset(self.columns("train"))
-
-    @cached_property
-    def eval_dataset(self) -> Dataset:
-        """The same for the tasks of ``eval_split``."""
-        return dataset.to_dataset(self.columns("eval"))
-
-    @cached_property
-    def rollout_dataset(self) -> Dataset:
-        """The training tasks for a rollout function: it finds the task of a prompt in the message."""
-        return dataset.to_dataset(dataset.for_rollouts(self.columns("train")))
-
-    @cached_property
-    def rollout_eval_dataset(self) -> Dataset:
-        """The tasks of ``eval_split`` in the same way."""
-        return dataset.to_dataset(dataset.for_rollouts(self.columns("eval")))
-
-    @cached_property
     def environment_factory(self) -> EnvironmentFactory:
         """Makes the places of a trainer's pool; can be pickled."""
         return EnvironmentFactory(self)
-
-    @property
-    def reward_funcs(self) -> EnvironmentReward:
-        """The episodes' rewards, by ``reward``; also grades plain messages, and logs the metrics."""
-        return EnvironmentReward()
-
-    @property
-    def group_reward(self) -> GroupReward:
-        """The environment's comparison of a group's rollouts, for ``reward_funcs=[…, spec.group_reward]``."""
-        return GroupReward()
-
-    def callback(self) -> TrainerCallback:
-        """Tells sessions the step, and ends them with the training; without it they end with the process."""
-        from .callback import SpecCallback  # needs transformers, which is an extra
-
-        return SpecCallback([self])
 
     @staticmethod
     def combine(
@@ -235,6 +186,14 @@ class EnvironmentSpec:
         from .mixture import Mixture
 
         return Mixture(specs, names=names, weights=weights, seed=seed)
+
+    def members(self) -> Sequence[EnvironmentSpec]:
+        """This one."""
+        return [self]
+
+    def member(self, row: Mapping[str, Any]) -> EnvironmentSpec:
+        """This one."""
+        return self
 
     def follow(self, leader: EnvironmentSpec) -> None:
         """Play on the event loop of ``leader``; for specs that are combined. Before anything was played."""

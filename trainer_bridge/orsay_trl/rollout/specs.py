@@ -38,33 +38,25 @@ class SpecArena:
         found: list[Player] = []
         for prompt in prompts:
             task = _task_of(prompt)
-            spec = self._spec_of(task)
+            spec = self.spec.member(task)
             spec.stage.step = int(trainer.state.global_step)
             found.append(self._player(spec, spec.episode(task), prompt))
         return found
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """On the spec's own loop: its sessions are kept alive there."""
-        return _wait(self._specs()[0].stage.start(work))
+        return _wait(self.spec.members()[0].stage.start(work))
 
     def judge(self, rollouts: Sequence[Rollout], log_metric: Callable[[str, float], None]) -> None:
         """Log the episodes' numbers as the reward function of ``environment_factory`` does."""
         log_episodes([(rollout.spec, rollout.episode, rollout.reward) for rollout in rollouts], log_metric)
-        for spec in self._specs():
+        for spec in self.spec.members():
             own = [rollout.episode for rollout in rollouts if rollout.spec is spec]
             if own:
                 spec.faults.batch(own)
 
     def _player(self, spec: EnvironmentSpec, episode: Episode, prompt: Sequence[Message]) -> Player:
         return _ToolPlayer(spec, episode, prompt)
-
-    def _specs(self) -> list[EnvironmentSpec]:
-        several: Mapping[str, EnvironmentSpec] | None = getattr(self.spec, "specs", None)
-        return list(several.values()) if several is not None else [self.spec]  # type: ignore[list-item]
-
-    def _spec_of(self, task: Mapping[str, Any]) -> EnvironmentSpec:
-        several: Mapping[str, EnvironmentSpec] | None = getattr(self.spec, "specs", None)
-        return several[str(task["environment"])] if several is not None else self.spec  # type: ignore[return-value]
 
 
 class TextSpecArena(SpecArena):
