@@ -17,16 +17,11 @@ __all__ = ["episode_metrics", "log", "log_episodes"]
 
 
 def log(
-    played: Sequence[RolloutEnvironment],
-    *,
-    rewards: Sequence[float | None],
-    environments: Sequence[RolloutEnvironment],
-    log_metric: Callable[[str, float], None],
+    scored: Sequence[tuple[RolloutEnvironment, float | None]], log_metric: Callable[[str, float], None]
 ) -> None:
-    """Log each episode's numbers; TRL averages them over the batch and over all processes."""
-    reward_of = {id(e): reward for e, reward in zip(environments, rewards, strict=True)}
-    log_episodes([(e.spec, e.episode, reward_of[id(e)]) for e in played if e.episode is not None], log_metric)
-    for spec in {id(e.spec): e.spec for e in played}.values():
+    """Log each episode's numbers, and how long training waited; TRL averages over batch and processes."""
+    log_episodes([(e.spec, e.episode, reward) for e, reward in scored if e.episode is not None], log_metric)
+    for spec in {id(e.spec): e.spec for e, _ in scored if e.episode is not None}.values():
         _log_times(spec.stage, spec.metrics_prefix, log_metric)
 
 

@@ -67,7 +67,7 @@ class EnvironmentReward:
         for environment in played:
             environment.scored_by_function = True
         if log_metric is not None:
-            metrics.log(played, rewards=rewards, environments=environments, log_metric=log_metric)
+            metrics.log(list(zip(environments, rewards, strict=True)), log_metric)
         if log_extra is not None:
             log_extra("rollout_id", [e.episode.id if e.episode is not None else None for e in environments])
         _offer_attachment(played, log_metric)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..metrics import log_episodes
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["SpecArena", "TextSpecArena"]
 
 _T = TypeVar("_T")
-_CLEAN_UP_S = 60.0
 
 
 class SpecArena:
@@ -45,7 +42,7 @@ class SpecArena:
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """On the spec's own loop: its sessions are kept alive there."""
-        return _wait(self.spec.members()[0].stage.start(work))
+        return self.spec.members()[0].stage.play(work)
 
     def judge(self, rollouts: Sequence[Rollout], log_metric: Callable[[str, float], None]) -> None:
         """Log the episodes' numbers as the reward function of ``environment_factory`` does."""
@@ -156,16 +153,3 @@ def _task_of(prompt: Any) -> dict[str, Any]:
             '{"role": "user", "content": "", "task": {"task_split": "train", "task_index": 0}}'
         )
     return dict(task)
-
-
-def _wait(future: Future[_T]) -> _T:
-    """The result; when the wait is interrupted, what ran is cancelled and cleans up first."""
-    try:
-        return future.result()
-    except BaseException:
-        if not future.done():
-            done = threading.Event()
-            future.add_done_callback(lambda _: done.set())
-            future.cancel()
-            done.wait(_CLEAN_UP_S)
-        raise
