@@ -92,19 +92,18 @@ class Sessions:
         owner: str,
         info: EnvironmentInfo,
         request: OpenSession,
-        *,
-        run: str | None = None,
     ) -> Session:
         """Open a session, or join the one that the same request opened (L1).
 
-        ``run`` is what the client calls it, for the log. Returns when the constructor has run. Raises
+        Returns when the constructor has run. Raises
         SessionConflict, Overloaded, ShuttingDown, and what ``Runtime.open`` raises.
         """
-        digest = hashlib.blake2b(request.model_dump_json().encode(), digest_size=16).digest()
+        body = request.model_dump_json(exclude={"run"}).encode()
+        digest = hashlib.blake2b(body, digest_size=16).digest()
         session = self._live.get(sid)
         if session is None:
             self._admit(owner)
-            session = Session(self._shared, sid, owner, info, digest, run)
+            session = Session(self._shared, sid, owner, info, digest, request.run)
             self._live[sid] = session
             self._per_owner[owner] += 1
             session.opened = self._spawn(self._open(session, request))

@@ -61,7 +61,7 @@ class Players:
 
     def environment(self, name: str) -> EnvironmentInfo:
         """By name, or the first for an empty one. Raises UnknownEnvironment or Starting."""
-        return choose(self.sessions.runtime.environments, name, None)
+        return choose(self.sessions.runtime, name, None)
 
     async def open(
         self,

@@ -102,7 +102,7 @@ class _Discovery:
         self._index_only = index_only
 
     def _info(self, env: str, deployment: str | None = None) -> EnvironmentInfo:
-        return choose(self._runtime.environments, env, deployment)
+        return choose(self._runtime, env, deployment)
 
     async def version(self) -> Response:
         """Version of this server."""

@@ -109,9 +109,9 @@ class EpisodeEndpoints:
         if secrets is None:
             secrets = {name: value for name, value in (body.secrets or {}).items() if value is not None}
         deployment = text_header(headers, b"x-deployment")
-        info = choose(self._sessions.runtime.environments, body.env_name, deployment)
-        request = open_request(info, body, secrets, index_only=self._index_only)
-        await self._sessions.create(sid, owner, info, request, run=run_of(headers))
+        info = choose(self._sessions.runtime, body.env_name, deployment)
+        request = open_request(info, body, secrets, index_only=self._index_only, run=run_of(headers))
+        await self._sessions.create(sid, owner, info, request)
         await send_json(send, to_json({"sid": sid}), headers=_MARK)
 
     async def delete(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:

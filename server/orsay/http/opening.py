@@ -35,7 +35,12 @@ def run_of(headers: Headers) -> str | None:
 
 
 def open_request(
-    info: EnvironmentInfo, body: CreateSession, secrets: dict[str, str], *, index_only: bool
+    info: EnvironmentInfo,
+    body: CreateSession,
+    secrets: dict[str, str],
+    *,
+    index_only: bool,
+    run: str | None = None,
 ) -> OpenSession:
     """With ``index_only``, a task_spec passes only if it names split and index (S6). Raises BadTask."""
     spec = None if body.task_spec is None else dict(body.task_spec)
@@ -52,6 +57,7 @@ def open_request(
         index=index,
         toolset_name=body.toolset_name,
         secrets=secrets,
+        run=run,
     )
 
 

@@ -58,6 +58,8 @@ class OpenSession(BaseModel):
     index: int | None = None
     toolset_name: str | None = None
     secrets: dict[str, str] = {}
+    run: str | None = None
+    """What the client calls it (X-Orsay-Run), for logs; two requests that differ in it only are the same."""
 
 
 class TaskQuery(BaseModel):
@@ -99,6 +101,8 @@ class Runtime(Protocol):
     """A place where environment code runs."""
 
     environments: Sequence[EnvironmentInfo]
+    pending: Sequence[str]
+    """Places, such as servers that are not up yet, whose environments are not known so far."""
 
     async def start(self) -> None:
         """Load the environments; returns when sessions can be opened. Raises LoadError."""

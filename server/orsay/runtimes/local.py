@@ -28,6 +28,7 @@ class LocalRuntime:
         self._limits = limits
         self._threads = threads
         self.environments: Sequence[EnvironmentInfo] = ()
+        self.pending: Sequence[str] = ()
 
     async def start(self) -> None:
         self._stage = Stage(self._classes, self._limits, threads=self._threads)

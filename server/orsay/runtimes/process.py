@@ -50,6 +50,7 @@ class ProcessRuntime:
         self._sessions_per_worker = sessions_per_worker
         self._ceiling = 2 * workers if sessions_per_worker is None else max(workers, max_workers)
         self.environments: Sequence[EnvironmentInfo] = ()
+        self.pending: Sequence[str] = ()
         self._links: list[Link] = []
         self._starting: set[asyncio.Task[None]] = set()
         self._ending: set[asyncio.Task[None]] = set()

@@ -1,0 +1,1 @@
+"""The ``docker`` runtime: sessions in containers of an image that speaks ORS."""

@@ -1,0 +1,1 @@
+"""The ``remote`` runtime: sessions of another ORS server, by URL."""
