@@ -126,8 +126,9 @@ class Running:
                 access_log=False,
                 server_header=False,
                 date_header=False,
-                proxy_headers=False,
-                timeout_keep_alive=75,
+                proxy_headers=bool(settings.trusted_proxies),
+                forwarded_allow_ips=settings.trusted_proxies,
+                timeout_keep_alive=settings.keep_alive_s,
                 timeout_graceful_shutdown=5,
                 backlog=4096,
             )

@@ -5,6 +5,7 @@ Each field is also a variable ``ORSAY_<FIELD>``; arguments win over variables.
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import os
 from pathlib import Path
@@ -63,6 +64,14 @@ class Settings(BaseSettings):
     index_only: bool = Field(False, description="tasks by split and index only; specs stay on the server")
     error_detail: Literal["auto", "exception", "id"] = Field(
         "auto", description="what clients read of an exception; auto: its text on loopback, else an id"
+    )
+
+    trusted_proxies: str = Field(
+        "127.0.0.1,::1",
+        description="addresses and networks whose X-Forwarded headers are believed; *: any; empty: none",
+    )
+    keep_alive_s: int = Field(
+        75, ge=1, description="an idle connection is kept so long: longer than a proxy in front does"
     )
 
     max_sessions: int = Field(50_000, ge=1)
@@ -133,6 +142,19 @@ class Settings(BaseSettings):
                 f" there are: {', '.join(OTHER_PROTOCOLS)}"
             )
         return also
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _known_addresses(cls, proxies: str) -> str:
+        for each in proxies.split(",") if proxies.strip() not in ("", "*") else ():
+            try:
+                ipaddress.ip_network(each.strip())
+            except ValueError as exc:
+                raise ValueError(
+                    f"{exc}; name addresses and networks of proxies with commas between, such as"
+                    " 10.0.0.7,10.1.0.0/16, or * for any"
+                ) from None
+        return proxies.strip()
 
     @model_validator(mode="after")
     def _keys_or_loopback(self) -> Settings:

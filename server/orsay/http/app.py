@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pydantic import ValidationError
 
 from ..auth import Keys
-from ..errors import Faulted, Refused, ShuttingDown, Starting, exception_text
+from ..errors import Faulted, Refused, ShuttingDown, Starting, Unauthorized, exception_text
 from ..faults import FaultLog
 from ..logs import get_logger
 from ..runtimes.base import Runtime
@@ -98,6 +98,8 @@ class HttpApp:
         except ValidationError as exc:
             await send_json(send, validation_answer(exc), status=422)
         except (Refused, Faulted) as exc:
+            if isinstance(exc, Unauthorized):
+                _log.info("key_refused", client=_address(scope), method=method, path=path)
             status, body, extra = error_answer(exc, self._faults)
             await send_json(send, body, status=status, headers=extra)
         except Exception as exc:
@@ -118,7 +120,8 @@ class HttpApp:
         await self.load_rest()
         assert self._rest is not None
         body = await read_body(headers, receive, self._max_body)
-        await self._rest.result()(scope, replay(body, receive), send)
+        without_slash = {**scope, "path": scope["path"].rstrip("/") or "/"}
+        await self._rest.result()(without_slash, replay(body, receive), send)
 
     def _find(self, method: str, path: str) -> Endpoint | None:
         """For another letter case, a trailing slash, or an environment's name that is not ours."""
@@ -136,3 +139,9 @@ class HttpApp:
         if self._stopping():
             raise ShuttingDown("the server is shutting down")
         await send_json(send, b'{"status":"ready"}')
+
+
+def _address(scope: Scope) -> str:
+    """Of the client: behind a trusted proxy, the one that the proxy tells."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""

@@ -12,6 +12,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.docs import get_redoc_html, get_swagger_ui_html
 
 from ..errors import Faulted, OrsayError, Refused
 from ..faults import FaultLog
@@ -30,8 +31,12 @@ def build(runtime: Runtime, faults: FaultLog, *, index_only: bool, more: Sequenc
         title="Orsay",
         version=VERSION,
         description="Environments for reinforcement learning, over the Open Reward Standard.",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,  # a redirect would name the scheme and the host that a proxy in front hides
         **_quiet(),
     )
+    _add_pages(app)
     app.include_router(discovery_router(runtime, index_only=index_only))
 
     async def on_error(request: Request, error: Exception) -> Response:
@@ -48,6 +53,23 @@ def build(runtime: Runtime, faults: FaultLog, *, index_only: bool, more: Sequenc
     app.add_exception_handler(RequestValidationError, on_bad_body)
     app.openapi = lambda: describe(app, more)  # type: ignore[method-assign]  # the way FastAPI documents
     return app
+
+
+def _add_pages(app: FastAPI) -> None:
+    """Pages that find the document beside themselves, also where a proxy adds a prefix to all paths."""
+
+    def document(request: Request) -> str:
+        return "../openapi.json" if request.scope["raw_path"].endswith(b"/") else "openapi.json"
+
+    async def docs(request: Request) -> Response:
+        url = document(request)
+        return get_swagger_ui_html(openapi_url=url, title="Orsay", oauth2_redirect_url=None)
+
+    async def redoc(request: Request) -> Response:
+        return get_redoc_html(openapi_url=document(request), title="Orsay")
+
+    app.add_route("/docs", docs, include_in_schema=False)
+    app.add_route("/redoc", redoc, include_in_schema=False)
 
 
 def _quiet() -> dict[str, Any]:

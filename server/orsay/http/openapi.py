@@ -166,6 +166,7 @@ def describe(app: FastAPI, more: Sequence[Operation] = ()) -> dict[str, Any]:
     document = get_openapi(
         title=app.title, version=app.version, description=app.description, routes=app.routes
     )
+    document["servers"] = [{"url": "."}]  # beside this document, whatever a proxy puts in front of the paths
     operations = [*_OPERATIONS, *more]
     references, schemas = _schemas(operations)
     components = document.setdefault("components", {})
