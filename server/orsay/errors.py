@@ -2,8 +2,11 @@
 
     OrsayError
     ├── LoadError              an environment class cannot be hosted; the text says why and what to do
+    │   └── ImageMissing       the Docker engine has no such image and cannot get it
     ├── ToolDefinitionError    a method marked as a tool cannot be one; also a TypeError
     ├── ConfigError            a setting is wrong
+    ├── EngineError            the Docker engine refused, or does not answer
+    │   └── NotThere           it knows no such container, image or network
     ├── Refused                the request cannot be served; nothing ran. Carries a code
     │   ├── InvalidSplit, InvalidIndex, ListingUnsupported, BadTask
     │   ├── UnknownEnvironment, UnknownSession, SessionGone, SessionConflict
@@ -22,11 +25,14 @@ __all__ = [
     "BadRequest",
     "BadTask",
     "ConfigError",
+    "EngineError",
     "Faulted",
+    "ImageMissing",
     "InvalidIndex",
     "InvalidSplit",
     "ListingUnsupported",
     "LoadError",
+    "NotThere",
     "OpeningLost",
     "OrsayError",
     "Overloaded",
@@ -53,12 +59,24 @@ class LoadError(OrsayError):
     """An environment class cannot be hosted."""
 
 
+class ImageMissing(LoadError):
+    """The Docker engine has no such image and could not pull it; the text says how to come by it."""
+
+
 class ToolDefinitionError(OrsayError, TypeError):
     """A method marked as a tool cannot be one; raised where its class is defined, or when it is hosted."""
 
 
 class ConfigError(OrsayError):
     """A setting is wrong, or two settings contradict each other."""
+
+
+class EngineError(OrsayError):
+    """The Docker engine refused something, or does not answer."""
+
+
+class NotThere(EngineError):
+    """The Docker engine knows no such container, image or network."""
 
 
 class Refused(OrsayError):

@@ -1,0 +1,461 @@
+"""The one border to the Docker SDK: it blocks, so it is called on threads; its errors become ours here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import IO, Any, TypeVar
+
+from ...errors import ConfigError, EngineError, ImageMissing, NotThere
+from .spec import ContainerSpec, ImageConfig, Pull
+
+__all__ = ["Engine", "Event", "Stream"]
+
+_T = TypeVar("_T")
+_THREADS = 8
+_KEPT_LINES = 20  # of the output of a build step that fails
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")  # the engine paints what a step writes to its standard error
+_DEFAULT_URL = "unix:///var/run/docker.sock"
+
+Event = Mapping[str, Any]
+
+
+def _sdk() -> Any:
+    """The package ``docker``: optional, and slow to import."""
+    try:
+        import docker
+        import docker.errors
+        import docker.types
+        import docker.utils
+    except ImportError:
+        docker = None
+    # a folder named docker on sys.path looks like the package, but is empty
+    if not hasattr(docker, "from_env"):
+        raise ConfigError("containers need the Docker SDK: pip install 'orsay[docker]'")
+    return docker
+
+
+@contextlib.contextmanager
+def _ours(sdk: Any, what: str) -> Iterator[None]:
+    """Errors of the SDK, and of the HTTP library below it, as EngineError."""
+    try:
+        yield
+    except sdk.errors.NotFound as exc:
+        raise NotThere(f"{what}: {exc.explanation or exc}") from exc
+    except sdk.errors.APIError as exc:
+        raise EngineError(f"{what}: {exc.explanation or exc}") from exc
+    except (sdk.errors.DockerException, OSError) as exc:  # what requests raises is an OSError too
+        raise EngineError(f"{what}: the Docker engine does not answer: {exc}") from exc
+
+
+class Stream:
+    """Something that the engine sends until it ends or ``close`` is called."""
+
+    def __init__(self, close: Callable[[], None], thread: threading.Thread) -> None:
+        self._close = close
+        self._thread = thread
+
+    def close(self) -> None:
+        """End it from our side; safe to call twice."""
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # it has ended by itself
+            self._close()
+
+    @property
+    def open(self) -> bool:
+        """Whether more may come."""
+        return self._thread.is_alive()
+
+
+class Engine:
+    """A Docker engine that answers. ``async with`` it, or call ``close``.
+
+    Every method that waits raises EngineError when the engine refuses or does not answer.
+    """
+
+    def __init__(self, sdk: Any, api: Any, url: str) -> None:
+        self.url = url
+        self._sdk = sdk
+        self._api = api
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="orsay-docker")
+
+    @classmethod
+    async def connect(cls, *, timeout_s: float = 60) -> Engine:
+        """The engine that DOCKER_HOST names, else the one of this machine.
+
+        Raises ConfigError: the SDK is not installed, or no engine answers.
+        """
+        return await asyncio.to_thread(cls._connect, timeout_s)
+
+    @classmethod
+    def _connect(cls, timeout_s: float) -> Engine:
+        sdk = _sdk()
+        url = _DEFAULT_URL
+        try:
+            url = sdk.utils.kwargs_from_env().get("base_url", url)
+            client = sdk.from_env(timeout=timeout_s, max_pool_size=2 * _THREADS)
+            client.ping()
+        except (sdk.errors.DockerException, OSError) as exc:
+            raise ConfigError(
+                f"no Docker engine answers at {url}: start it, or set DOCKER_HOST; the user may need to be in"
+                f" the group docker ({_reason(exc)})"
+            ) from exc
+        return cls(sdk, client.api, url)
+
+    async def __aenter__(self) -> Engine:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of the engine; safe to call twice. Streams are closed by those who opened them."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(self._api.close)
+
+    async def _do(self, what: str, call: Callable[[], _T]) -> _T:
+        def run() -> _T:
+            with _ours(self._sdk, what):
+                return call()
+
+        return await asyncio.get_running_loop().run_in_executor(self._pool, run)
+
+    # images
+
+    async def image(self, name: str, *, pull: Pull = "missing") -> ImageConfig:
+        """What is known of an image, fetched from its registry first if ``pull`` says so.
+
+        Raises ImageMissing, which says how to come by it.
+        """
+        if pull == "always":
+            await self._pull(name)
+        try:
+            found = await self._inspect_image(name)
+        except NotThere as exc:
+            if pull != "missing":
+                raise ImageMissing(_how_to_get(name, "the Docker engine has no such image")) from exc
+            await self._pull(name)
+            found = await self._inspect_image(name)
+        return ImageConfig.of(found)
+
+    async def _inspect_image(self, name: str) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = await self._do(f"image {name}", lambda: self._api.inspect_image(name))
+        return found
+
+    async def _pull(self, name: str) -> None:
+        def pull() -> str | None:
+            repository, tag = self._sdk.utils.parse_repository_tag(name)
+            for line in self._api.pull(repository, tag=tag or "latest", stream=True, decode=True):
+                if "error" in line:
+                    return str(line["error"])
+            return None
+
+        try:
+            problem = await self._do("it could not be pulled", pull)
+        except EngineError as exc:
+            raise ImageMissing(_how_to_get(name, str(exc))) from exc
+        if problem:
+            raise ImageMissing(_how_to_get(name, f"it could not be pulled: {problem}"))
+
+    async def build(
+        self,
+        context: IO[bytes],
+        *,
+        tag: str,
+        dockerfile: str = "Dockerfile",
+        buildargs: Mapping[str, str] | None = None,
+        target: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        on_line: Callable[[str], None] = lambda line: None,
+    ) -> str:
+        """Build an image from a tar of its context, and return its id; no limit in time.
+
+        ``on_line`` gets each line of output. Raises EngineError with the last lines of the step that failed.
+        When cancelled, the build ends with the step under way.
+        """
+        loop = asyncio.get_running_loop()
+        given_up = threading.Event()
+
+        def say(line: str) -> None:
+            loop.call_soon_threadsafe(on_line, line)
+
+        def build() -> str:
+            with _ours(self._sdk, f"cannot build {tag}"):
+                events = self._api.build(
+                    fileobj=context,
+                    custom_context=True,
+                    tag=tag,
+                    dockerfile=dockerfile,
+                    buildargs=dict(buildargs or {}),
+                    target=target or "",
+                    labels=dict(labels or {}),
+                    rm=True,
+                    forcerm=True,
+                    decode=True,
+                    timeout=None,
+                )
+                return _follow_build(events, tag, say, given_up)
+
+        try:
+            return await _in_own_thread(build, name="orsay-docker-build")
+        finally:
+            given_up.set()
+
+    async def remove_image(self, name: str) -> None:
+        """Raises NotThere."""
+        await self._do(f"image {name}", lambda: self._api.remove_image(name, force=True))
+
+    # containers
+
+    async def create(self, spec: ContainerSpec, *, name: str | None = None) -> str:
+        """Make a container, not started yet, and return its id."""
+        return await self._do(f"cannot make a container of {spec.image}", lambda: self._create(spec, name))
+
+    def _create(self, spec: ContainerSpec, name: str | None) -> str:
+        api, types = self._api, self._sdk.types
+        port = spec.published_port
+        host = api.create_host_config(
+            init=True,
+            auto_remove=True,
+            restart_policy={"Name": "no"},
+            network_mode=spec.network,
+            port_bindings={port: ("127.0.0.1", None)} if port else None,
+            mounts=[types.Mount(b.target, b.source, type="bind", read_only=b.read_only) for b in spec.binds],
+            nano_cpus=round(spec.cpus * 1e9) if spec.cpus else None,
+            mem_limit=spec.memory_bytes,
+            memswap_limit=spec.memory_bytes,
+            pids_limit=spec.pids,
+            security_opt=["no-new-privileges"],
+            cap_drop=["ALL"],
+            cap_add=list(spec.capabilities),
+            read_only=spec.read_only,
+            tmpfs={"/tmp": "rw,mode=1777"} if spec.read_only else None,
+            log_config=types.LogConfig(
+                type="json-file", config={"max-size": str(spec.log_bytes), "max-file": "1"}
+            ),
+        )
+        made = api.create_container(
+            spec.image,
+            list(spec.command) or None,
+            name=name,
+            entrypoint=list(spec.entrypoint) or None,
+            environment=dict(spec.variables),
+            labels=dict(spec.labels),
+            user=spec.user,
+            ports=[port] if port else None,
+            detach=True,  # with it, stdin stays open when the one who attached goes
+            stdin_open=True,
+            host_config=host,
+        )
+        return str(made["Id"])
+
+    async def start(self, container: str) -> None:
+        """Raises NotThere, or EngineError when its command cannot be run."""
+        await self._do("cannot start the container", lambda: self._api.start(container))
+
+    async def kill(self, container: str, signal: str = "SIGKILL") -> None:
+        """Send a signal. Raises NotThere; EngineError also when it does not run."""
+        await self._do("cannot signal the container", lambda: self._api.kill(container, signal))
+
+    async def stop(self, container: str, *, grace_s: int = 10) -> None:
+        """SIGTERM, and SIGKILL after the grace time; returns when it has ended. Raises NotThere."""
+        await self._do("cannot stop the container", lambda: self._api.stop(container, timeout=grace_s))
+
+    async def remove(self, container: str) -> None:
+        """Kill it if it runs, and remove it with its anonymous volumes. One that is gone is fine."""
+        with contextlib.suppress(NotThere):
+            try:
+                await self._do(
+                    "cannot remove the container",
+                    lambda: self._api.remove_container(container, force=True, v=True),
+                )
+            except EngineError as exc:
+                if "already in progress" not in str(exc):  # it removes itself just now
+                    raise
+
+    async def inspect(self, container: str) -> Mapping[str, Any]:
+        """Everything the engine says of it. Raises NotThere."""
+        found: Mapping[str, Any] = await self._do("container", lambda: self._api.inspect_container(container))
+        return found
+
+    async def containers(self, labels: Mapping[str, str]) -> list[Mapping[str, Any]]:
+        """Those that have all the labels, running or not: ``Id``, ``Labels``, ``State``."""
+        found: list[Mapping[str, Any]] = await self._do(
+            "cannot list containers",
+            lambda: self._api.containers(all=True, filters={"label": _pairs(labels)}),
+        )
+        return found
+
+    async def attach(
+        self, container: str, *, on_data: Callable[[bytes], None], on_end: Callable[[], None]
+    ) -> tuple[Stream, Callable[[bytes], None]]:
+        """Hear its output and write to its standard input, best before it starts.
+
+        ``on_data`` gets raw frames and ``on_end`` nothing, both on a thread. The function returned writes;
+        it blocks and raises OSError when the connection is broken.
+        """
+        params = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+        raw = await self._do("cannot attach", lambda: self._api.attach_socket(container, params=params))
+        sock = getattr(raw, "_sock", raw)
+        sock.settimeout(None)
+
+        def read() -> None:
+            with contextlib.suppress(OSError, ValueError):  # closed by either side
+                while data := sock.recv(65536):
+                    on_data(data)
+            on_end()
+
+        def close() -> None:
+            sock.shutdown(2)
+            raw.close()
+
+        return Stream(close, _thread(read, "orsay-docker-attach")), sock.sendall
+
+    async def events(
+        self,
+        labels: Mapping[str, str],
+        *,
+        on_event: Callable[[Event], None],
+        on_end: Callable[[], None],
+        since: float | None = None,
+    ) -> Stream:
+        """What happens to containers that have the labels; told on the event loop.
+
+        ``since`` (seconds, by the clock of the engine) replays what happened from then on.
+        """
+        filters = {"type": "container", "label": _pairs(labels)}
+        source = await self._do(
+            "cannot hear events",
+            lambda: self._api.events(filters=filters, decode=True, since=int(since) if since else None),
+        )
+        loop = asyncio.get_running_loop()
+
+        def tell(callback: Callable[..., None], *values: Any) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+                loop.call_soon_threadsafe(callback, *values)
+
+        def read() -> None:
+            with contextlib.suppress(OSError, ValueError, self._sdk.errors.DockerException):
+                for event in source:
+                    tell(on_event, event)
+            tell(on_end)
+
+        return Stream(source.close, _thread(read, "orsay-docker-events"))
+
+    # networks
+
+    async def create_network(self, name: str, *, labels: Mapping[str, str], internal: bool) -> str:
+        """A network of its own kind ``bridge``; internal: no way out. Returns its id."""
+        made = await self._do(
+            f"cannot make network {name}",
+            lambda: self._api.create_network(
+                name, driver="bridge", internal=internal, labels=dict(labels), check_duplicate=True
+            ),
+        )
+        return str(made["Id"])
+
+    async def has_network(self, name: str) -> bool:
+        """Whether there is a network of that name or id."""
+        try:
+            await self._do(f"network {name}", lambda: self._api.inspect_network(name))
+        except NotThere:
+            return False
+        return True
+
+    async def networks(self, labels: Mapping[str, str]) -> list[Mapping[str, Any]]:
+        """Those that have all the labels: ``Id``, ``Name``, ``Labels``."""
+        found: list[Mapping[str, Any]] = await self._do(
+            "cannot list networks", lambda: self._api.networks(filters={"label": _pairs(labels)})
+        )
+        return found
+
+    async def remove_network(self, network: str) -> None:
+        """One that is gone is fine. Raises EngineError while a container is in it."""
+        with contextlib.suppress(NotThere):
+            await self._do("cannot remove the network", lambda: self._api.remove_network(network))
+
+
+def _thread(run: Callable[[], None], name: str) -> threading.Thread:
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+async def _in_own_thread(call: Callable[[], _T], *, name: str) -> _T:
+    """For what may take long: a thread of the pool would be missed, and a daemon keeps no process alive."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[_T] = loop.create_future()
+
+    def settle(value: _T | None, error: BaseException | None) -> None:
+        if answer.done():
+            return
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(value)  # type: ignore[arg-type]  # None only where _T is
+
+    def run() -> None:
+        value: _T | None = None
+        error: BaseException | None = None
+        try:
+            value = call()
+        except Exception as exc:  # whatever it is, who waits gets it
+            error = exc
+        with contextlib.suppress(RuntimeError):  # nobody waits any more
+            loop.call_soon_threadsafe(settle, value, error)
+
+    _thread(run, name)
+    return await answer
+
+
+def _follow_build(
+    events: Iterator[Mapping[str, Any]], tag: str, say: Callable[[str], None], given_up: threading.Event
+) -> str:
+    """The id of the image. Raises EngineError with what the failed step had said."""
+    step: deque[str] = deque(maxlen=_KEPT_LINES)
+    image = rest = ""
+    for event in events:
+        if given_up.is_set():
+            raise EngineError(f"the build of {tag} was given up")
+        if "error" in event:
+            said = "".join(f"\n  {line}" for line in [*step, rest] if line)
+            raise EngineError(f"cannot build {tag}: {str(event['error']).strip()}{said}")
+        image = (event.get("aux") or {}).get("ID", image)
+        *lines, rest = (rest + _COLOUR.sub("", str(event.get("stream", "")))).split("\n")
+        for line in filter(str.strip, lines):
+            if line.startswith("Step "):
+                step.clear()
+            step.append(line.rstrip())
+            say(line.rstrip())
+    if not image:
+        raise EngineError(f"cannot build {tag}: the engine named no image at the end")
+    return image
+
+
+def _pairs(labels: Mapping[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in labels.items()]
+
+
+def _reason(error: BaseException) -> str:
+    """What the system said, deep below what libraries made of it."""
+    reason = str(error)
+    below: BaseException | None = error
+    while below is not None:
+        if isinstance(below, OSError) and below.strerror:
+            reason = below.strerror
+        below = below.__cause__ or below.__context__
+    return reason
+
+
+def _how_to_get(name: str, why: str) -> str:
+    return (
+        f"no image {name}: {why}; build it with `orsay build ENV_DIR --tag {name}`, or fetch it with"
+        f" `docker pull {name}`"
+    )

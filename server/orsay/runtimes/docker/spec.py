@@ -1,0 +1,72 @@
+"""What the engine is told of a container, and what it tells of an image: plain values, no SDK."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+__all__ = ["Bind", "ContainerSpec", "ImageConfig", "Pull"]
+
+Pull: TypeAlias = Literal["missing", "always", "never"]
+
+
+@dataclass(frozen=True)
+class ImageConfig:
+    """An image as the engine has it."""
+
+    id: str
+    entrypoint: tuple[str, ...]
+    command: tuple[str, ...]
+    ports: tuple[int, ...]
+    """TCP ports that it exposes, in ascending order."""
+    user: str
+    size_bytes: int
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> ImageConfig:
+        """From the engine's description of an image."""
+        config = found.get("Config") or {}
+        exposed = (each.partition("/") for each in config.get("ExposedPorts") or {})
+        return cls(
+            id=found["Id"],
+            entrypoint=tuple(config.get("Entrypoint") or ()),
+            command=tuple(config.get("Cmd") or ()),
+            ports=tuple(sorted(int(port) for port, _, kind in exposed if kind in ("", "tcp"))),
+            user=config.get("User") or "",
+            size_bytes=int(found.get("Size") or 0),
+        )
+
+
+@dataclass(frozen=True)
+class Bind:
+    """A path of the engine's machine, seen in a container."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerSpec:
+    """A container to make. It is removed by the engine when it ends, and never started again by it."""
+
+    image: str
+    entrypoint: Sequence[str]
+    """Empty: the image's own."""
+    command: Sequence[str]
+    labels: Mapping[str, str]
+    variables: Mapping[str, str] = field(default_factory=dict)
+    user: str | None = None
+    network: str = "bridge"
+    published_port: int | None = None
+    """A port of the container to be reached on a free one of 127.0.0.1."""
+    binds: Sequence[Bind] = ()
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    pids: int | None = None
+    capabilities: Sequence[str] = ()
+    """What is left of root's powers, such as NET_BIND_SERVICE."""
+    read_only: bool = False
+    log_bytes: int = 10_000_000
+    """How much of its output the engine keeps."""
