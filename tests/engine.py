@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import io
+import tarfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from functools import cache
+from pathlib import Path
+from typing import Any, Literal
 
 import docker
 import pytest
-from docker.errors import DockerException, ImageNotFound
+from docker.errors import APIError, DockerException, ImageNotFound
 
-__all__ = ["BASE", "needs_engine"]
+__all__ = ["BASE", "ROOT", "ImageName", "image", "needs_engine"]
 
 BASE = "python:3.11-slim"
+ROOT = Path(__file__).parents[1]
+
+ImageName = Literal["base", "server", "worlds", "openreward", "haproxy"]
+"""``base`` and ``server`` are those of docker/Dockerfile; ``worlds`` serves the classes of
+tests/runtimes/worlds.py; ``openreward`` is a server of that released package, without anything of ours;
+``haproxy`` is Debian's, in place of the official image."""
+
+_SOURCES = (
+    *("pyproject.toml", "README.md", "LICENSE", "docker"),
+    *("protocol", "server", "client", "trainer_bridge"),
+)
+_ENVIRONMENTS = tuple(f"envs/{name}" for name in ("echo", "guess", "arithmetic", "doors"))
+_LEFT_OUT = ("__pycache__", "tests", ".pytest_cache", ".venv")
+_FOLDER = "tests/images/shared"
+_LABEL = "orsay.test.image"
+_KEPT_S = 3600.0  # a run of the tests may still use the image of an earlier state of the source
 
 
 @cache
@@ -31,3 +56,89 @@ def _problem() -> str | None:
 
 needs_engine = pytest.mark.skipif(_problem() is not None, reason=_problem() or "")
 """For tests, or whole files as ``pytestmark``, that need a Docker engine with the base image."""
+
+
+@cache
+def image(name: ImageName) -> str:
+    """Tag of a shared image; built when the engine does not have it for the source as it is now.
+
+    One process builds and the others wait. Images of an earlier source are removed after an hour.
+    """
+    match name:
+        case "base":
+            return _built(name, _files(*_SOURCES), "docker/Dockerfile", {"BASE": BASE}, target="base")
+        case "server":
+            files = _files(*_SOURCES, *_ENVIRONMENTS)
+            return _built(name, files, "docker/Dockerfile", {"BASE": BASE}, target="server")
+        case "worlds":
+            files = _files("tests/runtimes/worlds.py", f"{_FOLDER}/worlds.Dockerfile")
+            return _built(name, files, f"{_FOLDER}/worlds.Dockerfile", {"BASE": image("base")})
+        case "openreward" | "haproxy":
+            files = _files(
+                f"{_FOLDER}/{name}.Dockerfile", "tests/interop/kit.py", f"{_FOLDER}/serve_openreward.py"
+            )
+            return _built(name, files, f"{_FOLDER}/{name}.Dockerfile", {"BASE": BASE})
+
+
+def _files(*places: str) -> Mapping[str, Path]:
+    """Files of the repository by their path in it, without caches and tests of folders."""
+    found: dict[str, Path] = {}
+    for place in places:
+        path = ROOT / place
+        for each in [path] if path.is_file() else sorted(path.rglob("*")):
+            if each.is_file() and not set(each.relative_to(path).parts) & set(_LEFT_OUT):
+                found[str(each.relative_to(ROOT))] = each
+    return found
+
+
+def _built(
+    name: str, files: Mapping[str, Path], dockerfile: str, arguments: Mapping[str, str], *, target: str = ""
+) -> str:
+    contents = {place: path.read_bytes() for place, path in files.items()}
+    recipe = (sorted(contents.items()), dockerfile, sorted(arguments.items()), target)
+    digest = hashlib.sha256(repr(recipe).encode())
+    tag = f"orsay-test-{name}:{digest.hexdigest()[:12]}"
+    with _locked(name), closing(docker.from_env(timeout=600)) as client:
+        try:
+            client.images.get(tag)
+        except ImageNotFound:
+            _build(client, contents, dockerfile=dockerfile, buildargs=dict(arguments), target=target, tag=tag)
+            _remove_older(client, tag)
+    return tag
+
+
+@contextmanager
+def _locked(name: str) -> Iterator[None]:
+    folder = ROOT / ".cache" / "images"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _build(client: Any, contents: Mapping[str, bytes], **options: Any) -> None:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for place, content in contents.items():
+            entry = tarfile.TarInfo(place)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    packed.seek(0)
+    said: list[str] = []
+    labels = {_LABEL: options["tag"]}
+    for line in client.api.build(
+        fileobj=packed, custom_context=True, rm=True, forcerm=True, decode=True, labels=labels, **options
+    ):
+        said.append(str(line.get("stream", "")))
+        if "error" in line:
+            raise RuntimeError(f"{options['tag']} cannot be built: {line['error']}\n{''.join(said)[-3000:]}")
+
+
+def _remove_older(client: Any, tag: str) -> None:
+    for each in client.images.list(name=tag.partition(":")[0]):
+        age_s = time.time() - each.history()[0]["Created"]
+        if tag not in each.tags and age_s > _KEPT_S:
+            try:
+                client.images.remove(each.id)
+            except APIError:
+                continue  # in use, or gone meanwhile
