@@ -18,7 +18,7 @@ def choose(runtime: Runtime, name: str | None, deployment: str | None) -> Enviro
     environments = runtime.environments
     key = name.lower() if name else (deployment or "").rpartition("/")[2].lower()
     for info in environments:
-        if info.key == key:
+        if info.key == key or (not key and info.leads):
             return info
     if runtime.pending:
         raise Starting(f"environments are still being loaded: {', '.join(runtime.pending)}")

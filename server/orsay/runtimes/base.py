@@ -23,6 +23,7 @@ __all__ = [
     "Listener",
     "OpenSession",
     "Operation",
+    "Progress",
     "Runtime",
     "Stop",
     "TaskQuery",
@@ -30,6 +31,7 @@ __all__ = [
 
 Operation: TypeAlias = Literal["prompt", "messages", "task_tools", "call", "score_group"]
 Stop: TypeAlias = Callable[[], None]
+Progress: TypeAlias = Callable[[bytes], None]
 
 
 class EnvironmentInfo(BaseModel):
@@ -47,6 +49,8 @@ class EnvironmentInfo(BaseModel):
     setup_time_limit_s: float | None
     tool_time_limits_s: dict[str, float]
     detached_tools: frozenset[str]
+    leads: bool = False
+    """It is known to be the server's default, although environments of other places are not known yet."""
 
 
 class OpenSession(BaseModel):
@@ -86,11 +90,21 @@ class Listener(Protocol):
 class Handle(Protocol):
     """An open session. Every ``start`` answers its ``done`` exactly once, whatever happens."""
 
-    def start(self, operation: Operation, body: bytes, done: Done, *, limit_s: float) -> Stop:
+    def start(
+        self,
+        operation: Operation,
+        body: bytes,
+        done: Done,
+        *,
+        limit_s: float,
+        progress: Progress | None = None,
+    ) -> Stop:
         """Start an operation; the answer is an Outcome for call and score_group, JSON bytes for the others.
 
         ``limit_s`` is the time after which a place that does not even answer may be given up.
         The returned function asks the operation to stop; it is still answered.
+        ``progress`` hears whole stream events that come before the last ones; what it heard is not part of
+        the Outcome any more. A place where results come in one piece ignores it.
         """
 
     async def close(self) -> None:
@@ -100,9 +114,13 @@ class Handle(Protocol):
 class Runtime(Protocol):
     """A place where environment code runs."""
 
-    environments: Sequence[EnvironmentInfo]
-    pending: Sequence[str]
-    """Places, such as servers that are not up yet, whose environments are not known so far."""
+    @property
+    def environments(self) -> Sequence[EnvironmentInfo]:
+        """What is hosted; the first is the default. Another object whenever that changes."""
+
+    @property
+    def pending(self) -> Sequence[str]:
+        """Places, such as servers that are not up yet, whose environments are not known so far."""
 
     async def start(self) -> None:
         """Load the environments; returns when sessions can be opened. Raises LoadError."""

@@ -1,0 +1,339 @@
+"""Several runtimes as one: discovery merged, each session in the runtime of its environment.
+
+Members come and go while sessions run: one that leaves takes no new sessions, and is stopped when its last
+one has ended. A session costs one object more than in its own runtime, and a call nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from orsay_protocol.faults import FaultClass
+
+from ..errors import Faulted, LoadError, Overloaded, Refused, ShuttingDown, UnknownEnvironment
+from ..logs import get_logger
+from ..running import Done
+from .base import EnvironmentInfo, Handle, Listener, OpenSession, Operation, Runtime, Stop, TaskQuery
+
+__all__ = ["Member", "MixedHandle", "MixedRuntime"]
+
+_log = get_logger(__name__)
+
+
+class Member:
+    """One of the runtimes, what is taken of it, and how much.
+
+    ``label`` is what errors call it. ``serve`` maps names of its environments to the names they have here,
+    and leaves out the others; None takes all as they are. The time limits, in seconds, are for environments
+    that set none themselves. ``retire`` is called when the member leaves, while sessions may still run.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        runtime: Runtime,
+        *,
+        serve: Mapping[str, str] | None = None,
+        max_sessions: int | None = None,
+        call_time_limit_s: float | None = None,
+        setup_time_limit_s: float | None = None,
+        retire: Callable[[], None] | None = None,
+    ) -> None:
+        self.label = label
+        self.runtime = runtime
+        self.serve = None if serve is None else {name.lower(): here for name, here in serve.items()}
+        self.max_sessions = max_sessions
+        self.sessions = 0
+        self.retire = retire
+        self._limits = {"call_time_limit_s": call_time_limit_s, "setup_time_limit_s": setup_time_limit_s}
+        self._users = 0
+        self._unused: asyncio.Event | None = None
+
+    def offers(self) -> list[tuple[str, EnvironmentInfo]]:
+        """For each environment that is taken: its key there, and what it is here."""
+        if self.serve is None:
+            return [(info.key, self._here(info)) for info in self.runtime.environments]
+        there = {info.key: info for info in self.runtime.environments}
+        return [(key, self._here(there[key])) for key in self.serve if key in there]
+
+    def missing(self) -> str | None:
+        """What ``serve`` names and the runtime has not; None as long as that cannot be known."""
+        if self.serve is None or self.runtime.pending:
+            return None
+        there = [info.key for info in self.runtime.environments]
+        for name in self.serve:
+            if name not in there:
+                close = difflib.get_close_matches(name, there, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else f"it has: {', '.join(there)}"
+                return f"{self.label} has no environment {name!r} to serve; {hint}"
+        return None
+
+    def _here(self, info: EnvironmentInfo) -> EnvironmentInfo:
+        changes: dict[str, object] = {
+            name: limit
+            for name, limit in self._limits.items()
+            if limit is not None and getattr(info, name) is None
+        }
+        name = info.name if self.serve is None else self.serve[info.key]
+        if name.lower() != info.key:
+            changes |= {"name": name, "key": name.lower()}
+        return info.model_copy(update=changes) if changes else info
+
+    def enter(self) -> None:
+        """Something is asked of the runtime: it must not be stopped now."""
+        self._users += 1
+
+    def leave(self) -> None:
+        """What ``enter`` announced is over."""
+        self._users -= 1
+        if not self._users and self._unused is not None:
+            self._unused.set()
+
+    async def wind_down(self) -> None:
+        """Wait until nothing is asked of the runtime any more."""
+        if self.retire is not None:
+            self.retire()
+        self._unused = asyncio.Event()
+        if self._users:
+            await self._unused.wait()
+
+
+class _Start(Protocol):
+    def __call__(self, operation: Operation, body: bytes, done: Done, *, limit_s: float) -> Stop: ...
+
+
+class MixedHandle:
+    """A session in a member: what the member tells of it passes here, and its end is counted."""
+
+    __slots__ = ("_close", "_listener", "_member", "setup_ended", "start")
+
+    def __init__(self, member: Member, listener: Listener) -> None:
+        self._member: Member | None = member
+        self._listener = listener
+        self.setup_ended: Callable[[Faulted | Refused | None], None] = listener.setup_ended
+        self.start: _Start
+        member.sessions += 1
+        member.enter()
+
+    def opened(self, handle: Handle) -> None:
+        """Calls go to ``handle`` directly from now on."""
+        self.start = handle.start
+        self._close = handle.close
+
+    def lost(self, fault: FaultClass, reason: str) -> None:
+        """The member lost the session."""
+        self.over()
+        self._listener.lost(fault, reason)
+
+    def over(self) -> None:
+        """The session takes no room any more; safe to call again."""
+        member, self._member = self._member, None
+        if member is not None:
+            member.sessions -= 1
+            member.leave()
+
+    async def close(self) -> None:
+        """See ``Handle.close``."""
+        try:
+            await self._close()
+        finally:
+            self.over()
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What the members offer, as long as ``seen`` is what they show."""
+
+    seen: tuple[Sequence[EnvironmentInfo], ...]
+    environments: tuple[EnvironmentInfo, ...]
+    routes: Mapping[str, tuple[Member, str]]
+    problems: tuple[str, ...]
+
+
+_NOTHING = _View((), (), {}, ())
+
+
+class MixedRuntime:
+    """Members in order: the first environment of the first one is the default.
+
+    Environments that become known later are taken then; ``changed`` is called when that shows. A name that
+    another member has already is refused at the start, and later logged and left out.
+    """
+
+    def __init__(self, members: Iterable[Member], *, changed: Callable[[], None] | None = None) -> None:
+        self.members: tuple[Member, ...] = tuple(members)
+        self.changed = changed
+        self._view = _NOTHING
+        self._started = False
+        self._stopping = False
+        self._leaving: dict[asyncio.Task[None], Member] = {}
+
+    @property
+    def environments(self) -> Sequence[EnvironmentInfo]:
+        return self._current().environments
+
+    @property
+    def pending(self) -> Sequence[str]:
+        if not self._started:
+            return [member.label for member in self.members]
+        return [label for member in self.members for label in member.runtime.pending]
+
+    # life
+
+    async def start(self) -> None:
+        """Start the members, all at once. Raises LoadError with what each failed one says."""
+        try:
+            await _start(self.members)
+            self._adopt(self.members)
+        except BaseException:
+            await self.stop()
+            raise
+        self._started = True
+
+    async def replace(self, members: Sequence[Member]) -> None:
+        """Have these members from now on. Those that are here already just go on.
+
+        New ones are started first. Members that are not named any more take no new sessions, and are stopped
+        when their sessions have ended. Raises LoadError when a new one fails to start or brings a name that
+        is taken; nothing has changed then.
+        """
+        fresh = [member for member in members if member not in self.members]
+        try:
+            await _start(fresh)
+            if self._stopping:
+                raise ShuttingDown("the server is shutting down")
+            gone = [member for member in self.members if member not in members]
+            self._adopt(members)
+        except BaseException:
+            await _stop(fresh)
+            raise
+        for member in gone:
+            task = asyncio.get_running_loop().create_task(self._wind_down(member))
+            self._leaving[task] = member
+            task.add_done_callback(lambda done: self._leaving.pop(done, None))
+
+    async def _wind_down(self, member: Member) -> None:
+        if member.sessions:
+            _log.info("environments_leave", place=member.label, sessions=member.sessions)
+        await member.wind_down()
+        await _stop([member])
+        _log.info("environments_gone", place=member.label)
+
+    async def stop(self) -> None:
+        if self._stopping:
+            return
+        self._stopping = True
+        leaving = dict(self._leaving)
+        for task in leaving:
+            task.cancel()
+        await asyncio.gather(*leaving, return_exceptions=True)
+        await _stop([*self.members, *leaving.values()])
+
+    # what there is
+
+    def _adopt(self, members: Sequence[Member]) -> None:
+        view = _look(members)
+        problems = [*view.problems, *filter(None, (member.missing() for member in members))]
+        if problems:
+            raise LoadError("\n".join(problems))
+        self.members = tuple(members)
+        self._show(view)
+
+    def _current(self) -> _View:
+        view = self._view
+        if self._started:
+            for member, seen in zip(self.members, view.seen, strict=True):
+                if member.runtime.environments is not seen:
+                    return self._look_again()
+        return view
+
+    def _look_again(self) -> _View:
+        """A member has come to know its environments, or they are others now."""
+        view = _look(self.members)
+        problems = [*view.problems, *filter(None, (member.missing() for member in self.members))]
+        if view.environments != self._view.environments:
+            for problem in problems:
+                _log.error("environment_left_out", reason=problem)
+        self._show(view)
+        return view
+
+    def _show(self, view: _View) -> None:
+        before, self._view = self._view, view
+        if self.changed is not None and view.environments != before.environments:
+            self.changed()
+
+    # work
+
+    async def open(self, request: OpenSession, listener: Listener) -> MixedHandle:
+        member, key = self._route(request.key)
+        if member.max_sessions is not None and member.sessions >= member.max_sessions:
+            raise Overloaded(
+                f"environment {request.key!r} is at maximum capacity: {member.max_sessions} sessions"
+            )
+        if key != request.key:
+            request = request.model_copy(update={"key": key})
+        handle = MixedHandle(member, listener)
+        try:
+            handle.opened(await member.runtime.open(request, handle))
+        except BaseException:
+            handle.over()
+            raise
+        return handle
+
+    async def tasks(self, query: TaskQuery) -> bytes:
+        member, key = self._route(query.key)
+        if key != query.key:
+            query = query.model_copy(update={"key": key})
+        member.enter()
+        try:
+            return await member.runtime.tasks(query)
+        finally:
+            member.leave()
+
+    def _route(self, key: str) -> tuple[Member, str]:
+        try:
+            return self._current().routes[key]
+        except KeyError:
+            raise UnknownEnvironment(f"unknown environment {key!r}") from None
+
+
+def _look(members: Sequence[Member]) -> _View:
+    environments: list[EnvironmentInfo] = []
+    routes: dict[str, tuple[Member, str]] = {}
+    problems: list[str] = []
+    seen = tuple(member.runtime.environments for member in members)
+    for place, member in enumerate(members):
+        for there, info in member.offers():
+            other, _ = routes.setdefault(info.key, (member, there))
+            if routes[info.key] != (member, there):
+                problems.append(
+                    f"two environments are called {info.key!r}: one of {other.label}, one of {member.label};"
+                    f' rename one in orsay.toml, there: serve = {{ {there} = "another name" }}'
+                )
+                continue
+            leads = place == 0 and not environments
+            environments.append(info.model_copy(update={"leads": True}) if leads else info)
+    return _View(seen, tuple(environments), routes, tuple(problems))
+
+
+async def _start(members: Sequence[Member]) -> None:
+    started = await asyncio.gather(*(member.runtime.start() for member in members), return_exceptions=True)
+    problems: list[str] = []
+    for member, error in zip(members, started, strict=True):
+        if isinstance(error, LoadError):
+            problems.append(f"{member.label}: {error}" if len(members) > 1 else str(error))
+        elif error is not None:
+            raise error
+    if problems:
+        raise LoadError("\n".join(problems))
+
+
+async def _stop(members: Sequence[Member]) -> None:
+    stopped = await asyncio.gather(*(member.runtime.stop() for member in members), return_exceptions=True)
+    for member, error in zip(members, stopped, strict=True):
+        if error is not None:
+            _log.error("runtime_stop_failed", place=member.label, error=f"{type(error).__name__}: {error}")
