@@ -11,12 +11,12 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-__all__ = ["OTHER_PROTOCOLS", "RuntimeName", "Settings", "available_cores"]
+__all__ = ["OTHER_PROTOCOLS", "RuntimeName", "Settings", "available_cores", "named_variable"]
 
-RuntimeName = Literal["process", "local"]
+RuntimeName = Literal["process", "local", "docker", "remote"]
 OTHER_PROTOCOLS = ("openenv", "mcp")
 _MIB = 1024 * 1024
 _LOOPBACK = ("localhost", "::1")
@@ -48,6 +48,24 @@ def _quota_v1() -> float | None:
         return None
 
 
+def named_variable(name: str) -> str | None:
+    """A variable that the user names on the command line."""
+    return os.environ.get(name)
+
+
+def _read_keys(path: Path) -> tuple[SecretStr, ...]:
+    """One key a line; empty lines and lines that begin with # are none."""
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else "it is no text"
+        raise ValueError(f"the file of API keys {path} cannot be read: {reason}") from None
+    found = tuple(SecretStr(line) for line in lines if line and not line.startswith("#"))
+    if not found:
+        raise ValueError(f"the file of API keys {path} has none: write one a line")
+    return found
+
+
 class Settings(BaseSettings):
     """Effective settings. Times are seconds, sizes are bytes unless the name says otherwise."""
 
@@ -60,12 +78,16 @@ class Settings(BaseSettings):
     also: str | None = Field(None, description="other protocols to serve: openenv, mcp, or both with a comma")
 
     api_keys: tuple[SecretStr, ...] = Field((), description="JSON list in the variable; empty: no keys")
+    api_keys_file: Path | None = Field(None, description="more keys, one a line")
     allow_anonymous: bool = Field(False, description="bind wider than loopback although there are no keys")
     index_only: bool = Field(False, description="tasks by split and index only; specs stay on the server")
     error_detail: Literal["auto", "exception", "id"] = Field(
         "auto", description="what clients read of an exception; auto: its text on loopback, else an id"
     )
 
+    server_name: str | None = Field(
+        None, description="tells containers of this server from others'; by default made of host and port"
+    )
     trusted_proxies: str = Field(
         "127.0.0.1,::1",
         description="addresses and networks whose X-Forwarded headers are believed; *: any; empty: none",
@@ -112,6 +134,13 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "console", "json"] = "auto"
 
+    _keys_of_file: tuple[SecretStr, ...] = PrivateAttr(())
+
+    @property
+    def keys(self) -> tuple[SecretStr, ...]:
+        """All keys that let somebody in."""
+        return self.api_keys + self._keys_of_file
+
     @property
     def other_protocols(self) -> tuple[str, ...]:
         """What ``also`` names."""
@@ -124,7 +153,7 @@ class Settings(BaseSettings):
     @property
     def open_to_anyone(self) -> bool:
         """Whether other machines can come in without a key."""
-        return not self.loopback and not self.api_keys
+        return not self.loopback and not self.keys
 
     @property
     def shows_exceptions(self) -> bool:
@@ -158,6 +187,8 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _keys_or_loopback(self) -> Settings:
+        if self.api_keys_file is not None:
+            self._keys_of_file = _read_keys(self.api_keys_file)
         if self.open_to_anyone and not self.allow_anonymous:
             raise ValueError(
                 f"binding to {self.host} without API keys would let anyone in: set ORSAY_API_KEYS or"
