@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import hashlib
 import signal
 import socket
 import sys
@@ -16,20 +17,21 @@ import uvicorn
 
 from .auth import Keys
 from .calls import CallLimits
-from .episode import Limits
+from .config.entries import Entry
+from .config.targets import read_targets
 from .errors import ConfigError, LoadError
 from .faults import FaultLog
 from .http.app import HttpApp
 from .http.connection import Connection
 from .http.episodes import EpisodeEndpoints
 from .http.faces import Face
-from .loader import load, source_of
+from .loader import source_of
 from .logs import configure, get_logger
+from .places import CodePlace, Place, plan
 from .reload import reload_on_change
 from .runtimes.base import Runtime
-from .runtimes.frames import WorkerConfig
 from .runtimes.link import WORKER_MODULE
-from .runtimes.local import LocalRuntime
+from .runtimes.mixed import MixedRuntime
 from .runtimes.process import ProcessRuntime
 from .sessions import SessionLimits, Sessions
 from .settings import Settings
@@ -39,44 +41,19 @@ __all__ = ["Running", "Server", "make_runtime"]
 _log = get_logger(__name__)
 
 
-def make_runtime(settings: Settings, targets: Sequence[str], classes: Sequence[type] = ()) -> Runtime:
-    """The runtime that the settings ask for. ``local`` loads the targets here. Raises LoadError."""
-    if settings.runtime == "local":
-        loaded = classes or [cls for target in targets for cls in load(target)]
-        limits = Limits(
-            call_time_limit_s=settings.call_time_limit_s,
-            setup_time_limit_s=settings.setup_time_limit_s,
-            teardown_time_limit_s=settings.teardown_time_limit_s,
-            max_result_bytes=settings.max_result_bytes,
-        )
-        return LocalRuntime(loaded, limits, threads=settings.threads_per_worker)
-    config = WorkerConfig(
-        targets=list(targets),
-        sys_path=list(sys.path),
-        argv=_without_keys(sys.argv, settings),
-        call_time_limit_s=settings.call_time_limit_s,
-        setup_time_limit_s=settings.setup_time_limit_s,
-        teardown_time_limit_s=settings.teardown_time_limit_s,
-        max_result_bytes=settings.max_result_bytes,
-        threads=settings.threads_per_worker,
-    )
-    memory = settings.worker_memory_limit_mib
-    return ProcessRuntime(
-        config,
-        workers=settings.workers,
-        start_limit_s=settings.worker_start_limit_s,
-        stall_s=settings.worker_stall_s,
-        memory_limit_bytes=None if memory is None else memory * 1024 * 1024,
-        session_limit=settings.worker_session_limit,
-        sessions_per_worker=settings.sessions_per_worker,
-        max_workers=settings.max_workers,
-    )
+def make_runtime(places: Sequence[Place], classes: Sequence[type] = ()) -> Runtime:
+    """One runtime for all places; ``classes`` are hosted in this process instead. Raises LoadError."""
+    if len(places) == 1 and isinstance(places[0], CodePlace):
+        return places[0].runtime(classes)
+    return MixedRuntime([place.member() for place in places])
 
 
-def _without_keys(arguments: Sequence[str], settings: Settings) -> list[str]:
-    """For worker processes, where author code can read it."""
-    keys = {key.get_secret_value() for key in settings.api_keys}
-    return [each for each in arguments if each.partition("=")[2] not in keys and each not in keys]
+def _server_id(settings: Settings, sock: socket.socket) -> str:
+    """What containers of this server are known by: the same when it is started again, and no other's."""
+    if settings.server_name is not None:
+        return settings.server_name
+    place = f"{socket.gethostname()} {settings.host} {sock.getsockname()[1]}"
+    return hashlib.sha256(place.encode()).hexdigest()[:12]
 
 
 class Running:
@@ -106,13 +83,15 @@ class Running:
         self.app = HttpApp(
             episodes,
             runtime,
-            Keys(settings.api_keys),
+            Keys(settings.keys),
             faults,
             stopping=lambda: self.sessions.stopping,
             max_body_bytes=settings.max_body_bytes,
             index_only=settings.index_only,
             faces=faces,
         )
+        if isinstance(runtime, MixedRuntime):
+            runtime.changed = self._learn
         self._sock = sock
         self._http = _Http(
             uvicorn.Config(
@@ -142,14 +121,17 @@ class Running:
         """Load the environments and let sessions in. Raises LoadError."""
         await self._http.listening.wait()
         await self.runtime.start()
-        for info in self.runtime.environments:
-            self.app.know(info.name)
-            self.app.know(info.key)
+        self._learn()
         self.sessions.start()
         await self.app.load_rest()
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 100)
+
+    def _learn(self) -> None:
+        for info in self.runtime.environments:
+            self.app.know(info.name)
+            self.app.know(info.key)
 
     async def shut_down(self) -> None:
         """Refuse new sessions, let calls finish, tear down, then stop listening (L6)."""
@@ -231,9 +213,13 @@ class Server:
         if not self._reload:
             yield
             return
-        if not isinstance(running.runtime, ProcessRuntime):
+        if not _pools(running.runtime):
             raise ConfigError("--reload needs worker processes: use --runtime process")
-        watching = asyncio.create_task(reload_on_change(running.runtime.reload, Path.cwd()))
+
+        async def reload() -> None:
+            await asyncio.gather(*(pool.reload() for pool in _pools(running.runtime)))
+
+        watching = asyncio.create_task(reload_on_change(reload, Path.cwd()))
         try:
             yield
         finally:
@@ -247,11 +233,13 @@ class Server:
             from .also import require  # loaded only when asked for
 
             require(settings.other_protocols)
-        targets = self._targets
-        if not targets and settings.runtime == "process":
-            targets = [source_of(cls) for cls in self._classes]
-        runtime = make_runtime(settings, targets, self._classes)
-        running = Running(settings, runtime, _listen(settings.host, settings.port))
+        sock = _listen(settings.host, settings.port)
+        try:
+            places = plan(self._entries(settings), settings, _server_id(settings, sock))
+            running = Running(settings, make_runtime(places, self._classes), sock)
+        except BaseException:
+            sock.close()
+            raise
         serving = asyncio.create_task(running.serve())
         try:
             await running.load()
@@ -259,6 +247,21 @@ class Server:
         finally:
             await running.shut_down()
             await serving
+
+    def _entries(self, settings: Settings) -> list[Entry]:
+        targets = self._targets
+        if self._classes:
+            local = settings.runtime == "local"
+            targets = ["classes of this process" if local else source_of(cls) for cls in self._classes]
+        return read_targets(targets, "process" if self._classes else settings.runtime)
+
+
+def _pools(runtime: Runtime) -> list[ProcessRuntime]:
+    """What of the runtime is worker processes."""
+    runtimes = (
+        [member.runtime for member in runtime.members] if isinstance(runtime, MixedRuntime) else [runtime]
+    )
+    return [each for each in runtimes if isinstance(each, ProcessRuntime)]
 
 
 def _other_faces(settings: Settings, sessions: Sessions) -> list[Face]:

@@ -46,7 +46,7 @@ def test_exceptions_are_shown_on_loopback_only_unless_said_otherwise() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("port", 70000), ("workers", 0), ("idle_limit_s", 0), ("runtime", "docker"), ("nonsense", 1)],
+    [("port", 70000), ("workers", 0), ("idle_limit_s", 0), ("runtime", "cloud"), ("nonsense", 1)],
 )
 def test_a_wrong_value_is_refused(name: str, value: object) -> None:
     with pytest.raises(ValidationError, match=name):

@@ -34,10 +34,19 @@ def add_parser(verbs: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("targets", nargs="*", metavar="MODULE:CLASS", help="what to host; also FILE.py:CLASS")
+    parser.add_argument(
+        "targets",
+        nargs="*",
+        metavar="TARGET",
+        help="what to host: MODULE:CLASS, FILE.py:CLASS, http://HOST:PORT, docker:IMAGE",
+    )
     parser.add_argument("--host", help="address to listen on (127.0.0.1)")
     parser.add_argument("--port", type=int, help="port to listen on (8080); 0 takes a free one")
-    parser.add_argument("--runtime", choices=["process", "local"], help="where environments run (process)")
+    parser.add_argument(
+        "--runtime",
+        choices=["process", "local", "docker", "remote"],
+        help="where environments run (process); docker, remote: targets are images, URLs",
+    )
     parser.add_argument("--workers", type=int, help="worker processes (as many as cores)")
     parser.add_argument(
         "--api-key",

@@ -17,7 +17,17 @@ from orsay_protocol.faults import FaultClass
 from ..errors import Faulted, LoadError, Overloaded, Refused, ShuttingDown, UnknownEnvironment
 from ..logs import get_logger
 from ..running import Done
-from .base import EnvironmentInfo, Handle, Listener, OpenSession, Operation, Runtime, Stop, TaskQuery
+from .base import (
+    EnvironmentInfo,
+    Handle,
+    Listener,
+    OpenSession,
+    Operation,
+    Progress,
+    Runtime,
+    Stop,
+    TaskQuery,
+)
 
 __all__ = ["Member", "MixedHandle", "MixedRuntime"]
 
@@ -103,7 +113,15 @@ class Member:
 
 
 class _Start(Protocol):
-    def __call__(self, operation: Operation, body: bytes, done: Done, *, limit_s: float) -> Stop: ...
+    def __call__(
+        self,
+        operation: Operation,
+        body: bytes,
+        done: Done,
+        *,
+        limit_s: float,
+        progress: Progress | None = None,
+    ) -> Stop: ...
 
 
 class MixedHandle:

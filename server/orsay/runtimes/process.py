@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from ..errors import Faulted, LoadError, Overloaded, Refused, ShuttingDown, Starting
 from ..logs import get_logger
 from ..running import Done
-from .base import EnvironmentInfo, Listener, OpenSession, Operation, Stop, TaskQuery
+from .base import EnvironmentInfo, Listener, OpenSession, Operation, Progress, Stop, TaskQuery
 from .frames import Kind, WorkerConfig, with_session
 from .link import Link
 
@@ -84,7 +84,7 @@ class ProcessRuntime:
         error = task.exception()
         if error is None:
             self._failures = 0
-        elif self._watch is not None:  # the first start reports its error by itself
+        elif self._watch is not None and self._size:  # the first start reports its error by itself
             self._failures += 1
             _log.error("worker_start_failed", error=str(error), failures=self._failures)
             self._launch(delay_s=_BACKOFF_S[min(self._failures, len(_BACKOFF_S) - 1)])
@@ -147,6 +147,13 @@ class ProcessRuntime:
             self._retire(link)
         self._notify()
         _log.info("reloaded")
+
+    def retire(self) -> None:
+        """Start no more workers, and let each one go when its sessions have ended."""
+        self._size = 0
+        for link in self._links:
+            if not link.retiring:
+                self._retire(link)
 
     # watching
 
@@ -294,7 +301,15 @@ class ProcessHandle:
         self._teardown_limit_s = teardown_limit_s
         self._open = True
 
-    def start(self, operation: Operation, body: bytes, done: Done, *, limit_s: float) -> Stop:
+    def start(
+        self,
+        operation: Operation,
+        body: bytes,
+        done: Done,
+        *,
+        limit_s: float,
+        progress: Progress | None = None,  # results come in one piece
+    ) -> Stop:
         return self._link.start(
             _KINDS[operation], with_session(self._number, body), done, limit_s + _LIMIT_MARGIN_S
         )

@@ -1,0 +1,216 @@
+"""From entries to runtimes: worker pools, containers and other servers, shared where entries allow it.
+
+A place is everything that decides how a runtime is made. Two that are equal need one runtime only: that is
+how a file that is read again keeps what it does not change.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from .config.entries import CodeOptions, Entry, ImageTable, Table, UpstreamOptions, UrlTable
+from .episode import Limits
+from .errors import LoadError
+from .loader import load
+from .runtimes.base import Runtime
+from .runtimes.frames import WorkerConfig
+from .runtimes.local import LocalRuntime
+from .runtimes.mixed import Member
+from .runtimes.process import ProcessRuntime
+from .settings import Settings
+
+__all__ = ["CodePlace", "Place", "plan"]
+
+_CODE_SETTINGS = (
+    "workers",
+    "max_workers",
+    "sessions_per_worker",
+    "threads_per_worker",
+    "call_time_limit_s",
+    "setup_time_limit_s",
+    "teardown_time_limit_s",
+    "max_result_bytes",
+    "worker_memory_limit_mib",
+    "worker_session_limit",
+    "worker_start_limit_s",
+    "worker_stall_s",
+)
+_NO_OPTIONS = frozenset({"targets", "directory"})
+_MIB = 1024 * 1024
+
+
+class Place(Protocol):
+    """Where environments of one entry, or of several, are."""
+
+    def member(self) -> Member:
+        """A member for a runtime that is started later. Raises LoadError."""
+
+
+def plan(entries: Sequence[Entry], settings: Settings, server_id: str) -> list[Place]:
+    """The places of all entries, in order; code without options of its own shares the first such place."""
+    places: list[Place | None] = []
+    shared: list[Entry] = []
+    for entry in entries:
+        table = entry.table
+        if isinstance(table, ImageTable):
+            places.append(ImagePlace(entry.label, table, server_id, str(entry)))
+        elif isinstance(table, UrlTable):
+            places.append(UrlPlace(entry.label, table, str(entry)))
+        elif table.model_fields_set - _NO_OPTIONS or _hides(entry, shared):
+            places.append(_code([entry], table, settings))
+        else:
+            if not shared:
+                at = len(places)
+                places.append(None)
+            shared.append(entry)
+    if shared:
+        places[at] = _code(shared, CodeOptions(), settings)
+    return [place for place in places if place is not None]
+
+
+def _hides(entry: Entry, others: Sequence[Entry]) -> bool:
+    """Whether its folder has a module of a name that another folder of the same process has too."""
+    names = _modules(entry)
+    return any(other.folders != entry.folders and names & _modules(other) for other in others)
+
+
+def _modules(entry: Entry) -> set[str]:
+    return {module.name for module in pkgutil.iter_modules(entry.folders)} if entry.folders else set()
+
+
+def _code(entries: Sequence[Entry], table: CodeOptions, settings: Settings) -> CodePlace:
+    own = {name: getattr(table, name, None) for name in _CODE_SETTINGS}
+    return CodePlace(
+        targets=tuple(target for entry in entries for target in entry.targets),
+        folders=tuple(dict.fromkeys(folder for entry in entries for folder in entry.folders)),
+        in_process=(table.runtime or settings.runtime) == "local",
+        options={name: getattr(settings, name) if own[name] is None else own[name] for name in own},
+        table=table,
+        title=", ".join(map(str, entries)),
+        hidden=frozenset(key.get_secret_value() for key in settings.keys),
+    )
+
+
+def _member(title: str, table: Table, runtime: Runtime, **more: Any) -> Member:
+    return Member(
+        title,
+        runtime,
+        serve=table.names,
+        max_sessions=table.max_sessions,
+        call_time_limit_s=table.call_time_limit_s,
+        setup_time_limit_s=table.setup_time_limit_s,
+        **more,
+    )
+
+
+@dataclass(frozen=True)
+class CodePlace:
+    """A pool of worker processes, or this process."""
+
+    targets: tuple[str, ...]
+    folders: tuple[str, ...]
+    in_process: bool
+    options: Mapping[str, Any]
+    """Effective settings, by their names."""
+    table: CodeOptions
+    title: str = field(compare=False)
+    hidden: frozenset[str] = field(compare=False, repr=False)
+    """Words that workers must not find in ``sys.argv``."""
+
+    def member(self) -> Member:
+        runtime = self.runtime()
+        retire = runtime.retire if isinstance(runtime, ProcessRuntime) else None
+        return _member(self.title, self.table, runtime, retire=retire)
+
+    def runtime(self, classes: Sequence[type] = ()) -> LocalRuntime | ProcessRuntime:
+        """With ``classes`` in this process, those rather than the targets. Raises LoadError."""
+        return self._local(classes) if self.in_process else self._process()
+
+    def _local(self, classes: Sequence[type]) -> LocalRuntime:
+        sys.path[:0] = [folder for folder in self.folders if folder not in sys.path]
+        limits = Limits(
+            call_time_limit_s=self.options["call_time_limit_s"],
+            setup_time_limit_s=self.options["setup_time_limit_s"],
+            teardown_time_limit_s=self.options["teardown_time_limit_s"],
+            max_result_bytes=self.options["max_result_bytes"],
+        )
+        loaded = classes or [cls for target in self.targets for cls in load(target)]
+        return LocalRuntime(loaded, limits, threads=self.options["threads_per_worker"])
+
+    def _process(self) -> ProcessRuntime:
+        options = self.options
+        config = WorkerConfig(
+            targets=list(self.targets),
+            sys_path=[*self.folders, *(each for each in sys.path if each not in self.folders)],
+            argv=[each for each in sys.argv if not {each, each.partition("=")[2]} & self.hidden],
+            call_time_limit_s=options["call_time_limit_s"],
+            setup_time_limit_s=options["setup_time_limit_s"],
+            teardown_time_limit_s=options["teardown_time_limit_s"],
+            max_result_bytes=options["max_result_bytes"],
+            threads=options["threads_per_worker"],
+        )
+        memory = options["worker_memory_limit_mib"]
+        return ProcessRuntime(
+            config,
+            workers=options["workers"],
+            start_limit_s=options["worker_start_limit_s"],
+            stall_s=options["worker_stall_s"],
+            memory_limit_bytes=None if memory is None else memory * _MIB,
+            session_limit=options["worker_session_limit"],
+            sessions_per_worker=options["sessions_per_worker"],
+            max_workers=options["max_workers"],
+        )
+
+
+@dataclass(frozen=True)
+class UrlPlace:
+    """Another server."""
+
+    label: str
+    table: UrlTable
+    title: str = field(compare=False)
+
+    def member(self) -> Member:
+        from .runtimes.remote.options import RemoteOptions  # an HTTP client, only for those who need one
+        from .runtimes.remote.runtime import RemoteRuntime
+
+        options = RemoteOptions(**_upstream(self.table))
+        return _member(self.title, self.table, RemoteRuntime(self.table.url, options, label=self.label))
+
+
+@dataclass(frozen=True)
+class ImagePlace:
+    """Containers of an image."""
+
+    label: str
+    table: ImageTable
+    server_id: str
+    title: str = field(compare=False)
+
+    def member(self) -> Member:
+        from .runtimes.docker.options import DockerOptions  # needs the extra docker
+        from .runtimes.docker.runtime import DockerRuntime
+        from .runtimes.remote.options import RemoteOptions
+
+        given = {
+            name: value
+            for name, value in self.table
+            if value is not None and name not in UpstreamOptions.model_fields
+        }
+        try:
+            options = DockerOptions(**given, remote=RemoteOptions(**_upstream(self.table)))
+        except ValueError as exc:
+            raise LoadError(f"{self.title}: {exc}") from exc
+        return _member(
+            self.title, self.table, DockerRuntime(options, server_id=self.server_id, label=self.label)
+        )
+
+
+def _upstream(table: UpstreamOptions) -> dict[str, Any]:
+    names = UpstreamOptions.model_fields.keys() - Table.model_fields.keys()
+    names -= {"api_key_variable", "api_key_file"}  # they were read into api_key
+    return {name: value for name in names if (value := getattr(table, name)) is not None}
