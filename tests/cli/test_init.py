@@ -109,7 +109,7 @@ def test_the_dockerfile_serves_the_class_as_an_ordinary_user() -> None:
     assert "USER 1000" in lines
     command = json.loads(next(line for line in lines if line.startswith("CMD ")).removeprefix("CMD "))
     assert command[:3] == ["orsay", "serve", "my_env.env:MyEnv"]
-    assert command[3:] == ["--host", "0.0.0.0", "--port", "8080", "--allow-anonymous"]
+    assert command[3:] == ["--allow-anonymous"]
 
 
 def test_the_readme_is_that_of_a_hugging_face_space() -> None:

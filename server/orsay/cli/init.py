@@ -13,6 +13,8 @@ from pathlib import Path
 
 import orsay
 
+from ..packing.dockerfile import generate
+
 __all__ = ["BadName", "add_parser", "check_name", "class_name", "project_files", "run"]
 
 _EPILOG = """\
@@ -25,7 +27,6 @@ examples:
 _COMMON = {
     "pyproject.toml": "pyproject.toml.tmpl",
     "README.md": "README.md.tmpl",
-    "Dockerfile": "Dockerfile.tmpl",
     ".dockerignore": "dockerignore.tmpl",
     ".gitignore": "gitignore.tmpl",
     "{package}/__init__.py": "package/__init__.py.tmpl",
@@ -116,10 +117,11 @@ def project_files(name: str, *, full: bool = False) -> Mapping[str, str]:
     spelling = templates / ("full" if full else "environment")
     sources = {path: templates / "environment" / source for path, source in _COMMON.items()}
     sources |= {path: spelling / source for path, source in _SPELLED.items()}
-    return {
+    written = {
         path.format(package=name): _fill(source.read_text(encoding="utf-8"), values)
         for path, source in sources.items()
     }
+    return {**written, "Dockerfile": generate((f"{name}.env:{class_name(name)}",))}
 
 
 def _fill(text: str, values: Mapping[str, str]) -> str:

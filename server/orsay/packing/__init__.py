@@ -1,1 +1,5 @@
-"""From the folder of an environment project to what a container image is built from."""
+"""From the folder of an environment project to what a container image is built from.
+
+``project.read`` says what a folder holds, ``wheel.requirement`` what is installed as orsay,
+``dockerfile.text`` how the image is built, ``context.read`` and ``context.tar`` what goes into it.
+"""

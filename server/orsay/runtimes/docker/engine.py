@@ -173,6 +173,7 @@ class Engine:
         buildargs: Mapping[str, str] | None = None,
         target: str | None = None,
         labels: Mapping[str, str] | None = None,
+        no_cache: bool = False,
         on_line: Callable[[str], None] = lambda line: None,
     ) -> str:
         """Build an image from a tar of its context, and return its id; no limit in time.
@@ -196,6 +197,7 @@ class Engine:
                     buildargs=dict(buildargs or {}),
                     target=target or "",
                     labels=dict(labels or {}),
+                    nocache=no_cache,
                     rm=True,
                     forcerm=True,
                     decode=True,

@@ -1,0 +1,108 @@
+"""What pip installs as orsay inside an image: a release, or the very code that runs here, as a wheel."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.util
+import io
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+
+from ..errors import ConfigError
+
+__all__ = ["Requirement", "requirement"]
+
+_PACKAGES = ("orsay_protocol", "orsay", "orsay_client", "orsay_trl")
+_METADATA = ("METADATA", "entry_points.txt")
+_TIME = (
+    2020,
+    1,
+    1,
+    0,
+    0,
+    0,
+)  # the same content gives the same wheel, so that an engine knows the layer again
+_REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\s*(\[[^\]]*\])?\s*([<>=!~@;(].*)?")
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """``pip`` is what ``pip install`` is given; ``files`` are to lie in the folder where it runs."""
+
+    pip: str
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def requirement(asked: str | Path | None = None) -> Requirement:
+    """What to install as orsay: the requirement or wheel that was ``asked`` for, else what runs here.
+
+    Installed from a package index that is ``orsay==VERSION``. Anything else (a checkout, a wheel from disk)
+    exists nowhere else, so it becomes a wheel of its own. Raises ConfigError when ``asked`` is neither.
+    """
+    if asked is not None:
+        return _asked(asked)
+    installed = distribution("orsay")
+    if installed.read_text("direct_url.json") is None:
+        return Requirement(f"orsay=={installed.version}")
+    return _beside(f"orsay-{installed.version}-py3-none-any.whl", _packed(installed))
+
+
+def _asked(asked: str | Path) -> Requirement:
+    text = str(asked)
+    path = Path(text).expanduser()
+    if path.is_dir():
+        raise ConfigError(
+            f"{text} is a folder: build a wheel of it (pip wheel --no-deps {text}) and name that"
+        )
+    if path.suffix == ".whl":
+        try:
+            return _beside(path.name, path.read_bytes())
+        except OSError as exc:
+            raise ConfigError(f"cannot read the wheel {text}: {exc.strerror or exc}") from exc
+    if isinstance(asked, Path) or not _REQUIREMENT.fullmatch(text):
+        raise ConfigError(f"{text!r} is no wheel and no requirement, such as orsay==0.1.0")
+    return Requirement(text)
+
+
+def _beside(name: str, data: bytes) -> Requirement:
+    return Requirement(f"./{name}", {name: data})
+
+
+def _packed(installed: Distribution) -> bytes:
+    """A wheel of the packages that can be imported here, with the metadata that they are installed with."""
+    folder = f"orsay-{installed.version}.dist-info"
+    wheel = "Wheel-Version: 1.0\nGenerator: orsay\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    contents = {place: path.read_bytes() for package in _PACKAGES for place, path in _files(package)}
+    contents[f"{folder}/WHEEL"] = wheel.encode()
+    for name in _METADATA:
+        contents[f"{folder}/{name}"] = (installed.read_text(name) or "").encode()
+    record = [f"{place},sha256={_digest(data)},{len(data)}" for place, data in contents.items()]
+    contents[f"{folder}/RECORD"] = "\n".join([*record, f"{folder}/RECORD,,", ""]).encode()
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for place, data in contents.items():
+            entry = zipfile.ZipInfo(place, _TIME)
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, data, zipfile.ZIP_DEFLATED)
+    return packed.getvalue()
+
+
+def _files(package: str) -> Iterator[tuple[str, Path]]:
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise ConfigError(
+            f"{package} of this installation cannot be found; name a wheel or a requirement instead"
+        )
+    folder = Path(spec.origin).parent
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc":
+            yield f"{package}/{path.relative_to(folder).as_posix()}", path
+
+
+def _digest(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
