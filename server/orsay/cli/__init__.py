@@ -12,7 +12,9 @@ __all__ = ["main"]
 _VERBS = {
     "serve": "host environments over HTTP",
     "init": "write a new environment project",
+    "build": "build an environment's container image",
     "play": "play a task of a server in the terminal",
+    "push": "put an environment into a Hugging Face Space",
     "check": "run the contract suite against any ORS server",
 }
 

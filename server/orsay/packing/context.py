@@ -25,8 +25,8 @@ class Contents:
     """What goes in and what stays out of an image.
 
     ``files``: place in the context, with slashes, to the file. ``secrets``: left out because they look like
-    keys or passwords; a line ``!PATH`` in .dockerignore lets one in. ``links``: left out because they lead to a
-    folder, out of the project, or nowhere.
+    keys or passwords; a line ``!PATH`` in .dockerignore lets one in. ``links``: left out because they lead to
+    a folder, out of the project, or nowhere.
     """
 
     files: Mapping[str, Path]

@@ -15,7 +15,7 @@ from .classes import find_targets
 __all__ = ["Kind", "Project", "read"]
 
 Kind = Literal["package", "files", "image"]
-"""``package``: pip installs it; ``files``: Python files, served as they lie; ``image``: a Dockerfile alone."""
+"""``package``: pip installs it; ``files``: Python, served as it lies; ``image``: a Dockerfile alone."""
 
 _TABLE_KEYS = ("environments",)
 

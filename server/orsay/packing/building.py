@@ -1,0 +1,65 @@
+"""Builds the image of a project on a Docker engine."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from ..errors import ConfigError
+from ..runtimes.docker.engine import Engine
+from .context import read as read_contents
+from .context import tar
+from .dockerfile import arguments, text
+from .project import Project
+from .wheel import requirement
+
+__all__ = ["Recipe", "build"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a person may choose of a build. None: the base of the Dockerfile, the orsay that runs here."""
+
+    tag: str
+    base: str | None = None
+    orsay: str | None = None
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    no_cache: bool = False
+
+
+async def build(
+    engine: Engine,
+    project: Project,
+    recipe: Recipe,
+    *,
+    on_line: Callable[[str], None] = lambda line: None,
+    on_note: Callable[[str], None] = lambda note: None,
+) -> str:
+    """The id of the image, tagged. ``on_line`` gets what the engine says, ``on_note`` what was left out.
+
+    Raises ConfigError for a choice that the Dockerfile does not offer, LoadError for a project that cannot be
+    packed, EngineError with the last lines of the step that failed.
+    """
+    installed = requirement(recipe.orsay)
+    dockerfile = text(project, orsay=installed.pip, base=recipe.base)
+    offered = arguments(dockerfile)
+    if recipe.orsay is not None and "ORSAY" not in offered:
+        raise ConfigError("the project's Dockerfile has no ARG ORSAY, so what it installs cannot be chosen")
+    for name in recipe.arguments:
+        if name not in offered:
+            close = difflib.get_close_matches(name, offered, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise ConfigError(f"the project's Dockerfile has no ARG {name}{hint}")
+    contents = read_contents(project)
+    for note in contents.notes:
+        on_note(note)
+    more = installed.files if "ORSAY" in offered else {}
+    with tar(project, contents, dockerfile=dockerfile, more=more) as packed:
+        return await engine.build(
+            packed,
+            tag=recipe.tag,
+            buildargs=recipe.arguments,
+            no_cache=recipe.no_cache,
+            on_line=on_line,
+        )
