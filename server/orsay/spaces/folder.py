@@ -1,0 +1,108 @@
+"""The folder of a Docker Space, made from an environment project: everything that is sent, and nothing else.
+
+A Space is built without arguments, so the defaults in its Dockerfile have to be right.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import SpaceError
+from ..packing import context, dockerfile, wheel
+from ..packing.project import Project
+from .about import about
+from .readme import readme
+
+__all__ = ["MARK", "Source", "read", "write"]
+
+MARK = ".orsay-space"
+"""The file by which a folder or a Space is known to be ours; it lists the others."""
+
+_PORT = 8080
+_LEFT_OUT = frozenset({MARK, ".gitattributes", ".gitignore", ".dockerignore", "Dockerfile", "README.md"})
+_IGNORED = "# For a build of this folder: not needed in the image.\n.git\n.gitattributes\n.orsay-space\n"
+_EXPOSED = re.compile(r"^\s*EXPOSE\s+(\d+)", re.IGNORECASE | re.MULTILINE)
+_SPACE = """\
+
+# In a Space: user 1000; the hub's proxy is the only way in; open to all without the secret ORSAY_API_KEYS.
+USER 1000
+ENV ORSAY_HOST=0.0.0.0 \\
+    ORSAY_PORT={port} \\
+    ORSAY_ALLOW_ANONYMOUS=true \\
+    ORSAY_TRUSTED_PROXIES=*
+"""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A project and what of it belongs into its image."""
+
+    project: Project
+    contents: context.Contents
+    requirement: wheel.Requirement
+
+
+def read(project: Project, *, orsay: str | None = None) -> Source:
+    """What of a project becomes a Space; ``orsay`` as for ``wheel.requirement``. Raises OrsayError."""
+    return Source(project, context.read(project), wheel.requirement(orsay))
+
+
+def write(
+    source: Source, into: Path, *, url: str, base: str | None = None, force: bool = False
+) -> Mapping[str, Path]:
+    """Write the Space into ``into`` and return its files by their paths, with slashes.
+
+    What was written there before and does not belong to it any more is removed; a folder with anything else
+    in it is refused, unless ``force`` says to write over it. Raises SpaceError.
+    """
+    project = source.project
+    recipe = dockerfile.text(project, orsay=source.requirement.pip, base=base)
+    exposed = _EXPOSED.search(recipe)
+    port = int(exposed.group(1)) if exposed else _PORT
+    path = project.folder / "README.md"
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    made: dict[str, bytes] = {
+        "README.md": readme(text, about(project, text, port=port), url).encode(),
+        "Dockerfile": (recipe.rstrip("\n") + "\n" + _SPACE.format(port=port)).encode(),
+        ".dockerignore": _IGNORED.encode(),
+    }
+    if "ORSAY" in dockerfile.arguments(recipe):
+        made |= source.requirement.files
+    taken = {place: file for place, file in source.contents.files.items() if place not in _LEFT_OUT}
+    names = sorted({*made, *taken, MARK})
+    made[MARK] = "\n".join(
+        ["# Written by orsay push: these files, from an environment project.", *names, ""]
+    ).encode()
+    try:
+        _clear(into, force=force)
+        for place in names:
+            target = into / place
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if place in made:
+                target.write_bytes(made[place])
+            else:
+                shutil.copy(taken[place], target)
+    except OSError as exc:
+        raise SpaceError(f"cannot write the Space to {into}: {exc.strerror or exc} ({exc.filename})") from exc
+    return {place: into / place for place in names}
+
+
+def _clear(into: Path, *, force: bool) -> None:
+    """Remove what an earlier writing left; refuse what somebody else did."""
+    mark = into / MARK
+    if mark.is_file():
+        for line in mark.read_text(encoding="utf-8").splitlines()[1:]:
+            place = into / line
+            if line and place.resolve().is_relative_to(into.resolve()):
+                place.unlink(missing_ok=True)
+    elif into.exists() and not into.is_dir():
+        raise SpaceError(f"{into} is no folder; name one for the Space")
+    elif into.is_dir() and any(into.iterdir()) and not force:
+        raise SpaceError(
+            f"{into} is not empty and was not written by orsay push; name another folder, or write over what"
+            " is in it with --force"
+        )

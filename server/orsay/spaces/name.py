@@ -1,0 +1,50 @@
+"""The name of a Space, ``owner/name``, and the address that the hub makes of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ..errors import SpaceError
+
+__all__ = ["SpaceName"]
+
+_PAGE = re.compile(r"https?://[^/]+/spaces/")
+_PART = re.compile(r"[A-Za-z0-9](?:[\w.-]{0,94}[A-Za-z0-9_])?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class SpaceName:
+    """Where a Space is on the hub."""
+
+    owner: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> SpaceName:
+        """From ``owner/name``, or from the address of the Space's page. Raises SpaceError."""
+        owner, slash, name = _PAGE.sub("", text.strip()).rstrip("/").partition("/")
+        if not slash or not owner or not name:
+            raise SpaceError(
+                f"{text!r} names no Space: give the user or organisation too, such as --space my-name/my-env"
+            )
+        for part in (owner, name):
+            if not _PART.fullmatch(part) or "--" in part or ".." in part or part.endswith(".git"):
+                raise SpaceError(
+                    f"{part!r} in {text!r} cannot be part of a Space's name: letters, digits, '-', '_' and"
+                    " '.' only, at most 96, no '-' or '.' at an end, none twice in a row, no '.git' as its"
+                    " end"
+                )
+        return cls(owner, name)
+
+    def __str__(self) -> str:
+        return f"{self.owner}/{self.name}"
+
+    @property
+    def url(self) -> str:
+        """Where its server answers: one label of a host name, so in lower case and without dots.
+
+        The hub has the last word on it: for names too long for a label it makes another one.
+        """
+        label = re.sub(r"[^a-z0-9]+", "-", f"{self.owner}-{self.name}".lower()).strip("-")
+        return f"https://{label}.hf.space"

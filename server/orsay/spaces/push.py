@@ -1,0 +1,83 @@
+"""The way of a folder to the hub, in an order that leaves nothing half done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..errors import SpaceError
+from .folder import MARK
+from .hub import Hub, Remote
+from .name import SpaceName
+
+__all__ = ["Pushed", "Wishes", "prepare", "upload"]
+
+_FROM_THE_HUB = frozenset({".gitattributes", "README.md"})
+"""What the hub puts into a Space that it makes."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a Space should have besides its files. ``replace`` allows to overwrite one that was not pushed."""
+
+    private: bool = False
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    hardware: str | None = None
+    message: str = "Push the environment"
+    replace: bool = False
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """The commit, and whether it is a new one."""
+
+    commit: str
+    changed: bool
+
+
+def prepare(hub: Hub, space: SpaceName, wishes: Wishes) -> Remote:
+    """Make the Space or look at the one that is there. Raises SpaceError before anything of it is changed."""
+    hub.user()
+    hub.create(str(space), private=wishes.private)
+    remote = hub.look(str(space))
+    if wishes.private and remote.private is False:
+        raise SpaceError(
+            f"{space} is there already and public: make it private at {hub.page(str(space))}/settings, or"
+            " push without --private"
+        )
+    foreign = remote.files - _FROM_THE_HUB
+    if foreign and MARK not in remote.files and not wishes.replace:
+        some = ", ".join(sorted(foreign)[:3])
+        raise SpaceError(
+            f"{space} is there already and was not made by orsay push: it has {some}"
+            f"{', …' if len(foreign) > 3 else ''}."
+            " Choose another name, or replace all that is in it with --force"
+        )
+    return remote
+
+
+def upload(
+    hub: Hub,
+    space: SpaceName,
+    remote: Remote,
+    files: Mapping[str, Path],
+    wishes: Wishes,
+    say: Callable[[str], None],
+) -> Pushed:
+    """Secrets, variables and hardware first, so that the first start has them; then the files, in one commit.
+
+    A file of the Space that is not among ``files`` is deleted. Raises SpaceError.
+    """
+    name = str(space)
+    for secret, value in wishes.secrets.items():
+        hub.set_secret(name, secret, value)
+    for variable, value in wishes.variables.items():
+        hub.set_variable(name, variable, value)
+    if wishes.hardware and wishes.hardware != remote.hardware:
+        hub.set_hardware(name, wishes.hardware)
+    gone = sorted(remote.files - set(files) - {".gitattributes"})
+    say(f"uploading {len(files)} files" + (f", deleting {len(gone)}" if gone else ""))
+    commit = hub.commit(name, files, gone, wishes.message)
+    return Pushed(commit, changed=commit != remote.commit)

@@ -1,0 +1,83 @@
+"""Waiting until the hub has built a Space and its server runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..errors import SpaceError
+from .hub import Hub, Runtime
+
+__all__ = ["Pace", "wait"]
+
+_BUSY = frozenset({"BUILDING", "RUNNING_BUILDING", "APP_STARTING", "RUNNING_APP_STARTING"})
+_GOOD = frozenset({"RUNNING", "SLEEPING"})
+_FAILED = {
+    "BUILD_ERROR": "its image cannot be built",
+    "RUNTIME_ERROR": "its server does not start, or ended",
+    "CONFIG_ERROR": "the hub does not accept the front matter of its README",
+    "NO_APP_FILE": "the hub finds no Dockerfile in it",
+}
+_TOLERATED = 5
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds: between two questions at most, until an unchanged stage is believed, and in all."""
+
+    poll_s: float = 5.0
+    settle_s: float = 15.0
+    limit_s: float = 1800.0
+
+
+def wait(
+    hub: Hub, space: str, commit: str, *, pace: Pace, report: Callable[[str, float], None], changed: bool
+) -> None:
+    """Return when the server of that commit runs. ``report`` is told stage and seconds, again and again.
+
+    What the hub says first may still be about what was there before: it counts once it names the commit or,
+    where the hub names none, once the stage was another or some time has passed. ``changed`` is whether the
+    hub has anything to build. Raises SpaceError: the Space failed, stands still, or took too long.
+    """
+    start = time.monotonic()
+    seen_busy, failures = not changed, 0
+    while True:
+        elapsed_s = time.monotonic() - start
+        try:
+            now = hub.runtime(space)
+            failures = 0
+        except SpaceError:
+            failures += 1
+            if failures > _TOLERATED:
+                raise
+        else:
+            report(now.stage, elapsed_s)
+            seen_busy = seen_busy or now.stage in _BUSY
+            current = now.commit == commit if now.commit else seen_busy or elapsed_s >= pace.settle_s
+            if current and now.stage not in _BUSY:
+                _judge(hub, space, now)
+                return
+        if elapsed_s >= pace.limit_s:
+            raise SpaceError(
+                f"{space} is not up after {elapsed_s:.0f} s; the hub may go on: see {hub.page(space)}"
+            )
+        time.sleep(min(pace.poll_s, 0.5 + elapsed_s / 10))
+
+
+def _judge(hub: Hub, space: str, now: Runtime) -> None:
+    """Raise SpaceError unless the server runs."""
+    if now.stage in _GOOD:
+        return
+    page = hub.page(space)
+    if now.stage not in _FAILED:
+        raise SpaceError(f"{space} has its files, but stands at {now.stage}: start it at {page}/settings")
+    build = now.stage == "BUILD_ERROR"
+    lines = hub.log(space, build=build) if now.stage in ("BUILD_ERROR", "RUNTIME_ERROR") else []
+    text = f"{space} failed ({now.stage}): {_FAILED[now.stage]}"
+    if now.error:
+        text += f": {now.error}"
+    if lines:
+        text += "\n" + "\n".join(f"  {line}" for line in lines)
+    where = f"{page}?logs={'build' if build else 'container'}"
+    raise SpaceError(f"{text}\nThe whole log is at {where}; mend it and push again")
