@@ -21,6 +21,7 @@ class ImageConfig:
     ports: tuple[int, ...]
     """TCP ports that it exposes, in ascending order."""
     user: str
+    stop_signal: str
     size_bytes: int
 
     @classmethod
@@ -34,6 +35,7 @@ class ImageConfig:
             command=tuple(config.get("Cmd") or ()),
             ports=tuple(sorted(int(port) for port, _, kind in exposed if kind in ("", "tcp"))),
             user=config.get("User") or "",
+            stop_signal=config.get("StopSignal") or "SIGTERM",
             size_bytes=int(found.get("Size") or 0),
         )
 

@@ -1,0 +1,75 @@
+"""Where the server in a container can be reached from here, and whether it answers yet."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from ...errors import LoadError
+
+__all__ = ["url_of", "wait_for_answer"]
+
+_PROBE_S = 0.05
+_PROBE_LIMIT_S = 5.0
+_NOT_YET = (b"429", b"502", b"503", b"504")
+
+
+def url_of(found: Mapping[str, Any], port: int, *, image: str) -> str:
+    """The URL of a running container, from what the engine says of it.
+
+    Its own address costs less than a published port, which passes through a process of the engine, but is
+    used only from inside its network: elsewhere the same numbers may mean another machine.
+    Raises LoadError: no way leads there.
+    """
+    settings = found["NetworkSettings"]
+    for network in (settings.get("Networks") or {}).values():
+        address, bits = network.get("IPAddress"), network.get("IPPrefixLen")
+        if address and bits and _is_near(address, bits):
+            return f"http://{address}:{port}"
+    for published in (settings.get("Ports") or {}).get(f"{port}/tcp") or ():
+        return f"http://{published['HostIp']}:{published['HostPort']}"
+    raise LoadError(
+        f"the container of {image} cannot be reached from here in its network: on another machine, or when"
+        " this server runs in a container itself, set `network` to one that both are in"
+    )
+
+
+async def wait_for_answer(url: str) -> None:
+    """Returns when a server there knows what it hosts, or says something else than that it is starting."""
+    while True:
+        if await _answers(url):
+            return
+        await asyncio.sleep(_PROBE_S)
+
+
+async def _answers(url: str) -> bool:
+    """Asked many times while a container starts: one small request, on a connection that is not kept."""
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    request = f"GET /list_environments HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n"
+    writer = None
+    try:
+        async with asyncio.timeout(_PROBE_LIMIT_S):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(request.encode())
+            status = (await reader.readline()).split(b" ")[1:2]
+    except (OSError, ValueError):  # no one there, time is up, or a line without end
+        return False
+    finally:
+        if writer is not None:
+            writer.close()
+    return bool(status) and status[0] not in _NOT_YET
+
+
+def _is_near(address: str, bits: int) -> bool:
+    """Whether this machine, or container, has an address in the same network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((address, 9))  # sends nothing
+            own = probe.getsockname()[0]
+        except OSError:
+            return False
+    network = ipaddress.ip_network(f"{address}/{bits}", strict=False)
+    return ipaddress.ip_address(own) in network

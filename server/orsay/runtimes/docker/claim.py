@@ -1,0 +1,122 @@
+"""Whose containers are whose: labels on the engine, and a lock that only a living server holds.
+
+Each runtime marks what it makes with the id of its server and with a claim, a random word. For each claim
+there is a locked file on the server's machine; the system unlocks it when the process ends, however it ends.
+What bears the id of this server and a claim that nobody holds was left by a server that was killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import secrets
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...errors import EngineError
+from ...logs import get_logger
+from .engine import Engine
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["CLAIM_LABEL", "NAME_LABEL", "SERVER_LABEL", "Claim"]
+
+SERVER_LABEL = "orsay.server"
+NAME_LABEL = "orsay.label"
+CLAIM_LABEL = "orsay.lease"
+_WORD = re.compile("[0-9a-f]{16}")
+
+_log = get_logger(__name__)
+
+
+class Claim:
+    """The right of one runtime to its containers, from ``take`` to ``release``."""
+
+    def __init__(self, server_id: str, label: str) -> None:
+        self.word = secrets.token_hex(8)
+        self.server_id = server_id
+        self.label = label
+        self._lock: int | None = None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What marks everything that belongs to it."""
+        return {SERVER_LABEL: self.server_id, NAME_LABEL: self.label, CLAIM_LABEL: self.word}
+
+    def take(self) -> None:
+        """Lock the file, before anything is made that bears the labels."""
+        if sys.platform == "win32":  # there, every claim of another process looks like one nobody holds
+            return
+        try:
+            lock = os.open(_path(self.word), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
+            self._lock = lock
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as exc:
+            _log.warning(
+                "claim_not_locked", error=str(exc), hint="another server of the same id may end ours"
+            )
+
+    def release(self) -> None:
+        """When everything is gone that bears the labels; safe to call twice."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(_path(self.word))
+            os.close(lock)
+
+    async def clear_left(self, engine: Engine) -> int:
+        """Remove what killed servers of this id have left; returns how many containers that were."""
+        mine = {SERVER_LABEL: self.server_id}
+        left = self._ownerless(await engine.containers(mine))
+        await asyncio.gather(*(engine.remove(each["Id"]) for each in left))
+        for network in self._ownerless(await engine.networks(mine)):
+            try:
+                await engine.remove_network(network["Id"])
+            except EngineError as exc:  # somebody else's container is in it
+                _log.warning("network_left", network=network["Name"], error=str(exc))
+        if left:
+            _log.warning("containers_of_a_killed_server_removed", count=len(left))
+        return len(left)
+
+    def _ownerless(self, found: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        words = {each["Labels"].get(CLAIM_LABEL, "") for each in found}
+        dead = {word for word in words if word != self.word and not _held(word)}
+        return [each for each in found if each["Labels"].get(CLAIM_LABEL, "") in dead]
+
+
+def _folder() -> Path:
+    folder = Path(tempfile.gettempdir()) / "orsay-claims"
+    if not folder.exists():
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir()
+            folder.chmod(0o1777)  # servers of several users may share an engine, as they share /tmp
+    return folder
+
+
+def _path(word: str) -> Path:
+    return _folder() / word
+
+
+def _held(word: str) -> bool:
+    """Whether a living process holds the claim; the file of one that does not is removed."""
+    if sys.platform == "win32" or not _WORD.fullmatch(word):  # a label from elsewhere is no path
+        return False
+    try:
+        lock = os.open(_path(word), os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with contextlib.suppress(OSError):
+            _path(word).unlink()
+    except OSError:
+        return True
+    finally:
+        os.close(lock)
+    return False

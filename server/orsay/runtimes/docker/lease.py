@@ -1,0 +1,77 @@
+"""Containers end by themselves when their server is gone: each waits for a byte now and then.
+
+The command of a container is wrapped in a few lines of shell. They leave a watch in the background, which
+reads the container's standard input, and become the command. The server holds that input open and writes a
+byte each third of the lease. An image without a shell, or without ``timeout`` and ``head``, runs unwatched.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+__all__ = ["NO_WATCH", "SHELL", "Lease", "watched"]
+
+SHELL = "/bin/sh"
+NO_WATCH = "orsay: this image has no timeout or head, and cannot end by itself when its server is gone"
+_GRACE_S = 5
+_BYTE = b"."
+
+# The watch is an orphan, so that the command has no child it does not know of.
+_SCRIPT = """\
+if command -v timeout >/dev/null && command -v head >/dev/null; then
+  exec 3<&0 </dev/null
+  ( (
+    while [ -n "$(timeout {lease} head -c 1 <&3)" ]; do :; done
+    echo "orsay: the server of this container is gone" >&2
+    kill -TERM $$; sleep {grace}; kill -KILL $$
+  ) & )
+  exec "$@" 3<&-
+fi
+echo "{no_watch}" >&2
+exec "$@" </dev/null
+"""
+
+
+def watched(command: Sequence[str], lease_s: float) -> tuple[list[str], list[str]]:
+    """Entrypoint and command of a container that runs ``command`` and ends when the lease does."""
+    script = _SCRIPT.format(lease=max(1, round(lease_s)), grace=_GRACE_S, no_watch=NO_WATCH)
+    return [SHELL, "-c", script, "orsay"], list(command)
+
+
+class Lease:
+    """Renews the lease of some containers, on a thread of its own: a busy event loop must not end them."""
+
+    def __init__(self, lease_s: float) -> None:
+        self._pause_s = lease_s / 3
+        self._writers: dict[str, Callable[[bytes], None]] = {}
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="orsay-lease", daemon=True)
+        self._thread.start()
+
+    def hold(self, container: str, write: Callable[[bytes], None]) -> None:
+        """Renew it from now on, through ``write``; takes the place of an earlier one."""
+        self._writers[container] = write
+        self._renew(container)
+
+    def drop(self, container: str) -> None:
+        """Renew it no more."""
+        self._writers.pop(container, None)
+
+    def stop(self) -> None:
+        """Let all of them go."""
+        self._stopped.set()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._pause_s):
+            for container in list(self._writers):
+                self._renew(container)
+
+    def _renew(self, container: str) -> None:
+        write = self._writers.get(container)
+        if write is None:
+            return
+        try:
+            write(_BYTE)
+        except (OSError, ValueError):  # the one who reads the connection hears of it, and makes another
+            self.drop(container)

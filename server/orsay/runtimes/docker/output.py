@@ -1,0 +1,106 @@
+"""What a container writes, as lines of our log: cut, cleaned, and never faster than a bound."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import deque
+from collections.abc import Callable
+
+__all__ = ["Output"]
+
+_HEADER = 8  # of a frame: stream, three zeroes, length
+_STREAMS = {0: "stdout", 1: "stdout", 2: "stderr"}
+_LONGEST_LINE = 4_000
+_KEPT_LINES = 30
+_LINES_PER_S = 500
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_FRAME = re.compile(rb"[\x01\x02]\x00\x00\x00", re.DOTALL)
+
+
+class Output:
+    """Takes the raw frames of an attached container, on any one thread.
+
+    ``on_line`` gets the stream and the text of each line, no longer than 4000 characters; when there are too
+    many in a second, the rest of that second is counted only, and ``on_dropped`` gets the count.
+    """
+
+    def __init__(
+        self, on_line: Callable[[str, str], None], on_dropped: Callable[[int], None] = lambda count: None
+    ) -> None:
+        self._on_line = on_line
+        self._on_dropped = on_dropped
+        self._raw = bytearray()
+        self._partial: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
+        self._last: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._second = 0
+        self._said = 0
+        self._dropped = 0
+
+    @property
+    def last_lines(self) -> list[str]:
+        """What it wrote last."""
+        return list(self._last)
+
+    def reconnected(self) -> None:
+        """The next bytes come from another connection."""
+        self._raw.clear()
+
+    def feed(self, data: bytes) -> None:
+        raw = self._raw
+        raw += data
+        while len(raw) >= _HEADER:
+            stream = _STREAMS.get(raw[0])
+            if stream is None or raw[1:4] != b"\0\0\0":
+                self._seek()
+                continue
+            size = int.from_bytes(raw[4:_HEADER], "big")
+            if len(raw) < _HEADER + size:
+                return
+            self._take(stream, raw[_HEADER : _HEADER + size])
+            del raw[: _HEADER + size]
+
+    def _seek(self) -> None:
+        """A connection made while the container wrote may begin inside a frame: find the next."""
+        match = _FRAME.search(self._raw, 1)
+        del self._raw[: match.start() if match else len(self._raw)]
+
+    def _take(self, stream: str, data: bytearray) -> None:
+        partial = self._partial[stream]
+        partial += data
+        *lines, rest = partial.split(b"\n")
+        self._partial[stream] = rest
+        for line in lines:
+            self._say(stream, line)
+        if len(rest) > 4 * _LONGEST_LINE:
+            self._say(stream, rest)
+            rest.clear()
+
+    def end(self) -> None:
+        """Nothing more will come: say what has no end of line."""
+        for stream, rest in self._partial.items():
+            if rest:
+                self._say(stream, rest)
+                rest.clear()
+        if self._dropped:
+            self._on_dropped(self._dropped)
+            self._dropped = 0
+
+    def _say(self, stream: str, line: bytes | bytearray) -> None:
+        text = _ESCAPES.sub("", line.decode(errors="replace")).rstrip()
+        if not text:
+            return
+        if len(text) > _LONGEST_LINE:
+            text = f"{text[:_LONGEST_LINE]}… ({len(text)} characters)"
+        self._last.append(text)
+        second = int(time.monotonic())
+        if second != self._second:
+            self._second, self._said = second, 0
+            if self._dropped:
+                self._on_dropped(self._dropped)
+                self._dropped = 0
+        self._said += 1
+        if self._said > _LINES_PER_S:
+            self._dropped += 1
+        else:
+            self._on_line(stream, text)

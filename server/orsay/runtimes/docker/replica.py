@@ -1,0 +1,297 @@
+"""One container and the server in it: made, started, healthy, and at some time gone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...errors import EngineError, LoadError, NotThere
+from ...logs import get_logger
+from ..base import EnvironmentInfo
+from ..remote.upstream import Upstream
+from .address import url_of, wait_for_answer
+from .claim import Claim
+from .engine import Engine, Stream
+from .lease import NO_WATCH, SHELL, Lease, watched
+from .options import DockerOptions
+from .output import Output
+from .spec import ContainerSpec, ImageConfig
+
+__all__ = ["Plan", "Replica", "reason_of"]
+
+_log = get_logger(__name__)
+_DEFAULT_PORT = 8080
+_REATTACH_S = (0.2, 1.0, 2.0, 5.0)
+_NO_SHELL = re.compile(rf"{SHELL}.*(no such file|not found|permission denied)", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What all containers of a runtime have in common."""
+
+    engine: Engine
+    options: DockerOptions
+    image: ImageConfig
+    claim: Claim
+    lease: Lease
+    network: str
+
+    @property
+    def port(self) -> int:
+        return self.options.port or next(iter(self.image.ports), _DEFAULT_PORT)
+
+    def spec(self, *, unwatched: bool) -> ContainerSpec:
+        """Raises LoadError when there is nothing to run."""
+        options, image = self.options, self.image
+        command = [*image.entrypoint, *(image.command if options.command is None else options.command)]
+        if not command:
+            raise LoadError(f"image {options.image} says not what to run: give it a command")
+        entrypoint, arguments = (command[:1], command[1:]) if unwatched else watched(command, options.lease_s)
+        return ContainerSpec(
+            image=image.id,
+            entrypoint=entrypoint,
+            command=arguments,
+            labels=self.claim.labels,
+            variables=options.variables,
+            user=options.user,
+            network=self.network,
+            published_port=self.port if self.network == "bridge" else None,
+            binds=options.binds,
+            cpus=options.cpus,
+            memory_bytes=options.memory_bytes,
+            pids=options.pids,
+            capabilities=options.capabilities,
+            read_only=options.read_only,
+        )
+
+
+class Replica:
+    """A container from ``start`` to its end, which ``end`` brings about, or ``ended`` tells of."""
+
+    def __init__(self, plan: Plan, number: int, changed: Callable[[], None]) -> None:
+        self.name = _name(plan, number)
+        self.id = ""
+        self.opening = 0
+        """Sessions that are being opened."""
+        self.born_at = self._up_at = 0.0
+        self.running = False
+        """Whether it was started, and not whether it still runs: see ``gone``."""
+        self._plan = plan
+        self._changed = changed
+        self._loop = asyncio.get_running_loop()
+        self._end: asyncio.Future[str] = self._loop.create_future()
+        self._upstream: Upstream | None = None
+        self._stream: Stream | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._unwatched = False
+        self._output = Output(self._line, self._dropped)
+
+    @property
+    def upstream(self) -> Upstream:
+        """The server in it; there after ``start``."""
+        assert self._upstream is not None
+        return self._upstream
+
+    @property
+    def environments(self) -> Sequence[EnvironmentInfo]:
+        """What it hosts, as far as that is known."""
+        return () if self._upstream is None else self._upstream.environments
+
+    @property
+    def sessions(self) -> int:
+        """Those that are open, or being opened."""
+        return self.opening + (0 if self._upstream is None else len(self._upstream.sessions))
+
+    def silent_s(self) -> float:
+        """How long its server has been down although the container is up."""
+        if self.upstream.up:
+            self._up_at = self._loop.time()
+        return self._loop.time() - self._up_at
+
+    @property
+    def gone(self) -> bool:
+        return self._end.done()
+
+    # starting
+
+    async def start(self) -> None:
+        """Returns when its server answers and says what it hosts. Raises LoadError, with its last words."""
+        options = self._plan.options
+        try:
+            async with asyncio.timeout(options.start_limit_s):
+                await self._run()
+                await self._wait_for_server()
+        except TimeoutError:
+            raise self._failed(
+                f"does not answer on port {self._plan.port} after {options.start_limit_s:g} s; set `port` if"
+                " it listens elsewhere, and let it listen on 0.0.0.0"
+            ) from None
+        except EngineError as exc:
+            raise self._failed(f"could not be started: {exc}") from exc
+        self.born_at = self._up_at = self._loop.time()
+
+    def _failed(self, what: str) -> LoadError:
+        lines = "".join(f"\n  {line}" for line in self._output.last_lines)
+        said = f"; its last lines were:{lines}" if lines else ""
+        return LoadError(f"the container of {self._plan.options.image} {what}{said}")
+
+    async def _run(self) -> None:
+        try:
+            await self._run_once()
+        except EngineError as exc:
+            if self._unwatched or not _NO_SHELL.search(str(exc)):
+                raise
+            _log.warning("container_unwatched", image=self._plan.options.image, why=f"it has no {SHELL}")
+            self._unwatched = True
+            await self._plan.engine.remove(self.id)
+            await self._run_once()
+
+    async def _run_once(self) -> None:
+        engine = self._plan.engine
+        making = asyncio.ensure_future(
+            engine.create(self._plan.spec(unwatched=self._unwatched), name=self.name)
+        )
+        try:
+            self.id = await asyncio.shield(making)
+        except asyncio.CancelledError:  # it may be made by now, and nobody else knows its id
+            self.id = await making
+            raise
+        await self._attach()
+        await engine.start(self.id)
+        self.running = True
+
+    async def _wait_for_server(self) -> None:
+        url = await self._address()
+        looking = asyncio.ensure_future(self._look(url))
+        try:
+            ends: set[asyncio.Future[Any]] = {looking, self._end}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if self._end.done():
+                raise self._failed(f"{self._end.result()} while it started")
+            await looking
+        except LoadError as exc:
+            raise self._failed(f"cannot be used: {exc}") from exc
+        finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+
+    async def _look(self, url: str) -> None:
+        """Returns when the server says what it hosts. Raises LoadError."""
+        options = self._plan.options
+        await wait_for_answer(url)
+        patient = replace(options.remote, start_wait_s=options.start_limit_s)
+        self._upstream = Upstream(url, patient, label=self.name, changed=self._changed)
+        await self._upstream.start()
+        if not self._upstream.up:
+            raise TimeoutError
+
+    async def _address(self) -> str:
+        try:
+            found = await self._plan.engine.inspect(self.id)
+        except NotThere:
+            found = {"State": {}}
+        if not found["State"].get("Running"):
+            async with asyncio.timeout(5):  # the event is on its way
+                raise self._failed(f"{await asyncio.shield(self._end)} while it started")
+        return url_of(found, self._plan.port, image=self._plan.options.image)
+
+    # what it writes, and its lease
+
+    async def _attach(self) -> None:
+        self._output.reconnected()
+        self._stream, write = await self._plan.engine.attach(
+            self.id, on_data=self._output.feed, on_end=self._detached
+        )
+        if not self._unwatched:
+            self._plan.lease.hold(self.id, write)
+
+    def _detached(self) -> None:
+        """On the thread that read: the container has ended, or the engine lost the connection."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._attach_again)
+
+    def _attach_again(self) -> None:
+        if not self._end.done():
+            task = self._loop.create_task(self._reattach())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _reattach(self) -> None:
+        attempt = 0
+        while True:
+            await asyncio.sleep(_REATTACH_S[min(attempt, len(_REATTACH_S) - 1)])
+            attempt += 1
+            if self._end.done():
+                return
+            try:
+                await self._attach()
+                return
+            except NotThere:
+                return  # the event that says why is on its way
+            except EngineError as exc:
+                _log.warning("container_out_of_sight", container=self.name, error=str(exc))
+
+    def _line(self, stream: str, line: str) -> None:
+        label = self._plan.claim.label
+        if line == NO_WATCH:
+            _log.warning("container_unwatched", label=label, container=self.name, why=line)
+        else:
+            _log.info("container_log", label=label, container=self.name, stream=stream, line=line)
+
+    def _dropped(self, count: int) -> None:
+        _log.warning("container_log_dropped", container=self.name, lines=count)
+
+    # the end
+
+    def ended(self, reason: str) -> None:
+        """The container is gone: it ended by itself, or somebody ended it."""
+        if not self._end.done():
+            self._end.set_result(reason)
+
+    async def end(self) -> None:
+        """Stop it with grace, then by force; returns when it is gone. Safe in every state."""
+        if self._upstream is not None:
+            await self._upstream.close()
+        if self.id and not self._end.done():
+            await self._stop()
+        self._plan.lease.drop(self.id)
+        self.ended("was stopped")
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._stream is not None:
+            self._stream.close()
+        self._output.end()
+
+    async def _stop(self) -> None:
+        engine, grace_s = self._plan.engine, self._plan.options.stop_grace_s
+        try:
+            await engine.kill(self.id, self._plan.image.stop_signal)
+            async with asyncio.timeout(grace_s):
+                await asyncio.shield(self._end)
+        except (EngineError, TimeoutError):
+            pass
+        try:
+            await engine.remove(self.id)
+        except EngineError as exc:
+            _log.error("container_left", container=self.name, error=str(exc))
+
+
+def reason_of(exit_code: int, *, out_of_memory: bool, memory: str | None) -> str:
+    """What happened to a container, to follow its name."""
+    if out_of_memory:
+        limit = f"more than {memory} of memory" if memory else "too much memory"
+        return f"was killed for using {limit}"
+    if exit_code > 128:
+        return f"was ended by signal {exit_code - 128}"
+    return f"ended with exit code {exit_code}"
+
+
+def _name(plan: Plan, number: int) -> str:
+    wanted = plan.claim.label or plan.options.image
+    slug = re.sub(r"[^a-zA-Z0-9_.-]+", "-", wanted).strip("-.")[:40] or "image"
+    return f"orsay-{slug}-{plan.claim.word[:8]}-{number}"

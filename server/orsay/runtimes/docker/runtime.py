@@ -1,0 +1,127 @@
+"""The ``docker`` runtime: sessions in containers of an image whose server speaks ORS."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...errors import ConfigError, EngineError, LoadError
+from ...logs import get_logger
+from ..base import EnvironmentInfo, Handle, Listener, OpenSession, TaskQuery
+from ..remote.tasks import ask_tasks
+from .claim import Claim
+from .engine import Engine
+from .events import Events
+from .lease import Lease
+from .options import ISOLATED, DockerOptions
+from .pool import Pool
+from .replica import Plan, Replica
+
+__all__ = ["DockerRuntime"]
+
+_log = get_logger(__name__)
+
+
+class DockerRuntime:
+    """Hosts what the server in ``options.image`` hosts, in containers that it makes, watches and removes.
+
+    ``server_id`` is the same each time the same server starts: what it left behind when it was killed is
+    found by it. ``label`` names the runtime in logs and on the engine.
+    """
+
+    def __init__(self, options: DockerOptions, *, server_id: str, label: str = "") -> None:
+        self.options = options
+        self.label = label or options.image
+        self.environments: Sequence[EnvironmentInfo] = ()
+        self.pending: Sequence[str] = ()
+        self._claim = Claim(server_id, self.label)
+        self._engine: Engine | None = None
+        self._lease: Lease | None = None
+        self._network: str | None = None
+        self._events: Events | None = None
+        self._pool: Pool | None = None
+
+    async def start(self) -> None:
+        """Returns when all replicas are up. Raises ConfigError (no engine, no SDK) or LoadError."""
+        self._engine = await Engine.connect()
+        try:
+            await self._start(self._engine)
+        except EngineError as exc:
+            await self.stop()
+            raise LoadError(f"image {self.options.image}: {exc}") from exc
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self, engine: Engine) -> None:
+        options, claim = self.options, self._claim
+        claim.take()
+        await claim.clear_left(engine)
+        image = await engine.image(options.image, pull=options.pull)
+        self._lease = Lease(options.lease_s)
+        plan = Plan(
+            engine=engine,
+            options=options,
+            image=image,
+            claim=claim,
+            lease=self._lease,
+            network=await self._choose_network(engine),
+        )
+        pool = self._pool = Pool(options, lambda number: Replica(plan, number, self._look), label=self.label)
+        self._events = Events(engine, claim.labels, pool, memory=options.memory)
+        await self._events.start()
+        await pool.start()
+
+    async def _choose_network(self, engine: Engine) -> str:
+        wanted = self.options.network
+        if wanted == ISOLATED:
+            name = f"orsay-{self._claim.word}"
+            self._network = await engine.create_network(name, labels=self._claim.labels, internal=True)
+            return name
+        if not await engine.has_network(wanted):
+            raise ConfigError(
+                f"image {self.options.image}: the Docker engine has no network {wanted!r}; make it with"
+                f" `docker network create {wanted}`, or say {ISOLATED}"
+            )
+        return wanted
+
+    def _look(self) -> None:
+        """What a container hosts became known, or changed."""
+        found = None if self._pool is None else self._pool.environments
+        self.environments = found or self.environments  # those of containers that sleep stay known
+
+    async def stop(self) -> None:
+        """Stop all containers and remove what was made for them; safe to call twice."""
+        if self._pool is not None:
+            await self._pool.stop()
+        if self._events is not None:
+            await self._events.stop()
+        if self._lease is not None:
+            self._lease.stop()
+        if self._engine is not None:
+            if self._network is not None:
+                try:
+                    await self._engine.remove_network(self._network)
+                except EngineError as exc:
+                    _log.error("network_left", network=self._network, error=str(exc))
+            await self._engine.close()
+        self._pool = self._events = self._lease = self._engine = self._network = None
+        self._claim.release()
+
+    # work
+
+    def _place(self) -> Replica:
+        if self._pool is None:
+            raise LoadError(f"the runtime of {self.label} was not started")
+        return self._pool.place()
+
+    async def open(self, request: OpenSession, listener: Listener) -> Handle:
+        """As every runtime; raises Starting while containers come up, and when they were asleep."""
+        replica = self._place()
+        replica.opening += 1
+        try:
+            return await replica.upstream.open(request, listener)
+        finally:
+            replica.opening -= 1
+
+    async def tasks(self, query: TaskQuery) -> bytes:
+        return await ask_tasks(self._place().upstream, query)
