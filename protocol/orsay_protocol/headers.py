@@ -10,12 +10,15 @@ from collections.abc import Mapping
 __all__ = [
     "API_KEY",
     "BACKEND_STATE",
+    "CODE",
     "FAULT",
+    "FAULT_ID",
     "IDEMPOTENCY_KEY",
     "ORSAY",
     "RUN",
     "SECRETS",
     "SESSION_ID",
+    "STATE",
     "BadSecrets",
     "decode_secrets",
     "encode_secrets",
@@ -28,7 +31,12 @@ BACKEND_STATE = "X-Backend-State"
 IDEMPOTENCY_KEY = "Idempotency-Key"
 ORSAY = "X-Orsay"
 """On answers that create a session: this server honours Idempotency-Key."""
+STATE = "X-Orsay-State"
+"""On the answer of /create: ``ready``, or ``starting`` while setup runs."""
+CODE = "X-Orsay-Code"
+"""On refusals: which one, for programs."""
 FAULT = "X-Orsay-Fault"
+FAULT_ID = "X-Orsay-Fault-Id"
 RUN = "X-Orsay-Run"
 
 

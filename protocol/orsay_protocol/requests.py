@@ -10,6 +10,7 @@ from .blocks import JSONObject, Message, Wire
 
 __all__ = [
     "CallTool",
+    "CancelCall",
     "CreateSession",
     "GetTask",
     "GetTaskRange",
@@ -63,6 +64,12 @@ class CallTool(Wire):
     name: str
     input: dict[str, Any]
     task_id: str | None = None
+
+
+class CancelCall(Wire):
+    """Body of ``/cancel``."""
+
+    task_id: str
 
 
 class GroupCandidate(Wire):

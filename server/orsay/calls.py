@@ -33,7 +33,7 @@ class CallLimits:
 
 
 class Call:
-    """One call. ``outcome`` is set once."""
+    """One call. ``outcome`` is set once; what came of the result before is in ``heard``."""
 
     __slots__ = (
         "_readers",
@@ -41,6 +41,7 @@ class Call:
         "body",
         "detached",
         "ended_at",
+        "heard",
         "key",
         "name",
         "operation",
@@ -73,6 +74,7 @@ class Call:
         self.ended_at = 0.0
         self.orphaned_at: float | None = None
         self.outcome: Outcome | None = None
+        self.heard: bytearray | None = None
         self.refused: Refused | None = None
         self.stop: Stop | None = None
         self._readers: tuple[Callable[[], bool], ...] = ()
@@ -82,8 +84,25 @@ class Call:
     def size_bytes(self) -> int:
         return len(self.outcome.wire) if self.outcome is not None else 0
 
+    def hear(self, events: bytes) -> None:
+        """A part of the result is here before its end: whole stream events."""
+        if self.outcome is not None:
+            return
+        if self.heard is None:
+            self.heard = bytearray()
+        self.heard += events
+        self._wake()
+
+    def has_more(self, sent: int) -> bool:
+        """Whether more than ``sent`` bytes of the result are here while the call runs."""
+        return self.heard is not None and len(self.heard) > sent
+
+    def part(self, sent: int) -> bytes:
+        """What is here beyond the first ``sent`` bytes of a result that runs, or ended in a fault."""
+        return bytes(self.heard[sent:]) if self.heard is not None else b""
+
     async def wait(self, delay: Delay) -> bool:
-        """Wait for the outcome, no longer than ``delay``; tells whether it is there."""
+        """Wait for the outcome or a part of it, for ``delay`` at most; tells whether the outcome is there."""
         if self.outcome is not None:
             return True
         future = delay.future()
@@ -97,12 +116,19 @@ class Call:
         return self.outcome is not None
 
     def finish(self, outcome: Outcome, now: float) -> None:
+        if self.heard is not None and outcome.wire:
+            self.heard += outcome.wire
+            outcome.wire, self.heard = bytes(self.heard), None
         self.outcome = outcome
         self.ended_at = now
         self.stop = None
+        self._wake()
+
+    def _wake(self) -> None:
         if self._waiters is not None:
             for future in self._waiters:
-                _wake(future)
+                if not future.done():
+                    future.set_result(None)
 
     @property
     def abandoned(self) -> bool:
@@ -140,11 +166,6 @@ class TaskIds:
         return self._block[self._at - 32 : self._at]
 
 
-def _wake(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
-
-
 class Calls:
     """The calls of one session, running and finished."""
 
@@ -160,10 +181,14 @@ class Calls:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def find(self, task_id: str, operation: Operation) -> Call | None:
+    def find(self, task_id: str, operation: Operation | None = None) -> Call | None:
         """The call of that task id, if it was made at this very endpoint."""
         call = self._by_id.get(task_id)
-        return call if call is not None and call.operation == operation else None
+        return call if call is not None and operation in (None, call.operation) else None
+
+    def find_key(self, key: str) -> Call | None:
+        """The call that was made with that idempotency key."""
+        return self._by_key.get(key) if self._by_key is not None else None
 
     def find_retry(self, operation: Operation, body: bytes, key: str | None) -> Call | None:
         """The call that a request without a task id repeats, if it does.

@@ -7,6 +7,7 @@
     ├── ConfigError            a setting is wrong
     ├── EngineError            the Docker engine refused, or does not answer
     │   └── NotThere           it knows no such container, image or network
+    ├── SpaceError             a Space cannot be made of the project, or the hub refused
     ├── Refused                the request cannot be served; nothing ran. Carries a code
     │   ├── InvalidSplit, InvalidIndex, ListingUnsupported, BadTask
     │   ├── UnknownEnvironment, UnknownSession, SessionGone, SessionConflict
@@ -19,9 +20,13 @@ Only ``orsay.http.errors`` turns these into status codes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from orsay_protocol.faults import FaultClass
 
 __all__ = [
+    "REFUSALS",
     "BadRequest",
     "BadTask",
     "ConfigError",
@@ -40,6 +45,7 @@ __all__ = [
     "SessionConflict",
     "SessionGone",
     "ShuttingDown",
+    "SpaceError",
     "Starting",
     "TooLarge",
     "ToolDefinitionError",
@@ -79,9 +85,14 @@ class NotThere(EngineError):
     """The Docker engine knows no such container, image or network."""
 
 
-class Refused(OrsayError):
-    """The request cannot be served, and nothing ran. ``detail`` is for the client."""
+class SpaceError(OrsayError):
+    """A Space cannot be made of the project, or the hub refused it; the text says why and what to do."""
 
+
+class Refused(OrsayError):
+    """The request cannot be served, and nothing ran. ``detail`` is for the client, ``code`` for programs."""
+
+    code: ClassVar[str] = "refused"
     retry_after_s: float | None = None
     fault: FaultClass | None = None
 
@@ -93,56 +104,80 @@ class Refused(OrsayError):
 class BadRequest(Refused):
     """A header or parameter is missing or wrong."""
 
+    code = "bad_request"
+
 
 class InvalidSplit(Refused):
     """The environment has no split of that name."""
+
+    code = "invalid_split"
 
 
 class InvalidIndex(Refused):
     """The split has no task at that index."""
 
+    code = "invalid_index"
+
 
 class ListingUnsupported(Refused):
     """The environment counts and gets tasks but cannot list them."""
+
+    code = "listing_unsupported"
 
 
 class BadTask(Refused):
     """The task, or the toolset asked for with it, does not fit the environment or the server's settings."""
 
+    code = "bad_task"
+
 
 class UnknownEnvironment(Refused):
     """No environment of that name is hosted here."""
+
+    code = "unknown_environment"
 
 
 class UnknownSession(Refused):
     """No session of that id ever was, or it is long gone, or it belongs to another key."""
 
+    code = "unknown_session"
+
 
 class SessionGone(Refused):
     """The session ended: deleted, expired, or its worker was lost."""
 
+    code = "session_gone"
     fault: FaultClass | None = "session_gone"
 
 
 class SessionConflict(Refused):
     """A session of that id exists and was made from another body."""
 
+    code = "session_conflict"
+
 
 class Unauthorized(Refused):
     """The API key is missing or wrong."""
+
+    code = "unauthorized"
 
 
 class TooLarge(Refused):
     """The request body is over the limit."""
 
+    code = "too_large"
+
 
 class Unsupported(Refused):
     """The environment does not offer this."""
+
+    code = "unsupported"
 
 
 class Overloaded(Refused):
     """A limit is reached; the same request may succeed later."""
 
+    code = "overloaded"
     retry_after_s = 2.0
     fault: FaultClass | None = "overloaded"
 
@@ -150,12 +185,14 @@ class Overloaded(Refused):
 class Starting(Refused):
     """Setup, or the worker itself, still starts; nothing ran."""
 
+    code = "starting"
     retry_after_s = 2.0
 
 
 class OpeningLost(Refused):
     """The worker died while it opened the session, which never was: the same request may be sent again."""
 
+    code = "opening_lost"
     retry_after_s = 1.0
     fault: FaultClass | None = "worker_lost"
 
@@ -163,15 +200,21 @@ class OpeningLost(Refused):
 class ShuttingDown(Refused):
     """The server takes no new work."""
 
+    code = "shutting_down"
     retry_after_s = 5.0
     fault: FaultClass | None = "shutdown"
+
+
+REFUSALS: Mapping[str, type[Refused]] = {each.code: each for each in Refused.__subclasses__()}
+"""The classes by their codes."""
 
 
 class Faulted(OrsayError):
     """Author code or the worker that ran it failed.
 
     ``message`` may tell of the exception and is subject to the server's error-detail policy; ``fault_id``
-    is what the log calls it; ``trace`` holds the traceback, for the log alone.
+    is what the log calls it, which another server may have named already; ``trace`` holds the traceback, for
+    the log alone. ``reported``: the log has it.
     """
 
     def __init__(self, fault: FaultClass, message: str, fault_id: str = "") -> None:
@@ -180,6 +223,7 @@ class Faulted(OrsayError):
         self.message = message
         self.fault_id = fault_id
         self.trace = ""
+        self.reported = False
 
 
 _LONGEST_TEXT = 20_000

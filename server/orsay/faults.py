@@ -29,9 +29,10 @@ class FaultLog:
 
     def report(self, fault: Faulted, **context: Any) -> None:
         """Give the fault an id and log it, once."""
-        if fault.fault_id:
+        if fault.reported:
             return
-        fault.fault_id = os.urandom(6).hex()
+        fault.reported = True
+        fault.fault_id = fault.fault_id or os.urandom(6).hex()
         if fault.fault == "unknown_task_id":
             return
         trace = {"trace": fault.trace} if fault.trace else {}

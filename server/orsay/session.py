@@ -101,7 +101,7 @@ class Session:
         self.created_at = self.touched_at = shared.now()
         self.handle: Handle | None = None
         self.calls: Calls | None = None
-        self.closing: asyncio.Task[None] | None = None
+        self.closing: asyncio.Task[Faulted | None] | None = None
         self.count = 0
         self._uses = 0
         self.reward: float | None = None
@@ -227,6 +227,19 @@ class Session:
         self._shared.call_limits.orphans.discard(call)
         return call
 
+    def cancel(self, task_id: str | None, key: str | None) -> bool:
+        """Stop the running call of that task id or idempotency key; it is answered as ``cancelled``.
+
+        Tells whether there is one; nothing is waited for.
+        """
+        if self.calls is None:
+            return False
+        call = self.calls.find(task_id) if task_id is not None else self.calls.find_key(key or "")
+        if call is None or call.stop is None:
+            return False
+        call.stop()
+        return True
+
     def limit_s(self, name: str) -> float:
         """Time limit of a call of tool ``name`` (I5)."""
         info = self.info
@@ -258,7 +271,7 @@ class Session:
             if call.outcome is None:
                 self._finish(calls, call, outcome, error)
 
-        stop = handle.start(operation, body, done, limit_s=self.limit_s(name))
+        stop = handle.start(operation, body, done, limit_s=self.limit_s(name), progress=call.hear)
         if call.outcome is None:
             call.stop = stop
         return call

@@ -190,21 +190,25 @@ class Sessions:
 
     # closing
 
-    async def delete(self, sid: str, owner: str) -> None:
-        """End the session, if there is one, and wait until it is torn down (L2)."""
+    async def delete(self, sid: str, owner: str) -> Faulted | None:
+        """End the session, if there is one, and wait until it is torn down (L2); tells how that failed."""
         session = self._live.get(sid)
-        if session is not None and session.owner == owner:
-            await self.close(session, "Session deleted")
+        if session is None or session.owner != owner:
+            return None
+        return await self.close(session, "Session deleted")
 
-    async def close(self, session: Session, reason: str) -> None:
-        """Stop what runs and tear down, once; everybody who asks waits for the same end."""
+    async def close(self, session: Session, reason: str) -> Faulted | None:
+        """Stop what runs and tear down, once; everybody who asks waits for the same end.
+
+        A teardown that fails ends the session all the same; the fault is in the log, and returned.
+        """
         if session.closing is None:
             session.error = SessionGone(reason)
             session.enter("closing")
             session.closing = self._spawn(self._close(session, reason))
-        await asyncio.shield(session.closing)
+        return await asyncio.shield(session.closing)
 
-    async def _close(self, session: Session, reason: str) -> None:
+    async def _close(self, session: Session, reason: str) -> Faulted | None:
         try:
             opened = session.opened
             if opened is not None:
@@ -214,10 +218,12 @@ class Sessions:
                 await session.handle.close()
         except Faulted as fault:
             self.faults.report(fault, **session.context, during="teardown")
+            return fault
         except Refused:
             pass  # the runtime is gone; there is nothing left to tear down
         finally:
             self._bury(session, reason, "session_gone")
+        return None
 
     def lose(self, session: Session, fault: FaultClass, reason: str) -> None:
         """The runtime lost the session (I4)."""

@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,11 @@ from orsay.runtimes.base import Handle, OpenSession, Operation, Runtime, Stop
 from orsay.runtimes.frames import WorkerConfig
 from orsay.runtimes.local import LocalRuntime
 from orsay.runtimes.process import ProcessRuntime
+from orsay.runtimes.remote.runtime import RemoteRuntime
 from orsay_protocol.faults import FaultClass
 from orsay_protocol.sse import Decoder
 
+from ..system.serving import server
 from .worlds import TARGETS
 
 __all__ = [
@@ -28,13 +30,13 @@ __all__ = [
     "Log",
     "Player",
     "Running",
+    "has_traceback",
     "open_session",
     "process_runtime",
     "running_runtime",
     "until",
 ]
 
-RUNTIMES = ("local", "process")
 WAIT_S = 15.0
 MAX_RESULT = 1024 * 1024
 
@@ -91,25 +93,59 @@ async def started(runtime: Runtime) -> AsyncIterator[Runtime]:
         await runtime.stop()
 
 
+def _local(targets: list[str], threads: int) -> AbstractAsyncContextManager[Runtime]:
+    limits = Limits(
+        call_time_limit_s=20.0,
+        setup_time_limit_s=20.0,
+        teardown_time_limit_s=2.0,
+        max_result_bytes=MAX_RESULT,
+    )
+    classes = [cls for target in targets for cls in load(target)]
+    return started(LocalRuntime(classes, limits, threads=threads))
+
+
+def _process(targets: list[str], threads: int) -> AbstractAsyncContextManager[Runtime]:
+    return started(process_runtime(targets=targets, threads=threads))
+
+
+@asynccontextmanager
+async def _remote(targets: list[str], threads: int) -> AsyncIterator[Runtime]:
+    behind = server(
+        *targets,
+        workers=1,
+        call_time_limit_s=20,
+        setup_time_limit_s=20,
+        teardown_time_limit_s=2,
+        max_result_bytes=MAX_RESULT,
+        threads_per_worker=threads,
+        worker_stall_s=0.5,
+    )
+    with ExitStack() as stack:
+        process = await asyncio.to_thread(stack.enter_context, behind)
+        async with started(RemoteRuntime(process.url)) as runtime:
+            yield runtime
+
+
+RUNTIMES: dict[str, Callable[[list[str], int], AbstractAsyncContextManager[Runtime]]] = {
+    "local": _local,
+    "process": _process,
+    "remote": _remote,
+}
+"""How each runtime is started, with short limits: environments by target, threads for author code."""
+
+
 @asynccontextmanager
 async def running_runtime(
     name: str, *, targets: list[str] = TARGETS, threads: int = 300
 ) -> AsyncIterator[Runtime]:
     """The runtime of that name, with short limits."""
-    runtime: Runtime
-    if name == "local":
-        limits = Limits(
-            call_time_limit_s=20.0,
-            setup_time_limit_s=20.0,
-            teardown_time_limit_s=2.0,
-            max_result_bytes=MAX_RESULT,
-        )
-        classes = [cls for target in targets for cls in load(target)]
-        runtime = LocalRuntime(classes, limits, threads=threads)
-    else:
-        runtime = process_runtime(targets=targets, threads=threads)
-    async with started(runtime):
+    async with RUNTIMES[name](targets, threads) as runtime:
         yield runtime
+
+
+def has_traceback(runtime: Runtime) -> bool:
+    """Whether faults bring the traceback of the author's code along: not from another server."""
+    return isinstance(runtime, LocalRuntime | ProcessRuntime)
 
 
 class Log:

@@ -84,6 +84,8 @@ class HttpApp:
         if scope["type"] != "http":
             await self.faces.answer_socket(scope, receive, send)
             return
+        if scope["path"].endswith("/"):  # answered as without it: a redirect would cost a round trip
+            scope = {**scope, "path": scope["path"].rstrip("/") or "/"}
         path, method = scope["path"], scope["method"]
         headers: Headers = dict(scope["headers"])
         try:
@@ -120,8 +122,7 @@ class HttpApp:
         await self.load_rest()
         assert self._rest is not None
         body = await read_body(headers, receive, self._max_body)
-        without_slash = {**scope, "path": scope["path"].rstrip("/") or "/"}
-        await self._rest.result()(without_slash, replay(body, receive), send)
+        await self._rest.result()(scope, replay(body, receive), send)
 
     def _find(self, method: str, path: str) -> Endpoint | None:
         """For another letter case, a trailing slash, or an environment's name that is not ours."""

@@ -61,6 +61,9 @@ def discovery_router(runtime: Runtime, *, index_only: bool) -> APIRouter:
     router.add_api_route(
         "/list_environments", asking.list_environments, response_model=list[str], tags=["environments"]
     )
+    router.add_api_route(
+        "/environments", asking.environments, response_model=list[EnvironmentInfo], tags=["environments"]
+    )
     for path, endpoint, answer, method in (
         ("tools", asking.tools, ListToolsOutput, "GET"),
         ("splits", asking.splits, list[Split], "GET"),
@@ -114,6 +117,11 @@ class _Discovery:
         if not self._runtime.environments:
             self._info("")
         return _json(to_json([info.key for info in self._runtime.environments]))
+
+    async def environments(self) -> Response:
+        """All there is to know of each environment, for a server in front of this one."""
+        self._info("")
+        return _json(to_json(list(self._runtime.environments)))
 
     async def tools(self, env: Env, x_deployment: Deployment = None) -> Response:
         """Tools that every session of the environment has."""

@@ -12,15 +12,15 @@ from collections.abc import AsyncIterator, MutableMapping
 from functools import partial
 from typing import Any
 
-from orsay_protocol.headers import ORSAY
-from orsay_protocol.requests import CallTool, CreateSession, ScoreGroup
+from orsay_protocol.headers import ORSAY, STATE
+from orsay_protocol.requests import CallTool, CancelCall, CreateSession, ScoreGroup
 from orsay_protocol.sse import PING, encode_event
 from pydantic_core import to_json
 from sse_starlette import EventSourceResponse
 
 from ..calls import Call
 from ..delays import Delay
-from ..errors import Faulted, Unsupported
+from ..errors import BadRequest, Faulted, Unsupported
 from ..outcome import Outcome
 from ..runtimes.base import Operation
 from ..sessions import Session, Sessions
@@ -49,6 +49,8 @@ _STREAM_HEADERS = (
 )
 _OK = b'{"status":"ok"}'
 _MARK = ((ORSAY.lower().encode(), b"1"),)
+_READY = (*_MARK, (STATE.lower().encode(), b"ready"))
+_STARTING = (*_MARK, (STATE.lower().encode(), b"starting"))
 _CALL = CallTool.__pydantic_validator__
 
 
@@ -75,6 +77,7 @@ class EpisodeEndpoints:
         self.table: dict[tuple[str, str], Endpoint] = {
             ("POST", "call"): self.call,
             ("POST", "ping"): self.ping,
+            ("POST", "cancel"): self.cancel,
             ("GET", "prompt"): self.prompt,
             ("POST", "create"): self.create,
             ("POST", "delete"): self.delete,
@@ -111,13 +114,17 @@ class EpisodeEndpoints:
         deployment = text_header(headers, b"x-deployment")
         info = choose(self._sessions.runtime, body.env_name, deployment)
         request = open_request(info, body, secrets, index_only=self._index_only, run=run_of(headers))
-        await self._sessions.create(sid, owner, info, request)
-        await send_json(send, to_json({"sid": sid}), headers=_MARK)
+        session = await self._sessions.create(sid, owner, info, request)
+        state = _READY if session.state == "ready" else _STARTING
+        await send_json(send, to_json({"sid": sid}), headers=state)
 
     async def delete(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
         sid = session_id(headers)
-        await self._sessions.delete(sid, owner)
-        await send_json(send, to_json({"sid": sid}))
+        answer: dict[str, Any] = {"sid": sid}
+        fault = await self._sessions.delete(sid, owner)
+        if fault is not None:
+            answer["fault"] = self._faults.event(fault).model_dump(by_alias=True)
+        await send_json(send, to_json(answer))
 
     async def ping(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
         self._sessions.get(session_id(headers), owner)
@@ -163,6 +170,15 @@ class EpisodeEndpoints:
         await self._answer(
             session, "score_group", "score_group", body, request.task_id, scope, headers, receive, send
         )
+
+    async def cancel(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+        session = self._sessions.get(session_id(headers), owner)
+        body = await read_body(headers, receive, self._max_body)
+        task_id = CancelCall.model_validate_json(body).task_id if body else None
+        key = text_header(headers, b"idempotency-key")
+        if task_id is None and key is None:
+            raise BadRequest("say which call to cancel: its task_id in the body, or its Idempotency-Key")
+        await send_json(send, to_json({"cancelled": session.cancel(task_id, key)}))
 
     async def _answer(
         self,
@@ -214,18 +230,30 @@ class EpisodeEndpoints:
         """
         await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
         await send({"type": "http.response.body", "body": _task_id_event(call), "more_body": True})
-        if await call.wait(self._soon):
+        sent = 0
+        while call.outcome is None and (call.has_more(sent) or not await call.wait(self._soon)):
+            part = call.part(sent)
+            if not part:
+                break
+            sent += len(part)
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        if call.outcome is not None:
             gone = has_gone(receive)
-            await send({"type": "http.response.body", "body": self._result(call)})
+            await send({"type": "http.response.body", "body": self._result(call, sent)})
             return not gone
         complete = False
 
         async def events() -> AsyncIterator[bytes]:
-            nonlocal complete
+            nonlocal complete, sent
             yield PING  # the next one comes a whole interval from now
-            while not await call.wait(self._soon):
-                pass
-            yield self._result(call)
+            while call.outcome is None:
+                if call.has_more(sent):
+                    part = call.part(sent)
+                    sent += len(part)
+                    yield part
+                else:
+                    await call.wait(self._soon)
+            yield self._result(call, sent)
             complete = True
 
         async def send_on(message: MutableMapping[str, Any]) -> None:
@@ -236,9 +264,13 @@ class EpisodeEndpoints:
         await _OpenStream(events(), ping=ping)(scope, receive, send_on)
         return complete
 
-    def _result(self, call: Call) -> bytes:
+    def _result(self, call: Call, sent: int = 0) -> bytes:
+        """The events that end the stream, but for the ``sent`` bytes that are out already."""
         assert call.outcome is not None
-        return call.outcome.wire or self._failure_of(call.outcome)
+        wire = call.outcome.wire
+        if wire:
+            return wire[sent:] if sent else wire
+        return call.part(sent) + self._failure_of(call.outcome)
 
     def _failure_of(self, outcome: Outcome) -> bytes:
         return self._failure(outcome.fault or Faulted("internal", "an outcome without content"))

@@ -56,8 +56,10 @@ def error_answer(error: Refused | Faulted, faults: FaultLog) -> tuple[int, bytes
         status, detail, fault = _FAULT_STATUS.get(error.fault, 500), faults.text(error), error.fault
         retry_after_s = 2.0 if status in (429, 503) else None
         headers.append((b"x-orsay-fault", fault.encode()))
+        headers.append((b"x-orsay-fault-id", error.fault_id.encode()))
     else:
         status, detail, retry_after_s = _STATUS[type(error)], error.detail, error.retry_after_s
+        headers.append((b"x-orsay-code", error.code.encode()))
         if error.fault is not None:
             headers.append((b"x-orsay-fault", error.fault.encode()))
         if isinstance(error, errors.Starting):

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from orsay_protocol.blocks import ImageBlock, Message, TextBlock
 from orsay_protocol.faults import Fault
-from orsay_protocol.requests import CallTool, CreateSession, ScoreGroup, ScoreGroupOutput
+from orsay_protocol.requests import CallTool, CancelCall, CreateSession, ScoreGroup, ScoreGroupOutput
 from orsay_protocol.tools import ListToolsOutput, RunToolOutput
 from pydantic import BaseModel, RootModel
 from pydantic.json_schema import models_json_schema
@@ -32,6 +32,19 @@ class SessionAnswer(BaseModel):
     """The id of the session."""
 
     sid: str
+
+
+class DeleteAnswer(BaseModel):
+    """The id of the session, and how its teardown failed, if it did."""
+
+    sid: str
+    fault: Fault | None = None
+
+
+class CancelAnswer(BaseModel):
+    """Whether there was such a call and it was still running."""
+
+    cancelled: bool
 
 
 class Prompt(RootModel[list[TextBlock | ImageBlock]]):
@@ -110,9 +123,18 @@ _OPERATIONS = (
         errors=(400, 401, 404, 409, 410, 413, 422, 429, 500, 503),
     ),
     Operation(
-        "post", "/delete", "End a session; fine for one that is unknown.", SessionAnswer, errors=(400, 401)
+        "post", "/delete", "End a session; fine for one that is unknown.", DeleteAnswer, errors=(400, 401)
     ),
     Operation("post", "/ping", "Keep a session alive.", Status),
+    Operation(
+        "post",
+        "/cancel",
+        "Stop a running call, named by its task_id or by its Idempotency-Key; its stream ends with a fault.",
+        CancelAnswer,
+        body=CancelCall,
+        headers=("Idempotency-Key",),
+        errors=(400, 401, 404, 410, 413, 422),
+    ),
     Operation(
         "get",
         "/{env}/prompt",

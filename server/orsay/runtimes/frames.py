@@ -16,8 +16,7 @@ from orsay_protocol.faults import FaultClass
 from pydantic import BaseModel
 from pydantic_core import from_json, to_json
 
-from .. import errors
-from ..errors import Faulted, Refused
+from ..errors import REFUSALS, Faulted, Refused
 from ..outcome import Outcome
 
 __all__ = [
@@ -141,7 +140,7 @@ def error_frame(error: Faulted | Refused) -> bytes:
     """Payload of ERROR and SETUP_ERROR."""
     if isinstance(error, Faulted):
         return to_json({"fault": error.fault, "message": error.message, "trace": error.trace})
-    return to_json({"refused": type(error).__name__, "detail": error.detail})
+    return to_json({"refused": error.code, "detail": error.detail})
 
 
 def read_error(payload: bytes) -> Faulted | Refused:
@@ -151,12 +150,6 @@ def read_error(payload: bytes) -> Faulted | Refused:
         found = Faulted(fault, content["message"])
         found.trace = content["trace"]
         return found
-    kind = _REFUSALS.get(content["refused"], Refused)
+    kind = REFUSALS.get(content["refused"], Refused)
     return kind(content["detail"])
 
-
-_REFUSALS: dict[str, type[Refused]] = {
-    name: value
-    for name, value in vars(errors).items()
-    if isinstance(value, type) and issubclass(value, Refused)
-}

@@ -14,7 +14,7 @@ from typing import Any
 from ..episode import Episode, Limits
 from ..errors import Faulted, Refused
 from ..running import Done
-from .base import EnvironmentInfo, Listener, OpenSession, Operation, Stop, TaskQuery
+from .base import EnvironmentInfo, Listener, OpenSession, Operation, Progress, Stop, TaskQuery
 from .stage import Stage, start_operation
 
 __all__ = ["LocalRuntime"]
@@ -76,8 +76,16 @@ class LocalHandle:
     def __init__(self, episode: Episode) -> None:
         self._episode = episode
 
-    def start(self, operation: Operation, body: bytes, done: Done, *, limit_s: float) -> Stop:
-        del limit_s  # nothing outside this process could enforce it
+    def start(
+        self,
+        operation: Operation,
+        body: bytes,
+        done: Done,
+        *,
+        limit_s: float,
+        progress: Progress | None = None,
+    ) -> Stop:
+        del limit_s, progress  # nothing outside this process could enforce it; results come in one piece
         run = start_operation(self._episode, operation, body, done)
         return (lambda: None) if run is None else _stopper(run)
 

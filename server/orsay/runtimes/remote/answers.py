@@ -1,0 +1,146 @@
+"""What an answer of an upstream that is no success means here.
+
+Our own servers say it in headers; of others the status and the words are what there is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from orsay_protocol.faults import FAULT_CLASSES, Fault, FaultClass
+from orsay_protocol.headers import BACKEND_STATE, CODE, FAULT, FAULT_ID
+from pydantic import ValidationError
+
+from ...errors import (
+    REFUSALS,
+    BadRequest,
+    Faulted,
+    InvalidIndex,
+    InvalidSplit,
+    Overloaded,
+    Refused,
+    ShuttingDown,
+    Starting,
+    TooLarge,
+    UnknownEnvironment,
+    Unsupported,
+)
+from .border import Answer
+
+__all__ = ["detail_of", "error_of", "fault_of", "is_missing_route", "is_starting", "says_gone"]
+
+_LONGEST_DETAIL = 20_000
+_LONGEST_RETRY_S = 60.0
+
+
+def error_of(
+    answer: Answer, upstream: str, *, fault: FaultClass = "internal", refusal: type[Refused] = BadRequest
+) -> Faulted | Refused:
+    """The error that ``answer`` stands for.
+
+    For servers that do not say it themselves: ``fault`` is what a status of 500 means at this endpoint,
+    ``refusal`` what another 4xx does. ``upstream`` names the server in the words that are ours.
+    """
+    detail = detail_of(answer)
+    code = answer.headers.get(CODE, "")
+    if answer.status in (401, 403):
+        return Faulted("internal", f"{upstream} refused the API key of this one: {detail}")
+    known = REFUSALS.get(code)
+    if known is not None:
+        return _refused(known, detail, answer)
+    named = answer.headers.get(FAULT, "")
+    if named in FAULT_CLASSES:
+        return _named(named, detail, answer.headers.get(FAULT_ID), upstream)
+    if is_starting(answer):
+        return _refused(Starting, detail, answer)
+    if answer.status == 500:
+        return Faulted(fault, detail or f"{upstream} failed")
+    if answer.status >= 500 or answer.status < 400:
+        return Faulted("internal", f"{upstream} answered {answer.status}: {detail}")
+    return _refused(_kind(answer.status, detail, refusal), detail, answer)
+
+
+def _kind(status: int, detail: str, otherwise: type[Refused]) -> type[Refused]:
+    if status == 429:
+        return Overloaded
+    if status == 413:
+        return TooLarge
+    if status == 404:
+        return UnknownEnvironment if "nvironment" in detail else Unsupported
+    if detail == "Invalid split":
+        return InvalidSplit
+    if detail.startswith("Invalid index"):
+        return InvalidIndex
+    return otherwise
+
+
+def _refused(kind: type[Refused], detail: str, answer: Answer) -> Refused:
+    error = kind(detail or f"refused with status {answer.status}")
+    asked = answer.headers.get("Retry-After", "")
+    if asked.isdigit() and kind in (Overloaded, Starting, ShuttingDown):
+        error.retry_after_s = min(float(asked), _LONGEST_RETRY_S)
+    return error
+
+
+def fault_of(data: Any, upstream: str) -> Faulted | None:
+    """The fault that one of our servers describes, as JSON text or as an object."""
+    try:
+        wire = Fault.model_validate_json(data) if isinstance(data, bytes) else Fault.model_validate(data)
+    except ValidationError:
+        return None
+    known = wire.fault_class if wire.fault_class in FAULT_CLASSES else "internal"
+    return _named(known, wire.message[:_LONGEST_DETAIL], wire.id, upstream)
+
+
+def _named(known: str, message: str, number: str | None, upstream: str) -> Faulted:
+    """The id joins the two logs. It goes into ours, and into answers: nothing but what ids are made of."""
+    good = number is not None and len(number) <= 64 and number.isascii() and number.isalnum()
+    fault = Faulted(cast("FaultClass", known), message, number if good and number is not None else "")
+    if fault.fault_id:
+        fault.trace = f"the log of {upstream} has more under the id {fault.fault_id}"
+    return fault
+
+
+def says_gone(answer: Answer) -> tuple[FaultClass, str] | None:
+    """Class and reason when the answer says that the session is no more; None where it does not say so."""
+    detail, named = detail_of(answer), answer.headers.get(FAULT, "")
+    if answer.status == 410 and named in ("", "session_gone", "worker_lost"):
+        return ("worker_lost" if named == "worker_lost" else "session_gone"), detail or "the session is gone"
+    code = answer.headers.get(CODE, "")
+    if answer.status == 404 and (code == "unknown_session" or detail == "Active environment not found"):
+        return "worker_lost", "the server that held the session does not have it any more"
+    return None
+
+
+def is_starting(answer: Answer) -> bool:
+    """Nothing ran: setup, or the server itself, still starts."""
+    return answer.status == 503 and answer.headers.get(BACKEND_STATE, "").strip().lower() == "starting"
+
+
+def is_missing_route(answer: Answer) -> bool:
+    """The server is too old for this endpoint, as opposed to: it does not know the session or environment."""
+    if answer.headers.get(CODE):
+        return False
+    return answer.status in (405, 501) or (answer.status == 404 and detail_of(answer) in ("Not Found", ""))
+
+
+def detail_of(answer: Answer) -> str:
+    """What the server says in words: ``detail`` of a JSON body, else the beginning of a text."""
+    kind = answer.headers.get("content-type", "")
+    if "html" in kind:
+        return ""
+    if "json" not in kind:
+        return answer.body[:2000].decode(errors="replace").strip()
+    body = answer.json()
+    detail = body.get("detail", "") if isinstance(body, dict) else ""
+    if isinstance(detail, list):
+        return "; ".join(map(_complaint, detail))[:_LONGEST_DETAIL]
+    return str(detail)[:_LONGEST_DETAIL]
+
+
+def _complaint(entry: Any) -> str:
+    """One entry of a 422 in words; its ``input`` stays out, for it may be a secret."""
+    if not isinstance(entry, dict):
+        return str(entry)
+    place = ".".join(str(part) for part in entry.get("loc", ()) if part != "body")
+    return f"{place}: {entry.get('msg', '')}" if place else str(entry.get("msg", ""))

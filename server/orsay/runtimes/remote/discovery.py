@@ -1,0 +1,132 @@
+"""What an upstream hosts, as far as it tells.
+
+One of our servers tells everything at ``/environments``; of others there are the names, the tools and the
+splits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from orsay_protocol.requests import Split
+from orsay_protocol.tools import ListToolsOutput, TerminalToolSpec, ToolSpec
+from pydantic import TypeAdapter, ValidationError
+
+from ..base import EnvironmentInfo
+from .answers import detail_of, is_starting
+from .border import Answer, Broken
+
+__all__ = ["Found", "Unusable", "discover", "env_path"]
+
+Get = Callable[[str], Awaitable[Answer]]
+_INFOS = TypeAdapter(tuple[EnvironmentInfo, ...])
+
+
+class Unusable(Exception):
+    """What answers at the URL is no server we could use; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """``ours``: it honours Idempotency-Key. ``versioned``: newer than servers without ``/version``."""
+
+    environments: tuple[EnvironmentInfo, ...]
+    ours: bool
+    versioned: bool
+
+
+def env_path(key: str) -> str:
+    return f"/{quote(key, safe='')}"
+
+
+async def discover(get: Get) -> Found:
+    """Ask the server that ``get`` reaches. Raises Unusable, or Broken while it is not up."""
+    version = await get("/version")
+    told = version.json() if version.status == 200 else None
+    versioned = isinstance(told, dict) and "version" in told
+    ours = versioned and isinstance(told, dict) and told.get("server") == "orsay"
+    if ours:
+        answer = await get("/environments")
+        if answer.status == 200:
+            try:
+                return Found(_INFOS.validate_json(answer.body), ours, versioned)
+            except ValidationError:
+                pass  # of a release that tells it in another way: names, tools and splits stay as they are
+        elif answer.status != 404:
+            raise _refusal(answer, "/environments")
+    return Found(await _by_name(get), ours, versioned)
+
+
+async def _by_name(get: Get) -> tuple[EnvironmentInfo, ...]:
+    answer = await get("/list_environments")
+    names = answer.json() if answer.status == 200 else None
+    if answer.status != 200:
+        raise _refusal(answer, "/list_environments")
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise Unusable("is no ORS server: GET /list_environments lists no environments; is the URL right?")
+    return tuple([await _environment(get, name) for name in names])
+
+
+async def _environment(get: Get, name: str) -> EnvironmentInfo:
+    tools = await get(f"{env_path(name)}/tools")
+    splits = await get(f"{env_path(name)}/splits")
+    for answer, path in ((tools, "tools"), (splits, "splits")):
+        if answer.status != 200:
+            raise _refusal(answer, f"/{name}/{path}")
+    try:
+        listing = _listing(tools.json())
+        return EnvironmentInfo(
+            name=name,
+            key=name.lower(),
+            description="",
+            listing=listing,
+            splits=tuple(Split(name=each["name"], type=each["type"]) for each in splits.json()),
+            supports_score_group=bool(listing.supports_score_group),
+            call_time_limit_s=None,
+            setup_time_limit_s=None,
+            tool_time_limits_s={},
+            detached_tools=frozenset(),
+        )
+    except (ValidationError, KeyError, TypeError, AttributeError) as exc:
+        text = f"describes its environment {name!r} in a way that is not ORS: {type(exc).__name__}: {exc}"
+        raise Unusable(text) from exc
+
+
+def _listing(raw: Any) -> ListToolsOutput:
+    """Without the keys that we do not know."""
+    terminal = raw.get("terminal_tool")
+    return ListToolsOutput(
+        tools=[
+            ToolSpec(
+                name=each["name"],
+                description=each.get("description") or "",
+                input_schema=each.get("input_schema"),
+            )
+            for each in raw["tools"]
+        ],
+        terminal_tool=None
+        if terminal is None
+        else TerminalToolSpec(
+            name=terminal["name"], arg=terminal.get("arg"), description=terminal.get("description") or ""
+        ),
+        supports_score_group=raw.get("supports_score_group"),
+        message_block_types=raw.get("message_block_types"),
+    )
+
+
+def _refusal(answer: Answer, path: str) -> Exception:
+    """Broken for what passes by itself, Unusable for what somebody must mend."""
+    if answer.status in (401, 403):
+        return Unusable(f"refused the API key (GET {path}: {answer.status} {detail_of(answer)})")
+    if is_starting(answer) or answer.status in (429, 502, 503, 504):
+        return _down(f"not ready yet (GET {path}: {answer.status} {detail_of(answer)})")
+    if answer.status >= 500:
+        return _down(f"GET {path} failed: {answer.status} {detail_of(answer)}")
+    return Unusable(f"is no ORS server (GET {path} answered {answer.status}); is the URL right?")
+
+
+def _down(text: str) -> Broken:
+    return Broken(text, may_have_run=False, unreachable=True)

@@ -1,0 +1,150 @@
+"""Server-sent events on their way through: cut at their ends, looked at, passed on as the bytes they are."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from orsay_protocol.sse import Decoder, encode_event
+
+__all__ = ["EventReader", "Passed", "TextTracker", "TooLong", "guarded", "has_space_at_edge"]
+
+_CRLF = b"\r\n"
+_LINE_END = re.compile(rb"\r\n|\n|\r(?=[^\n])")
+
+
+class TooLong(ValueError):
+    """One event holds more bytes than were allowed."""
+
+
+@dataclass(slots=True)
+class Passed:
+    """One event: its name, its data, and the bytes that say both."""
+
+    name: str
+    data: bytes
+    raw: bytes
+
+
+class EventReader:
+    """Cuts a stream into events, comments left out.
+
+    What is written as ORS servers write it passes untouched. Anything else that the grammar of events
+    allows (LF line ends, no space after the colon, other fields, several data lines) is written anew.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max = max_bytes
+        self._buffer = bytearray()
+        self._searched = 0
+        self._line_end: bytes | None = None
+
+    def feed(self, data: bytes) -> list[Passed]:
+        """Events that ``data`` completes. Raises TooLong."""
+        if self._buffer:
+            self._buffer += data
+            source: bytes | bytearray = self._buffer
+        else:
+            source = data
+        if self._line_end is None:
+            first = _LINE_END.search(source)
+            if first is None:
+                return self._keep(source, 0)
+            self._line_end = first.group()
+        end_of_event = self._line_end * 2
+        start = 0
+        events: list[Passed] = []
+        while (end := source.find(end_of_event, max(start, self._searched))) >= 0:
+            end += len(end_of_event)
+            self._event(bytes(source[start:end]), events)
+            start = end
+        self._keep(source, start)
+        return events
+
+    def _keep(self, source: bytes | bytearray, start: int) -> list[Passed]:
+        if source is not self._buffer or start:
+            self._buffer = bytearray(source[start:])
+        if len(self._buffer) > self._max:
+            raise TooLong(f"one event of more than {self._max} bytes")
+        self._searched = max(0, len(self._buffer) - 3)
+        return []
+
+    def _event(self, raw: bytes, events: list[Passed]) -> None:
+        self._searched = 0
+        if raw.startswith(b"event: ") and self._line_end == _CRLF:
+            name_end = raw.find(_CRLF)
+            if raw.startswith(b"data: ", name_end + 2) and raw.find(b"\n", name_end + 2) == len(raw) - 3:
+                data = raw[name_end + 8 : -4]
+                events.append(Passed(raw[7:name_end].decode(errors="replace"), data, raw))
+                return
+        for event in Decoder(self._max).feed(raw):
+            if event.event != "message":
+                anew = encode_event(event.event, event.data)
+                events.append(Passed(event.event, event.data.encode(), anew))
+
+
+def guarded(piece: bytes, *, in_text: bool) -> bytes:
+    """``piece`` so that no released client loses its first or last white space.
+
+    Clients strip data values. White space at an edge matters where it belongs to a JSON string, which
+    ``in_text`` says of the beginning; there it is written as a JSON escape.
+    """
+    first = _first(piece)
+    if in_text and first.isspace():
+        piece = _escape(first) + piece[len(first.encode()) :]
+    last = _last(piece)
+    if last.isspace() and _ends_in_text(piece, in_text):
+        piece = piece[: -len(last.encode())] + _escape(last)
+    return piece
+
+
+def has_space_at_edge(piece: bytes) -> bool:
+    """Whether ``guarded`` may have something to do."""
+    if not piece:
+        return False
+    first, last = piece[0], piece[-1]
+    if 32 < first < 127 and 32 < last < 127:
+        return False
+    return _first(piece).isspace() or _last(piece).isspace()
+
+
+class TextTracker:
+    """Tells whether a place in a JSON document that comes in pieces lies inside a string."""
+
+    def __init__(self) -> None:
+        self.in_text = False
+        self.pieces = 0
+        self._escape = b""
+
+    def pass_over(self, piece: bytes) -> None:
+        self.pieces += 1
+        piece = self._escape + piece
+        backslashes = len(piece) - len(piece.rstrip(b"\\"))
+        self._escape = b"\\" if backslashes % 2 else b""
+        piece = piece[: len(piece) - len(self._escape)]
+        if b"\\" in piece:
+            piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
+        if piece.count(b'"') % 2:
+            self.in_text = not self.in_text
+
+
+def _ends_in_text(piece: bytes, in_text: bool) -> bool:
+    tracker = TextTracker()
+    tracker.in_text = in_text
+    tracker.pass_over(piece)
+    return tracker.in_text
+
+
+def _first(piece: bytes) -> str:
+    return piece[:4].decode(errors="ignore")[:1]
+
+
+def _last(piece: bytes) -> str:
+    at = len(piece) - 1
+    while at > 0 and piece[at] & 0xC0 == 0x80:
+        at -= 1
+    return piece[at:].decode(errors="ignore")[:1]
+
+
+def _escape(char: str) -> bytes:
+    return b"\\u%04x" % ord(char)

@@ -1,0 +1,277 @@
+"""A session at an upstream."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from orsay_protocol.blocks import Message
+from orsay_protocol.faults import FaultClass
+from orsay_protocol.headers import IDEMPOTENCY_KEY
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
+
+from ...errors import Faulted
+from ...running import Done, Group, Run
+from ..base import Listener, Operation, Progress, Stop
+from .answers import error_of, fault_of, is_missing_route, is_starting, says_gone
+from .border import Answer, Broken
+from .calling import RemoteCall
+from .patience import Patience
+
+if TYPE_CHECKING:
+    from .upstream import Upstream
+
+__all__ = ["RemoteHandle"]
+
+_MESSAGES = TypeAdapter(list[Message])
+_EVENTS = {"Accept": "text/event-stream", "Accept-Encoding": "identity", "Content-Type": "application/json"}
+_LIMIT_MARGIN_S = 5.0  # one of our servers keeps the limit by itself, and says better what was too slow
+_ASK_AGAIN_S = 0.5
+
+
+class RemoteHandle:
+    """Made by ``Upstream.open``. ``prefix`` is the path of its environment."""
+
+    __slots__ = (
+        "_closing",
+        "_group",
+        "_listener",
+        "_loss",
+        "_runs",
+        "headers",
+        "prefix",
+        "sid",
+        "stream_headers",
+        "touched_at",
+        "upstream",
+    )
+
+    def __init__(
+        self, upstream: Upstream, sid: str, prefix: str, headers: dict[str, str], listener: Listener
+    ) -> None:
+        self.upstream = upstream
+        self.sid = sid
+        self.prefix = prefix
+        self.headers = headers
+        self.stream_headers = {**headers, **_EVENTS}
+        self.touched_at = upstream.now()
+        self._listener = listener
+        self._group = Group()
+        self._runs: set[Run] = set()
+        self._loss: tuple[FaultClass, str] | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    # operations
+
+    def start(
+        self,
+        operation: Operation,
+        body: bytes,
+        done: Done,
+        *,
+        limit_s: float,
+        progress: Progress | None = None,
+    ) -> Stop:
+        if self._loss is not None:
+            done(None, Faulted(*self._loss))
+            return _nothing
+        self.touched_at = self.upstream.now()
+        call = RemoteCall(self, operation, body, progress) if operation in ("call", "score_group") else None
+        run: Run
+
+        def work(_: Run) -> Coroutine[Any, Any, Any]:
+            return self._show(operation) if call is None else self._carry(call)
+
+        def ended(value: Any, error: Any) -> None:
+            self._runs.discard(run)
+            for other in self._runs:  # it may have waited for this one
+                other.restart_clock()
+            done(value, error)
+
+        run = self.upstream.runs.start(
+            work,
+            ended,
+            limit_s=limit_s + _LIMIT_MARGIN_S if self.upstream.ours else limit_s,
+            what="the call" if operation == "call" else operation,
+            group=self._group,
+        )
+        self._runs.add(run)
+        return lambda: run.stop(Faulted("cancelled", "the call was cancelled"))
+
+    async def _carry(self, call: RemoteCall) -> Any:
+        try:
+            return await call.run()
+        except asyncio.CancelledError:
+            self.abandon(call.key)
+            raise
+
+    def abandon(self, key: str) -> None:
+        """Nobody wants the result of that call any more: have the upstream stop it, where it can."""
+        if self.upstream.ours and self._closing is None and self._loss is None:
+            self.upstream.spawn(self._cancel(key))
+
+    async def _cancel(self, key: str) -> None:
+        headers = {**self.headers, IDEMPOTENCY_KEY: key}
+        # A server that does not hear this stops the call because nobody reads it.
+        with contextlib.suppress(Broken, Faulted):
+            await self.upstream.send("POST", "/cancel", headers)
+
+    async def _show(self, operation: Operation) -> bytes:
+        answer = await self._get(operation)
+        if answer.status == 200:
+            return answer.body
+        if is_missing_route(answer):
+            if operation == "messages":
+                return _as_messages(await self._show("prompt"))
+            if operation == "task_tools":
+                answer = await self.upstream.send("GET", f"{self.prefix}/tools", self.headers)
+                if answer.status == 200:
+                    return answer.body
+        raise await self.gone(answer) or error_of(answer, self.upstream.name, fault="prompt_error")
+
+    async def _get(self, operation: str) -> Answer:
+        """These only read, so they may be sent again."""
+        patience = Patience()
+        limit_s = self.upstream.options.hook_limit_s
+        while True:
+            try:
+                return await self.upstream.send(
+                    "GET", f"{self.prefix}/{operation}", self.headers, silence_s=limit_s
+                )
+            except Broken as broken:
+                delay = patience.next_s()
+                if delay is None:
+                    text = f"{self.upstream.name}, which held the session, cannot be reached: {broken}"
+                    self.lose("worker_lost", text, left=True)
+                    raise Faulted("worker_lost", text) from broken
+            await asyncio.sleep(delay)
+
+    # setup
+
+    async def watch_setup(self) -> None:
+        """Tell the listener when setup is over.
+
+        Asking for a call that never was waits for setup, and runs nothing.
+        """
+        body = to_json({"name": "setup", "input": {}, "task_id": os.urandom(16).hex()})
+        upstream = self.upstream
+        give_up_at = upstream.now() + upstream.options.hook_limit_s
+        patience = Patience()
+        while self._loss is None and self._closing is None:
+            try:
+                answer = await upstream.send(
+                    "POST",
+                    f"{self.prefix}/call",
+                    self.stream_headers,
+                    body,
+                    silence_s=upstream.options.hook_limit_s,
+                )
+            except Broken as broken:
+                delay = patience.next_s()
+                if delay is None:
+                    self.lose("worker_lost", f"{upstream.name} cannot be reached: {broken}", left=True)
+                    return
+                await asyncio.sleep(delay)
+                continue
+            except Faulted as fault:
+                self._listener.setup_ended(fault)
+                return
+            if is_starting(answer) and upstream.now() < give_up_at:
+                await asyncio.sleep(_ASK_AGAIN_S)
+            elif answer.status == 200:
+                self._listener.setup_ended(None)
+                return
+            elif await self.gone(answer) is not None:
+                return
+            else:
+                error = error_of(answer, upstream.name, fault="setup_error")
+                self._listener.setup_ended(error)
+                return
+
+    # loss
+
+    async def gone(self, answer: Answer, *, sure: bool = True) -> Faulted | None:
+        """The fault, if ``answer`` says that the upstream has no such session; then it is lost here too.
+
+        Where the words of a 404 do not say it, a ping does; not ``sure``: a 404 may mean anything else.
+        """
+        found = says_gone(answer)
+        if found is None and answer.status == 404 and sure and not is_missing_route(answer):
+            with contextlib.suppress(Broken, Faulted):
+                found = says_gone(await self.upstream.send("POST", "/ping", self.headers))
+        if found is None:
+            return None
+        self.lose(*found)
+        return Faulted(*found)
+
+    def lose(self, fault: FaultClass, reason: str, *, left: bool = False) -> None:
+        """The session is no more: what runs is answered, then the listener is told.
+
+        ``left``: the upstream may still have it, and is told to end it if it can be reached.
+        """
+        if self._loss is None and self._closing is None:
+            self._loss = fault, reason
+            self.upstream.forget(self)
+            self.upstream.spawn(self._lose(fault, reason, left=left))
+
+    async def _lose(self, fault: FaultClass, reason: str, *, left: bool) -> None:
+        await self._group.stop(Faulted(fault, reason))
+        self._listener.lost(fault, reason)
+        if left:
+            with contextlib.suppress(Broken, Faulted):
+                await self.upstream.delete(self.headers)
+
+    async def ping(self) -> None:
+        """Keep the session alive at the upstream, and notice when it is not."""
+        self.touched_at = self.upstream.now()
+        try:
+            answer = await self.upstream.send("POST", "/ping", self.headers)
+        except (Broken, Faulted):
+            return  # the watch over the upstream looks after it
+        found = says_gone(answer)
+        if found is None and answer.status == 404:
+            found = "worker_lost", f"{self.upstream.name} does not have the session any more"
+        if found is not None:
+            self.lose(*found)
+
+    # closing
+
+    async def close(self) -> None:
+        if self._loss is not None:
+            return
+        if self._closing is None:
+            self._closing = self.upstream.spawn(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        await self._group.stop(Faulted("cancelled", "the session was closed while this ran"))
+        try:
+            answer = await self.upstream.delete(self.headers)
+        except Broken as broken:
+            text = f"{self.upstream.name} did not confirm the end of the session: {broken}"
+            raise Faulted("worker_lost", text) from broken
+        finally:
+            self.upstream.forget(self)
+        body = answer.json()
+        if isinstance(body, dict) and body.get("fault") is not None:
+            raise fault_of(body["fault"], self.upstream.name) or self.upstream.deviates(
+                "failed to end a session"
+            )
+
+
+def _as_messages(prompt: bytes) -> bytes:
+    """The prompt of a server without messages as the one message of a user."""
+    try:
+        return _MESSAGES.dump_json(_MESSAGES.validate_json(b'[{"role":"user","blocks":' + prompt + b"}]"))
+    except ValidationError as exc:
+        raise Faulted(
+            "prompt_error", f"the prompt is no list of blocks: {exc.error_count()} problems"
+        ) from exc
+
+
+def _nothing() -> None:
+    return None

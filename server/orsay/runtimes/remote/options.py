@@ -1,0 +1,31 @@
+"""How a server behind this one is spoken to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import SecretStr
+
+__all__ = ["RemoteOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteOptions:
+    """Times are seconds."""
+
+    api_key: SecretStr | None = None
+    """Sent to the upstream as X-API-Key; clients of this server never see it."""
+    ping_s: float = 60
+    """A session that was quiet for so long is pinged, so that the upstream does not take it for idle."""
+    health_s: float = 5
+    """Time between looks at an upstream that is quiet, and the longest between those at one that is down."""
+    start_wait_s: float = 10
+    """How long ``start`` waits for the upstream to come up before it goes on without."""
+    connect_timeout_s: float = 10
+    request_timeout_s: float = 60
+    """Silence after which a request that no author code answers has failed."""
+    silence_s: float = 45
+    """Silence, comments included, after which a stream counts as broken."""
+    hook_limit_s: float = 960
+    """Silence after which a request has failed that author code answers: a constructor, a prompt, tasks."""
+    max_result_bytes: int = 64 * 1024 * 1024

@@ -1,0 +1,51 @@
+"""What the server reads of a result on its way through: the reward, and whether the episode is over."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pydantic_core import from_json
+
+__all__ = ["NotAResult", "read_result"]
+
+# Inside a JSON string a quote is escaped, so that none stands directly after a comma: no text can match this.
+_TAIL = re.compile(rb',"reward":(null|-?[0-9][0-9.eE+-]*),"finished":(true|false)\}\}\Z')
+_TAIL_BYTES = 128
+_SUCCESS = b'{"ok":true,"output":{'
+_REFUSAL = b'{"ok":false,'
+
+
+class NotAResult(ValueError):
+    """The data is no JSON, or not that of a call."""
+
+
+def read_result(pieces: Sequence[bytes], *, ours: bool) -> tuple[float | None, bool]:
+    """Reward and ``finished`` of the result that ``pieces`` make. Raises NotAResult.
+
+    Our own servers write both at the very end, where they can be read without the rest; the results of
+    others are parsed whole.
+    """
+    if ours:
+        if pieces[0].startswith(_REFUSAL):
+            return None, False
+        tail = pieces[-1][-_TAIL_BYTES:]
+        if len(tail) < _TAIL_BYTES and len(pieces) > 1:
+            tail = pieces[-2][-_TAIL_BYTES:] + tail
+        found = _TAIL.search(tail) if pieces[0].startswith(_SUCCESS) else None
+        if found is not None:
+            reward = found.group(1)
+            return None if reward == b"null" else float(reward), found.group(2) == b"true"
+    try:
+        result = from_json(b"".join(pieces))
+    except ValueError as exc:
+        raise NotAResult(f"no JSON: {exc}") from exc
+    if not isinstance(result, dict) or "ok" not in result:
+        raise NotAResult("JSON that is no result of a call")
+    output = result.get("output")
+    if not isinstance(output, dict):
+        return None, False
+    reward = output.get("reward")
+    if not isinstance(reward, int | float) or isinstance(reward, bool):
+        reward = None
+    return None if reward is None else float(reward), output.get("finished") is True

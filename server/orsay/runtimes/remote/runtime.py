@@ -1,0 +1,56 @@
+"""The ``remote`` runtime: sessions live in another ORS server, found by its URL.
+
+The other server may be one of ours, a gateway like this one, or any that speaks ORS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orsay_protocol.faults import FaultClass
+
+from ..base import EnvironmentInfo, Listener, OpenSession, TaskQuery
+from .handle import RemoteHandle
+from .options import RemoteOptions
+from .tasks import ask_tasks
+from .upstream import Upstream
+
+__all__ = ["RemoteRuntime"]
+
+
+class RemoteRuntime:
+    """The environments of the server at ``url``, under the names they have there.
+
+    A server that is down is waited for a moment and then tried again and again; meanwhile ``pending``
+    names it. Raises ConfigError for what is no URL.
+    """
+
+    def __init__(self, url: str, options: RemoteOptions | None = None, *, label: str = "") -> None:
+        self.upstream = Upstream(url, options or RemoteOptions(), label=label, changed=self._look)
+        self.environments: Sequence[EnvironmentInfo] = ()
+        self.pending: Sequence[str] = (self.upstream.label,)
+
+    def _look(self) -> None:
+        self.environments = self.upstream.environments
+        self.pending = () if self.environments else (self.upstream.label,)
+
+    @property
+    def healthy(self) -> bool:
+        """The server answers, as far as is known."""
+        return self.upstream.up
+
+    def lose(self, fault: FaultClass, reason: str) -> None:
+        """Whoever runs the server knows that it is gone, and every session in it."""
+        self.upstream.lose(fault, reason)
+
+    async def start(self) -> None:
+        await self.upstream.start()
+
+    async def open(self, request: OpenSession, listener: Listener) -> RemoteHandle:
+        return await self.upstream.open(request, listener)
+
+    async def tasks(self, query: TaskQuery) -> bytes:
+        return await ask_tasks(self.upstream, query)
+
+    async def stop(self) -> None:
+        await self.upstream.close()
