@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import gc
 import hashlib
-import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import uvicorn
 
 from .auth import Keys
 from .calls import CallLimits
+from .config import Configuration, read
 from .config.entries import Entry
 from .config.targets import read_targets
 from .errors import ConfigError, LoadError
@@ -26,26 +28,22 @@ from .http.connection import Connection
 from .http.episodes import EpisodeEndpoints
 from .http.faces import Face
 from .loader import source_of
-from .logs import configure, get_logger
-from .places import CodePlace, Place, plan
+from .logs import configure, get_logger, set_level
+from .places import CodePlace, plan
 from .reload import reload_on_change
+from .reread import Hosting, Reread
+from .resolve import resolve
 from .runtimes.base import Runtime
 from .runtimes.link import WORKER_MODULE
 from .runtimes.mixed import MixedRuntime
 from .runtimes.process import ProcessRuntime
 from .sessions import SessionLimits, Sessions
 from .settings import Settings
+from .signals import Signals
 
-__all__ = ["Running", "Server", "make_runtime"]
+__all__ = ["Running", "Server"]
 
 _log = get_logger(__name__)
-
-
-def make_runtime(places: Sequence[Place], classes: Sequence[type] = ()) -> Runtime:
-    """One runtime for all places; ``classes`` are hosted in this process instead. Raises LoadError."""
-    if len(places) == 1 and isinstance(places[0], CodePlace):
-        return places[0].runtime(classes)
-    return MixedRuntime([place.member() for place in places])
 
 
 def _server_id(settings: Settings, sock: socket.socket) -> str:
@@ -59,9 +57,13 @@ def _server_id(settings: Settings, sock: socket.socket) -> str:
 class Running:
     """A server that accepts requests: ``url`` says where, ``ready`` waits for the environments."""
 
-    def __init__(self, settings: Settings, runtime: Runtime, sock: socket.socket) -> None:
+    def __init__(
+        self, settings: Settings, runtime: Runtime, sock: socket.socket, server_id: str = ""
+    ) -> None:
+        self.server_id = server_id
         self.settings = settings
         self.runtime = runtime
+        self._keys = Keys(settings.keys)
         host, port = sock.getsockname()[:2]
         self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         faults = FaultLog(show=settings.shows_exceptions)
@@ -83,7 +85,7 @@ class Running:
         self.app = HttpApp(
             episodes,
             runtime,
-            Keys(settings.keys),
+            self._keys,
             faults,
             stopping=lambda: self.sessions.stopping,
             max_body_bytes=settings.max_body_bytes,
@@ -128,6 +130,13 @@ class Running:
         gc.freeze()
         gc.set_threshold(50_000, 20, 100)
 
+    def use(self, settings: Settings) -> None:
+        """Take up those of the settings that can change while the server runs."""
+        self.settings = settings
+        self._keys.replace(settings.keys)
+        set_level(settings.log_level)
+        self.sessions.use(_session_limits(settings), log_calls=settings.log_level == "debug")
+
     def _learn(self) -> None:
         for info in self.runtime.environments:
             self.app.know(info.name)
@@ -163,17 +172,27 @@ class Server:
     """Hosts environment classes, as ``Server`` of other ORS packages does.
 
         Server([MyEnv]).run(port=8080)
+        Server(config="orsay.toml").run()
 
-    The first environment is the default. Settings are keyword arguments of ``run``, or variables ``ORSAY_…``.
+    The first environment is the default. Settings are keyword arguments of ``run``, variables ``ORSAY_…`` or
+    keys of the file; environments come from the file or as arguments. The file is read again on SIGHUP.
     """
 
-    def __init__(self, environments: Sequence[type | str], *, reload: bool = False, **settings: Any) -> None:
-        if not environments:
+    def __init__(
+        self,
+        environments: Sequence[type | str] = (),
+        *,
+        config: str | Path | None = None,
+        reload: bool = False,
+        **settings: Any,
+    ) -> None:
+        if not environments and config is None:
             raise LoadError("a server needs at least one environment class")
         self._targets = [each for each in environments if isinstance(each, str)]
         self._classes = [each for each in environments if not isinstance(each, str)]
         if self._targets and self._classes:
             raise LoadError("give the server classes or import paths, not both")
+        self._file = None if config is None else Path(config)
         self._settings = settings
         self._reload = reload
 
@@ -189,71 +208,118 @@ class Server:
             given["host"] = host
         if port is not None:
             given["port"] = port
-        effective = Settings(**given)
-        writer = configure(effective.log_level, effective.log_format)
+        configuration = self._read(given)
+        writer = configure(configuration.settings.log_level, configuration.settings.log_format)
         try:
             with asyncio.Runner(loop_factory=_new_loop) as runner:
-                runner.run(self.main(effective))
+                runner.run(self.main(configuration, partial(self._read, given)))
         finally:
             writer.close()
 
-    async def main(self, settings: Settings) -> None:
-        """``run`` inside a running loop."""
+    def _read(self, given: Mapping[str, Any]) -> Configuration:
+        """The configuration as it is now. Raises ConfigError."""
+        targets = ["the classes"] if self._classes else self._targets
+        found = read(self._file, given, targets)
+        entries = self._class_entries(found.settings) if self._classes else found.entries
+        if not entries:
+            raise ConfigError(
+                f"{self._file} has no environments: add a table [environments.LABEL], or name a target"
+            )
+        return replace(found, entries=tuple(resolve(entries, found.settings)))
+
+    def _class_entries(self, settings: Settings) -> Sequence[Entry]:
+        local = settings.runtime == "local"
+        return read_targets(
+            ["classes of this process" if local else source_of(cls) for cls in self._classes], ""
+        )
+
+    async def main(self, configuration: Configuration, again: Callable[[], Configuration]) -> None:
+        """``run`` inside a running loop; ``again`` reads the configuration anew."""
+        settings = configuration.settings
         if settings.open_to_anyone:
             _log.warning("open_to_anyone", host=settings.host, hint="set ORSAY_API_KEYS to ask for a key")
-        async with self.running(settings) as running, self._reloading(running):
+        signals = Signals(rereads=configuration.file is not None)
+        async with self._running(configuration) as (running, hosting), contextlib.AsyncExitStack() as stack:
+            if self._reload:
+                await stack.enter_async_context(_watching(running))
+            if hosting is not None and configuration.file is not None:
+                reread = Reread(again, configuration, hosting, running.server_id, running.use)
+                await stack.enter_async_context(_in_background(_whenever(signals.hung_up, reread)))
             # taken before anybody is told that the server is there; a second signal hastens the end
-            stopped = _signals(again=running.sessions.hurry)
+            stopped = signals.stopped(again=running.sessions.hurry)
             print(f"Orsay serves {_names(running)} at {running.url}", flush=True)
             await stopped.wait()
             _log.info("shutting_down")
 
     @contextlib.asynccontextmanager
-    async def _reloading(self, running: Running) -> AsyncIterator[None]:
-        if not self._reload:
-            yield
-            return
-        if not _pools(running.runtime):
-            raise ConfigError("--reload needs worker processes: use --runtime process")
-
-        async def reload() -> None:
-            await asyncio.gather(*(pool.reload() for pool in _pools(running.runtime)))
-
-        watching = asyncio.create_task(reload_on_change(reload, Path.cwd()))
-        try:
-            yield
-        finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
-
-    @contextlib.asynccontextmanager
     async def running(self, settings: Settings) -> AsyncIterator[Running]:
         """A server that is ready; shut down at the end of the block."""
+        entries = (
+            self._class_entries(settings) if self._classes else read_targets(self._targets, settings.runtime)
+        )
+        configuration = Configuration(settings, tuple(resolve(entries, settings)), {})
+        async with self._running(configuration) as (running, _):
+            yield running
+
+    @contextlib.asynccontextmanager
+    async def _running(self, configuration: Configuration) -> AsyncIterator[tuple[Running, Hosting | None]]:
+        settings = configuration.settings
         if settings.other_protocols:
             from .also import require  # loaded only when asked for
 
             require(settings.other_protocols)
         sock = _listen(settings.host, settings.port)
         try:
-            places = plan(self._entries(settings), settings, _server_id(settings, sock))
-            running = Running(settings, make_runtime(places, self._classes), sock)
+            server_id = _server_id(settings, sock)
+            places = plan(configuration.entries, settings, server_id)
+            runtime: Runtime
+            if configuration.file is None and len(places) == 1 and isinstance(places[0], CodePlace):
+                hosting, runtime = None, places[0].runtime(self._classes)
+            else:
+                hosting = Hosting(places)
+                runtime = hosting.runtime
+            running = Running(settings, runtime, sock, server_id)
         except BaseException:
             sock.close()
             raise
         serving = asyncio.create_task(running.serve())
         try:
             await running.load()
-            yield running
+            yield running, hosting
         finally:
             await running.shut_down()
             await serving
 
-    def _entries(self, settings: Settings) -> list[Entry]:
-        targets = self._targets
-        if self._classes:
-            local = settings.runtime == "local"
-            targets = ["classes of this process" if local else source_of(cls) for cls in self._classes]
-        return read_targets(targets, "process" if self._classes else settings.runtime)
+
+@contextlib.asynccontextmanager
+async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _whenever(event: asyncio.Event, react: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await event.wait()
+        event.clear()
+        try:
+            await react()
+        except Exception:
+            _log.exception("reread_failed")
+
+
+def _watching(running: Running) -> contextlib.AbstractAsyncContextManager[None]:
+    """Worker processes load code again when it changes. Raises ConfigError when there are none."""
+    if not _pools(running.runtime):
+        raise ConfigError("--reload needs worker processes: use --runtime process")
+
+    async def reload() -> None:
+        await asyncio.gather(*(pool.reload() for pool in _pools(running.runtime)))
+
+    return _in_background(reload_on_change(reload, Path.cwd()))
 
 
 def _pools(runtime: Runtime) -> list[ProcessRuntime]:
@@ -300,21 +366,6 @@ def _listen(host: str, port: int) -> socket.socket:
             f"cannot listen on {host}:{port}: {reason}; choose another --port, or 0 for any free one"
         ) from exc
     return sock
-
-
-def _signals(*, again: Callable[[], None]) -> asyncio.Event:
-    """Set when the process is told to stop; ``again`` is called when it is told once more."""
-    stopped = asyncio.Event()
-
-    def stop() -> None:
-        if stopped.is_set():
-            again()
-        stopped.set()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
-    return stopped
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -20,6 +20,10 @@ class Keys:
     """The server's API keys, kept as hashes."""
 
     def __init__(self, keys: Iterable[SecretStr]) -> None:
+        self.replace(keys)
+
+    def replace(self, keys: Iterable[SecretStr]) -> None:
+        """Let in who sends one of these from now on, and nobody else."""
         self._digests = tuple(_digest(key.get_secret_value().encode()) for key in keys)
 
     def __bool__(self) -> bool:

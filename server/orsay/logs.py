@@ -15,7 +15,7 @@ from typing import Any, Literal, TextIO, cast
 
 import structlog
 
-__all__ = ["LogWriter", "configure", "get_logger"]
+__all__ = ["LogWriter", "configure", "get_logger", "set_level"]
 
 _QUEUE_LINES = 10_000
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -93,6 +93,13 @@ def configure(
     )
     logging.basicConfig(level=logging.WARNING, handlers=[_Relay()], force=True)
     return writer
+
+
+def set_level(level: Literal["debug", "info", "warning", "error"]) -> None:
+    """Log from that level on; the rest stays as ``configure`` made it."""
+    structlog.configure(
+        **{**structlog.get_config(), "wrapper_class": structlog.make_filtering_bound_logger(_LEVELS[level])}
+    )
 
 
 class _Relay(logging.Handler):

@@ -18,7 +18,7 @@ from typing import Any
 
 from .errors import LoadError
 
-__all__ = ["attribute", "import_place", "nearest", "place_of", "search_here", "split_target"]
+__all__ = ["attribute", "import_place", "is_file", "nearest", "place_of", "search_here", "split_target"]
 
 _FILE_PREFIX = "orsay_file_"
 _OWN_FILES = (os.path.dirname(__file__) + os.sep, "<frozen ", str(importlib.__file__))
@@ -41,7 +41,7 @@ def import_place(place: str) -> ModuleType:
 
     Raises LoadError: there is none (with the nearest names), or it raised (with the author's file and line).
     """
-    return _load_file(place) if _is_file(place) else _load_module(place)
+    return _load_file(place) if is_file(place) else _load_module(place)
 
 
 def search_here() -> None:
@@ -76,7 +76,8 @@ def place_of(found: Any) -> str:
     return f"{found.__module__}:{qualname}"
 
 
-def _is_file(place: str) -> bool:
+def is_file(place: str) -> bool:
+    """Whether the place is a path rather than a dotted name."""
     return place.endswith(".py") or os.sep in place or "/" in place
 
 

@@ -14,16 +14,17 @@ from typing import Any, Protocol
 
 from .config.entries import CodeOptions, Entry, ImageTable, Table, UpstreamOptions, UrlTable
 from .episode import Limits
-from .errors import LoadError
 from .loader import load
 from .runtimes.base import Runtime
+from .runtimes.docker.options import DockerOptions
 from .runtimes.frames import WorkerConfig
 from .runtimes.local import LocalRuntime
 from .runtimes.mixed import Member
 from .runtimes.process import ProcessRuntime
+from .runtimes.remote.options import RemoteOptions
 from .settings import Settings
 
-__all__ = ["CodePlace", "Place", "plan"]
+__all__ = ["CodePlace", "Place", "docker_options", "plan"]
 
 _CODE_SETTINGS = (
     "workers",
@@ -41,25 +42,33 @@ _CODE_SETTINGS = (
 )
 _NO_OPTIONS = frozenset({"targets", "directory"})
 _MIB = 1024 * 1024
+_HOOK_MARGIN_S = 60.0
 
 
 class Place(Protocol):
-    """Where environments of one entry, or of several, are."""
+    """Where environments of one entry, or of several, are; ``title`` is what errors call it."""
+
+    @property
+    def title(self) -> str: ...
 
     def member(self) -> Member:
         """A member for a runtime that is started later. Raises LoadError."""
 
 
 def plan(entries: Sequence[Entry], settings: Settings, server_id: str) -> list[Place]:
-    """The places of all entries, in order; code without options of its own shares the first such place."""
+    """The places of all entries, in order; code without options of its own shares the first such place.
+
+    Raises ConfigError for containers that cannot be.
+    """
     places: list[Place | None] = []
     shared: list[Entry] = []
     for entry in entries:
         table = entry.table
         if isinstance(table, ImageTable):
-            places.append(ImagePlace(entry.label, table, server_id, str(entry)))
+            options = docker_options(table, settings)
+            places.append(ImagePlace(entry.label, table, options, server_id, str(entry)))
         elif isinstance(table, UrlTable):
-            places.append(UrlPlace(entry.label, table, str(entry)))
+            places.append(UrlPlace(entry.label, table, _remote_options(table, settings), str(entry)))
         elif table.model_fields_set - _NO_OPTIONS or _hides(entry, shared):
             places.append(_code([entry], table, settings))
         else:
@@ -172,14 +181,14 @@ class UrlPlace:
 
     label: str
     table: UrlTable
+    options: RemoteOptions
     title: str = field(compare=False)
 
     def member(self) -> Member:
-        from .runtimes.remote.options import RemoteOptions  # an HTTP client, only for those who need one
-        from .runtimes.remote.runtime import RemoteRuntime
+        from .runtimes.remote.runtime import RemoteRuntime  # an HTTP client, only for those who need one
 
-        options = RemoteOptions(**_upstream(self.table))
-        return _member(self.title, self.table, RemoteRuntime(self.table.url, options, label=self.label))
+        runtime = RemoteRuntime(self.table.url, self.options, label=self.label)
+        return _member(self.title, self.table, runtime)
 
 
 @dataclass(frozen=True)
@@ -188,29 +197,31 @@ class ImagePlace:
 
     label: str
     table: ImageTable
+    options: DockerOptions
     server_id: str
     title: str = field(compare=False)
 
     def member(self) -> Member:
-        from .runtimes.docker.options import DockerOptions  # needs the extra docker
-        from .runtimes.docker.runtime import DockerRuntime
-        from .runtimes.remote.options import RemoteOptions
+        from .runtimes.docker.runtime import DockerRuntime  # needs the extra docker
 
-        given = {
-            name: value
-            for name, value in self.table
-            if value is not None and name not in UpstreamOptions.model_fields
-        }
-        try:
-            options = DockerOptions(**given, remote=RemoteOptions(**_upstream(self.table)))
-        except ValueError as exc:
-            raise LoadError(f"{self.title}: {exc}") from exc
-        return _member(
-            self.title, self.table, DockerRuntime(options, server_id=self.server_id, label=self.label)
-        )
+        runtime = DockerRuntime(self.options, server_id=self.server_id, label=self.label)
+        return _member(self.title, self.table, runtime)
 
 
-def _upstream(table: UpstreamOptions) -> dict[str, Any]:
+def docker_options(table: ImageTable, settings: Settings) -> DockerOptions:
+    """What the table asks of containers. Raises ConfigError for what cannot be."""
+    given = {
+        name: value for name, value in table if value is not None and name not in UpstreamOptions.model_fields
+    }
+    return DockerOptions(**given, remote=_remote_options(table, settings))
+
+
+def _remote_options(table: UpstreamOptions, settings: Settings) -> RemoteOptions:
     names = UpstreamOptions.model_fields.keys() - Table.model_fields.keys()
     names -= {"api_key_variable", "api_key_file"}  # they were read into api_key
-    return {name: value for name in names if (value := getattr(table, name)) is not None}
+    given = {name: value for name in names if (value := getattr(table, name)) is not None}
+    return RemoteOptions(
+        **given,
+        hook_limit_s=(table.setup_time_limit_s or settings.setup_time_limit_s) + _HOOK_MARGIN_S,
+        max_result_bytes=settings.max_result_bytes,
+    )

@@ -40,9 +40,9 @@ class SessionLimits:
     gone_memory_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Shared:
-    """What all sessions of a server have in common.
+    """What all sessions of a server have in common. ``limits`` and ``log_calls`` may change meanwhile.
 
     ``lose`` is told of a session that its runtime lost, ``shed`` that stored results are over their bound.
     """

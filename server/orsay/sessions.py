@@ -81,6 +81,11 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._live)
 
+    def use(self, limits: SessionLimits, *, log_calls: bool) -> None:
+        """Other limits from now on; how long tombstones are kept stays as it was."""
+        self.limits = self._shared.limits = limits
+        self._shared.log_calls = log_calls
+
     def start(self) -> None:
         self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import ipaddress
 import math
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-__all__ = ["OTHER_PROTOCOLS", "RuntimeName", "Settings", "available_cores", "named_variable"]
+__all__ = ["OTHER_PROTOCOLS", "RuntimeName", "Settings", "available_cores", "named_variable", "read_keys"]
 
 RuntimeName = Literal["process", "local", "docker", "remote"]
 OTHER_PROTOCOLS = ("openenv", "mcp")
@@ -53,8 +54,8 @@ def named_variable(name: str) -> str | None:
     return os.environ.get(name)
 
 
-def _read_keys(path: Path) -> tuple[SecretStr, ...]:
-    """One key a line; empty lines and lines that begin with # are none."""
+def read_keys(path: Path) -> tuple[SecretStr, ...]:
+    """One key a line; empty lines and lines that begin with # are none. Raises ValueError."""
     try:
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as exc:
@@ -134,7 +135,7 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "console", "json"] = "auto"
 
-    _keys_of_file: tuple[SecretStr, ...] = PrivateAttr(())
+    _keys_of_file: tuple[SecretStr, ...] = PrivateAttr(())  # read once, not whenever a request comes
 
     @property
     def keys(self) -> tuple[SecretStr, ...]:
@@ -159,6 +160,15 @@ class Settings(BaseSettings):
     def shows_exceptions(self) -> bool:
         """Whether a client reads the text of an exception, or an id only."""
         return self.error_detail == "exception" or (self.error_detail == "auto" and self.loopback)
+
+    def updated(self, new: Settings, names: Iterable[str]) -> Settings:
+        """These settings with those of ``names`` as they are in ``new``; keys in a file are read again.
+
+        Raises ValueError when that would let anyone in.
+        """
+        found = self.model_copy(update={name: getattr(new, name) for name in names})
+        found._check_keys()
+        return found
 
     @field_validator("also")
     @classmethod
@@ -187,11 +197,13 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _keys_or_loopback(self) -> Settings:
-        if self.api_keys_file is not None:
-            self._keys_of_file = _read_keys(self.api_keys_file)
+        self._check_keys()
+        return self
+
+    def _check_keys(self) -> None:
+        self._keys_of_file = () if self.api_keys_file is None else read_keys(self.api_keys_file)
         if self.open_to_anyone and not self.allow_anonymous:
             raise ValueError(
                 f"binding to {self.host} without API keys would let anyone in: set ORSAY_API_KEYS or"
                 " --api-key, or say --allow-anonymous if that is what you want"
             )
-        return self

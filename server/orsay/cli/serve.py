@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from ..app import Server
+from ..config import find_file
 from ..errors import ConfigError, LoadError
 from ..settings import Settings
 
@@ -16,21 +16,27 @@ __all__ = ["add_parser"]
 
 _EXAMPLES = """examples:
   orsay serve my_env.env:MyEnv                        one class, worker processes, http://127.0.0.1:8080
+  orsay serve                                         what orsay.toml in this folder says
+  orsay serve -c servers/big.toml --port 9000         what that file says, on another port
   orsay serve my_env.env:MyEnv --port 0               any free port, printed when ready
   orsay serve envs/one.py:One envs/two.py:Two         classes from files; the first is the default
   orsay serve my_env.env:MyEnv --also openenv,mcp     for OpenEnv and MCP clients too, from the same sessions
   orsay serve gymnasium:FrozenLake-v1                 others': also reasoning-gym:, openenv:, text:
+  orsay serve http://one:8080 http://two:8080         other servers, as one
+  orsay serve docker:my-env:1                         an image, in a container
   orsay serve my_env.env:MyEnv --reload               new sessions run the code as it is on disk
   orsay serve my_env.env:MyEnv --host 0.0.0.0 --api-key "$KEY"
 
-Every setting is also a variable, for example ORSAY_IDLE_LIMIT_S=3600; 'orsay serve --settings' lists them."""
+Every setting is also a variable, for example ORSAY_IDLE_LIMIT_S=3600; 'orsay serve --settings' lists them.
+Options win over variables, variables over the file. Environments come from targets or from the file: with
+targets, ./orsay.toml is not read, and a file that is named may hold settings only. SIGHUP reads the file again."""
 
 
 def add_parser(verbs: Any) -> None:
     parser = verbs.add_parser(
         "serve",
         help="host environments over HTTP",
-        description="Host environment classes as an ORS server.",
+        description="Host environments as an ORS server: classes, images, other servers.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -39,6 +45,13 @@ def add_parser(verbs: Any) -> None:
         nargs="*",
         metavar="TARGET",
         help="what to host: MODULE:CLASS, FILE.py:CLASS, http://HOST:PORT, docker:IMAGE",
+    )
+    parser.add_argument(
+        "-c",
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="settings and environments (ORSAY_CONFIG, else ./orsay.toml)",
     )
     parser.add_argument("--host", help="address to listen on (127.0.0.1)")
     parser.add_argument("--port", type=int, help="port to listen on (8080); 0 takes a free one")
@@ -83,32 +96,25 @@ def run(args: argparse.Namespace) -> int:
     if args.settings:
         _print_settings()
         return 0
-    if not args.targets:
-        return _wrong("name at least one environment, for example: orsay serve my_env.env:MyEnv")
+    file = find_file(args.config, here=not args.targets)
+    if file is None and not args.targets:
+        return _wrong(
+            "name at least one environment, for example: orsay serve my_env.env:MyEnv; or write orsay.toml,"
+            " see 'orsay config --example'"
+        )
     given = {
         name: value for name in Settings.model_fields if (value := getattr(args, name, None)) is not None
     }
     try:
-        Server(args.targets, reload=args.reload).run(**given)
-    except ValidationError as exc:
-        return _wrong(_setting_problems(exc))
+        Server(args.targets, config=file, reload=args.reload).run(**given)
     except (LoadError, ConfigError) as exc:
         return _wrong(str(exc))
     return 0
 
 
 def _wrong(text: str) -> int:
-    print(f"orsay serve: {text}", file=sys.stderr)
+    print(f"orsay serve: {text}" if "\n" not in text else f"orsay serve:\n{text}", file=sys.stderr)
     return 2
-
-
-def _setting_problems(exc: ValidationError) -> str:
-    lines = []
-    for error in exc.errors(include_url=False, include_input=False):
-        name = ".".join(str(part) for part in error["loc"])
-        text = error["msg"].removeprefix("Value error, ")
-        lines.append(f"{name} (ORSAY_{name.upper()}): {text}" if name else text)
-    return "; ".join(lines)
 
 
 def _print_settings() -> None:

@@ -1,1 +1,70 @@
-"""``orsay.toml``: the environments of a server, each with its runtime and limits, and its settings."""
+"""Where settings and environments come from: ``orsay.toml``, variables ``ORSAY_…``, the command line.
+
+``read`` puts them together and raises one ConfigError with everything that is wrong.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..settings import Settings
+from .entries import Entry
+from .file import FileContent, read_file
+from .layers import origin, settings_from
+from .problems import Problem, config_error
+from .targets import read_targets
+
+__all__ = ["DEFAULT_FILE", "Configuration", "find_file", "read"]
+
+DEFAULT_FILE = "orsay.toml"
+_VARIABLE = "ORSAY_CONFIG"
+_NOTHING = FileContent({}, (), {}, ())
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What a server is to do. ``origins`` tells of each setting that is not a default where it comes from."""
+
+    settings: Settings
+    entries: tuple[Entry, ...]
+    origins: Mapping[str, str]
+    file: Path | None = None
+
+
+def find_file(named: Path | None, *, here: bool = True) -> Path | None:
+    """The file to read: the one named, else that of ORSAY_CONFIG, else, with ``here``, ``./orsay.toml``."""
+    if named is not None:
+        return named
+    variable = os.environ.get(_VARIABLE)
+    if variable:
+        return Path(variable)
+    return Path(DEFAULT_FILE) if here and Path(DEFAULT_FILE).is_file() else None
+
+
+def read(file: Path | None, given: Mapping[str, Any], targets: Sequence[str] = ()) -> Configuration:
+    """Settings of the file, of variables and of ``given``; environments of the file or of ``targets``.
+
+    Raises ConfigError with all that is wrong, a line each, when something is.
+    """
+    content = _NOTHING if file is None else read_file(file)
+    settings, wrong = settings_from(content.values, given)
+    problems = [*content.problems, *(each for each in wrong if each.where or not content.problems)]
+    entries = list(content.entries)
+    if targets and content.entries:
+        problems.append(
+            Problem("", f"{file} has environments of its own: name targets or that file, not both")
+        )
+    if problems or settings is None:
+        raise config_error(problems)
+    if targets:
+        entries = read_targets(targets, settings.runtime)
+    origins = {
+        name: found
+        for name in Settings.model_fields
+        if (found := origin(name, given) or content.places.get(name)) is not None
+    }
+    return Configuration(settings, tuple(entries), origins, file)

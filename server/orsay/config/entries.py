@@ -35,6 +35,13 @@ def _listed(value: Any) -> Any:
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
 
+def _names(value: Any) -> Any:
+    flat = [*value, *value.values()] if isinstance(value, dict) else _listed(value)
+    if not isinstance(flat, list | tuple) or not all(isinstance(each, str) and each for each in flat):
+        raise ValueError('name environments, ["a", "b"], or rename them, { a = "another name" }')
+    return value if isinstance(value, dict) else _listed(value)
+
+
 def _words(value: Any) -> Any:
     return tuple(shlex.split(value)) if isinstance(value, str) else _listed(value)
 
@@ -55,7 +62,7 @@ Words: TypeAlias = Annotated[
 Scalar: TypeAlias = Annotated[str, BeforeValidator(_text, json_schema_input_type=str | int | float | bool)]
 Names: TypeAlias = Annotated[
     tuple[Text, ...] | dict[str, Text],
-    BeforeValidator(_listed, json_schema_input_type=Text | list[Text] | dict[str, Text]),
+    BeforeValidator(_names, json_schema_input_type=Text | list[Text] | dict[str, Text]),
 ]
 
 

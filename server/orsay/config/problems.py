@@ -1,0 +1,79 @@
+"""What is wrong with a configuration, in the words of somebody who can mend it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ConfigError
+
+__all__ = ["Problem", "close_to", "config_error", "explain"]
+
+_QUOTED = re.compile(r"'([^']*)'")
+_LONGEST = 60
+_SAID = {
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "string_type": "must be a text in quotation marks",
+    "bool_type": "must be true or false",
+    "tuple_type": 'must be a list, such as ["one", "two"]',
+    "list_type": 'must be a list, such as ["one", "two"]',
+    "dict_type": 'must be a table, such as { NAME = "value" }',
+    "string_too_short": "must not be empty",
+    "too_short": "must not be empty",
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong. ``where`` is ``FILE:LINE``, ``variable NAME`` or empty."""
+
+    where: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.text}" if self.where else self.text
+
+
+def config_error(problems: Iterable[Problem]) -> ConfigError:
+    """All of them in one error, a line each, in the order of the file."""
+    return ConfigError("\n".join(str(problem) for problem in problems))
+
+
+def close_to(name: str, known: Iterable[str], *, all_known: bool = True) -> str:
+    """The end of a sentence about an unknown name: the nearest there is, else what there is."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; there are: {', '.join(names)}" if all_known else ""
+
+
+def explain(key: str, error: Mapping[str, Any], *, secret: bool = False) -> str:
+    """A validation error of ``key``, as pydantic tells it; a secret's value is not shown."""
+    kind = str(error["type"])
+    message = _SAID.get(kind)
+    if message is None:
+        message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
+    if kind == "literal_error":
+        message += close_to(str(error["input"]), _QUOTED.findall(message), all_known=False)
+    elif kind == "string_pattern_mismatch":
+        message = "must be a URL, such as http://host:8080" if key == "url" else message
+    value = "" if secret else _shown(error["input"])
+    return f"{key}{value}: {message}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict | list | tuple):
+        return ""
+    text = {True: "true", False: "false"}[value] if isinstance(value, bool) else _quoted(value)
+    return f" = {text}"
+
+
+def _quoted(value: Any) -> str:
+    text = f'"{value}"' if isinstance(value, str) else str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -1,0 +1,51 @@
+"""What the system tells a running server: to stop, and to read its configuration again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+
+__all__ = ["Signals"]
+
+
+class Signals:
+    """Made in a running loop.
+
+    With ``rereads``, SIGHUP sets ``hung_up`` from now on, unless it comes because the server's terminal went
+    away: then it stops the server, as it does without.
+    """
+
+    def __init__(self, *, rereads: bool) -> None:
+        self.hung_up = asyncio.Event()
+        self._stopped = asyncio.Event()
+        self._again: Callable[[], None] = lambda: None
+        self._had_terminal = _has_terminal()
+        if rereads and hasattr(signal, "SIGHUP"):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up)
+
+    def stopped(self, *, again: Callable[[], None]) -> asyncio.Event:
+        """Set by SIGINT or SIGTERM from now on; ``again`` is called when one of them comes once more."""
+        self._again = again
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._stop)
+        return self._stopped
+
+    def _stop(self) -> None:
+        if self._stopped.is_set():
+            self._again()
+        self._stopped.set()
+
+    def _hang_up(self) -> None:
+        if self._had_terminal and not _has_terminal():
+            self._stop()
+        else:
+            self.hung_up.set()
+
+
+def _has_terminal() -> bool:
+    try:
+        return os.isatty(0) or os.isatty(2)
+    except OSError:
+        return False
