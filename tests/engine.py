@@ -17,7 +17,7 @@ import docker
 import pytest
 from docker.errors import APIError, DockerException, ImageNotFound
 
-__all__ = ["BASE", "ROOT", "ImageName", "image", "needs_engine"]
+__all__ = ["BASE", "ROOT", "ImageName", "image", "needs_engine", "skip_without_engine"]
 
 BASE = "python:3.11-slim"
 ROOT = Path(__file__).parents[1]
@@ -56,6 +56,12 @@ def _problem() -> str | None:
 
 needs_engine = pytest.mark.skipif(_problem() is not None, reason=_problem() or "")
 """For tests, or whole files as ``pytestmark``, that need a Docker engine with the base image."""
+
+
+def skip_without_engine() -> None:
+    """The same inside a test or fixture."""
+    if problem := _problem():
+        pytest.skip(problem)
 
 
 @cache

@@ -15,6 +15,7 @@ from orsay.errors import Faulted, Refused
 from orsay.loader import load
 from orsay.outcome import Outcome
 from orsay.runtimes.base import Handle, OpenSession, Operation, Runtime, Stop
+from orsay.runtimes.docker.engine import Engine
 from orsay.runtimes.frames import WorkerConfig
 from orsay.runtimes.local import LocalRuntime
 from orsay.runtimes.process import ProcessRuntime
@@ -22,6 +23,8 @@ from orsay.runtimes.remote.runtime import RemoteRuntime
 from orsay_protocol.faults import FaultClass
 from orsay_protocol.sse import Decoder
 
+from ..docker.stand import SHORT, own_server, running, shares_files, worlds
+from ..engine import skip_without_engine
 from ..system.serving import server
 from .worlds import TARGETS
 
@@ -126,10 +129,20 @@ async def _remote(targets: list[str], threads: int) -> AsyncIterator[Runtime]:
             yield runtime
 
 
+@asynccontextmanager
+async def _docker(targets: list[str], threads: int) -> AsyncIterator[Runtime]:
+    skip_without_engine()
+    assert targets is TARGETS, "the image holds these and no others"
+    options = worlds(variables={**SHORT, "ORSAY_THREADS_PER_WORKER": str(threads)}, **shares_files())
+    async with await Engine.connect() as engine, own_server(engine) as own, running(options, own) as runtime:
+        yield runtime
+
+
 RUNTIMES: dict[str, Callable[[list[str], int], AbstractAsyncContextManager[Runtime]]] = {
     "local": _local,
     "process": _process,
     "remote": _remote,
+    "docker": _docker,
 }
 """How each runtime is started, with short limits: environments by target, threads for author code."""
 

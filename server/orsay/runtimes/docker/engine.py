@@ -19,6 +19,7 @@ __all__ = ["Engine", "Event", "Stream"]
 
 _T = TypeVar("_T")
 _THREADS = 8
+_REMOVAL_TRIES, _REMOVAL_PAUSE_S = 200, 0.05
 _KEPT_LINES = 20  # of the output of a build step that fails
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")  # the engine paints what a step writes to its standard error
 _DEFAULT_URL = "unix:///var/run/docker.sock"
@@ -57,19 +58,13 @@ def _ours(sdk: Any, what: str) -> Iterator[None]:
 class Stream:
     """Something that the engine sends until it ends or ``close`` is called."""
 
-    def __init__(self, close: Callable[[], None], thread: threading.Thread) -> None:
+    def __init__(self, close: Callable[[], None]) -> None:
         self._close = close
-        self._thread = thread
 
     def close(self) -> None:
         """End it from our side; safe to call twice."""
         with contextlib.suppress(OSError, ValueError, AttributeError):  # it has ended by itself
             self._close()
-
-    @property
-    def open(self) -> bool:
-        """Whether more may come."""
-        return self._thread.is_alive()
 
 
 class Engine:
@@ -271,16 +266,26 @@ class Engine:
         await self._do("cannot stop the container", lambda: self._api.stop(container, timeout=grace_s))
 
     async def remove(self, container: str) -> None:
-        """Kill it if it runs, and remove it with its anonymous volumes. One that is gone is fine."""
+        """Kill it if it runs, and remove it with its anonymous volumes; returns when it is gone."""
         with contextlib.suppress(NotThere):
             try:
                 await self._do(
                     "cannot remove the container",
                     lambda: self._api.remove_container(container, force=True, v=True),
                 )
+            except NotThere:
+                raise
             except EngineError as exc:
-                if "already in progress" not in str(exc):  # it removes itself just now
+                if "already in progress" not in str(exc):
                     raise
+                await self._until_removed(container)  # it removes itself just now
+
+    async def _until_removed(self, container: str) -> None:
+        """Raises NotThere when it is gone, EngineError when that takes too long."""
+        for _ in range(_REMOVAL_TRIES):
+            await self.inspect(container)
+            await asyncio.sleep(_REMOVAL_PAUSE_S)
+        raise EngineError("cannot remove the container: the engine has begun to, and does not come to an end")
 
     async def inspect(self, container: str) -> Mapping[str, Any]:
         """Everything the engine says of it. Raises NotThere."""
@@ -309,16 +314,18 @@ class Engine:
         sock.settimeout(None)
 
         def read() -> None:
-            with contextlib.suppress(OSError, ValueError):  # closed by either side
+            try:
                 while data := sock.recv(65536):
                     on_data(data)
+            except (OSError, ValueError):
+                pass  # closed by either side
+            finally:
+                raw.close()
+                sock.close()
             on_end()
 
-        def close() -> None:
-            sock.shutdown(2)
-            raw.close()
-
-        return Stream(close, _thread(read, "orsay-docker-attach")), sock.sendall
+        _thread(read, "orsay-docker-attach")
+        return Stream(lambda: sock.shutdown(2)), sock.sendall
 
     async def events(
         self,
@@ -347,9 +354,12 @@ class Engine:
             with contextlib.suppress(OSError, ValueError, self._sdk.errors.DockerException):
                 for event in source:
                     tell(on_event, event)
+            stream.close()
             tell(on_end)
 
-        return Stream(source.close, _thread(read, "orsay-docker-events"))
+        stream = Stream(source.close)
+        _thread(read, "orsay-docker-events")
+        return stream
 
     # networks
 
@@ -384,10 +394,8 @@ class Engine:
             await self._do("cannot remove the network", lambda: self._api.remove_network(network))
 
 
-def _thread(run: Callable[[], None], name: str) -> threading.Thread:
-    thread = threading.Thread(target=run, name=name, daemon=True)
-    thread.start()
-    return thread
+def _thread(run: Callable[[], None], name: str) -> None:
+    threading.Thread(target=run, name=name, daemon=True).start()
 
 
 async def _in_own_thread(call: Callable[[], _T], *, name: str) -> _T:

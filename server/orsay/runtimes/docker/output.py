@@ -11,7 +11,7 @@ __all__ = ["Output"]
 
 _HEADER = 8  # of a frame: stream, three zeroes, length
 _STREAMS = {0: "stdout", 1: "stdout", 2: "stderr"}
-_LONGEST_LINE = 4_000
+_LONGEST_LINE = 16_000
 _KEPT_LINES = 30
 _LINES_PER_S = 500
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -21,7 +21,7 @@ _FRAME = re.compile(rb"[\x01\x02]\x00\x00\x00", re.DOTALL)
 class Output:
     """Takes the raw frames of an attached container, on any one thread.
 
-    ``on_line`` gets the stream and the text of each line, no longer than 4000 characters; when there are too
+    ``on_line`` gets the stream and the text of each line, no longer than 16000 characters; when there are too
     many in a second, the rest of that second is counted only, and ``on_dropped`` gets the count.
     """
 

@@ -1,0 +1,103 @@
+"""Containers for tests: runtimes with short limits, and what the engine says of what they made."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from orsay.errors import NotThere
+from orsay.runtimes.docker.claim import SERVER_LABEL
+from orsay.runtimes.docker.engine import Engine
+from orsay.runtimes.docker.options import DockerOptions
+from orsay.runtimes.docker.runtime import DockerRuntime
+
+from ..engine import image
+
+__all__ = ["SHORT", "OwnServer", "own_server", "running", "shares_files", "worlds"]
+
+SHORT: Mapping[str, str] = {
+    "ORSAY_CALL_TIME_LIMIT_S": "20",
+    "ORSAY_SETUP_TIME_LIMIT_S": "20",
+    "ORSAY_TEARDOWN_TIME_LIMIT_S": "2",
+    "ORSAY_MAX_RESULT_BYTES": str(1024 * 1024),
+    "ORSAY_WORKER_STALL_S": "0.5",
+    "ORSAY_LOG_LEVEL": "error",
+}
+"""Limits of the servers in containers, as the other runtimes have them in tests."""
+
+
+def shares_files() -> dict[str, Any]:
+    """Options with which a container reads and writes the temporary files of the tests."""
+    folder = tempfile.gettempdir()
+    return {"volumes": (f"{folder}:{folder}",), "user": f"{os.getuid()}:{os.getgid()}"}
+
+
+def worlds(**changes: Any) -> DockerOptions:
+    """Containers of the environments of tests/runtimes/worlds.py."""
+    options: dict[str, Any] = {"image": image("worlds"), "variables": SHORT, "start_limit_s": 60}
+    return DockerOptions(**{**options, **changes})
+
+
+class OwnServer:
+    """The id of a server that is the test's own, and what the engine has of it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.id = f"test-{uuid.uuid4().hex[:12]}"
+        self.engine = engine
+
+    async def containers(self) -> list[Mapping[str, Any]]:
+        """The engine's full description of each."""
+        found = []
+        for each in await self.engine.containers({SERVER_LABEL: self.id}):
+            try:
+                found.append(await self.engine.inspect(each["Id"]))
+            except NotThere:
+                continue  # it went just now
+        return found
+
+    async def running(self) -> list[Mapping[str, Any]]:
+        """Those that run."""
+        return [each for each in await self.containers() if each["State"]["Running"]]
+
+    async def networks(self) -> list[Mapping[str, Any]]:
+        return await self.engine.networks({SERVER_LABEL: self.id})
+
+    async def until_gone(self, *, timeout_s: float) -> None:
+        async with asyncio.timeout(timeout_s):
+            while await self.containers():
+                await asyncio.sleep(0.1)
+
+    async def clear(self) -> None:
+        """Remove what the test left, which is nothing if all is well."""
+        for container in await self.engine.containers({SERVER_LABEL: self.id}):
+            await self.engine.remove(container["Id"])
+        for network in await self.networks():
+            await self.engine.remove_network(network["Id"])
+
+
+@asynccontextmanager
+async def own_server(engine: Engine) -> AsyncIterator[OwnServer]:
+    """A server id for a test; afterwards nothing may be left that bears it."""
+    server = OwnServer(engine)
+    try:
+        yield server
+        assert await server.containers() == []
+        assert await server.networks() == []
+    finally:
+        await server.clear()
+
+
+@asynccontextmanager
+async def running(options: DockerOptions, own: OwnServer, *, label: str = "") -> AsyncIterator[DockerRuntime]:
+    """A runtime that is ready, and stopped at the end."""
+    runtime = DockerRuntime(options, server_id=own.id, label=label)
+    await runtime.start()
+    try:
+        yield runtime
+    finally:
+        await runtime.stop()
