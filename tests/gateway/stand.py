@@ -1,0 +1,79 @@
+"""Gateways for tests: our server in front of another one."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+
+from orsay.app import Running
+from orsay.runtimes.base import Runtime
+from orsay.runtimes.remote.options import RemoteOptions
+from orsay.runtimes.remote.runtime import RemoteRuntime
+from orsay.settings import Settings
+
+from ..client.scripted import Handler, Reply, Request
+from ..interop.servers import KIT, released, serve
+from ..interop.venvs import python_for
+
+__all__ = ["QUICK", "UPSTREAMS", "gateway", "gateway_of", "under", "upstream"]
+
+UPSTREAMS = ("orsay", "openreward", "ors-sdk")
+QUICK = RemoteOptions(health_s=0.5, start_wait_s=10, connect_timeout_s=5, request_timeout_s=20, silence_s=20)
+
+
+@contextmanager
+def upstream(kind: str) -> Iterator[str]:
+    """The URL of a server that hosts the kit: one of ours, or one of a released package."""
+    if kind == "orsay":
+        with serve(*KIT, options=["--workers", "1"]) as server:
+            yield server.url
+    else:
+        version = {"openreward": "0.1.167", "ors-sdk": "0.1.0"}[kind]
+        with released(python_for(kind, version), kind) as server:
+            yield server.url
+
+
+@asynccontextmanager
+async def gateway(
+    url: str, *, options: RemoteOptions = QUICK, label: str = "", **settings: object
+) -> AsyncIterator[Running]:
+    """Our server in front of the one at ``url``."""
+    async with gateway_of(RemoteRuntime(url, options, label=label), **settings) as running:
+        yield running
+
+
+@asynccontextmanager
+async def gateway_of(runtime: Runtime, **settings: object) -> AsyncIterator[Running]:
+    """Our server with that runtime, in this process, on a free port."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    sock.bind(("127.0.0.1", 0))
+    given = {"shutdown_grace_s": 0.5, **settings}
+    running = Running(Settings.model_validate(given), runtime, sock)
+    serving = asyncio.create_task(running.serve())
+    try:
+        await running.load()
+        yield running
+    finally:
+        await running.shut_down()
+        await serving
+
+
+def under(name: str, handler: Handler) -> Handler:
+    """``handler`` as a server of one environment, whose paths all begin with its name."""
+    listing: dict[str, object] = {
+        "/list_environments": [name],
+        f"/{name}/tools": {"tools": [{"name": "act", "description": "", "input_schema": None}]},
+        f"/{name}/splits": [{"name": "train", "type": "train"}],
+        "/health": {"status": "ok"},
+    }
+
+    async def handle(request: Request, reply: Reply) -> None:
+        if request.path in listing and request.method == "GET":
+            await reply.json(listing[request.path])
+        else:
+            await handler(replace(request, path=request.path.removeprefix(f"/{name}")), reply)
+
+    return handle
