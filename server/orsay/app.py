@@ -239,6 +239,16 @@ class Server:
         if settings.open_to_anyone:
             _log.warning("open_to_anyone", host=settings.host, hint="set ORSAY_API_KEYS to ask for a key")
         signals = Signals(rereads=configuration.file is not None)
+        try:
+            await self._serve(configuration, again, signals)
+        except asyncio.CancelledError:
+            if not signals.gave_up:
+                raise
+            _log.info("stopped_while_starting")
+
+    async def _serve(
+        self, configuration: Configuration, again: Callable[[], Configuration], signals: Signals
+    ) -> None:
         async with self._running(configuration) as (running, hosting), contextlib.AsyncExitStack() as stack:
             if self._reload:
                 await stack.enter_async_context(_watching(running))

@@ -11,7 +11,10 @@ __all__ = ["Signals"]
 
 
 class Signals:
-    """Made in a running loop.
+    """Made in the server's own task, before the environments load.
+
+    Until ``stopped`` is called, SIGTERM cancels that task, and ``gave_up`` is set: as the first process of a
+    container, a server would not be ended by it otherwise.
 
     With ``rereads``, SIGHUP sets ``hung_up`` from now on, unless it comes because the server's terminal went
     away: then it stops the server, as it does without.
@@ -19,9 +22,12 @@ class Signals:
 
     def __init__(self, *, rereads: bool) -> None:
         self.hung_up = asyncio.Event()
+        self.gave_up = False
+        self._task = asyncio.current_task()
         self._stopped = asyncio.Event()
         self._again: Callable[[], None] = lambda: None
         self._had_terminal = _has_terminal()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._give_up)
         if rereads and hasattr(signal, "SIGHUP"):
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up)
 
@@ -31,6 +37,11 @@ class Signals:
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._stop)
         return self._stopped
+
+    def _give_up(self) -> None:
+        self.gave_up = True
+        if self._task is not None:
+            self._task.cancel()
 
     def _stop(self) -> None:
         if self._stopped.is_set():

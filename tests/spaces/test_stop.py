@@ -1,0 +1,30 @@
+"""A container that is stopped before its environments are loaded ends at once, in order."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from ..system.serving import ServerProcess, children, until
+
+SLOW = """\
+import pathlib, time
+pathlib.Path({mark!r}).write_text("")
+time.sleep(60)
+"""
+
+
+async def test_a_signal_while_the_environments_load_ends_the_server(tmp_path: Path) -> None:
+    """The first process of a container gets no signal that it does not ask for: it must ask before it loads."""
+    mark, source = tmp_path / "loading", tmp_path / "slow.py"
+    source.write_text(SLOW.format(mark=str(mark)))
+    starting = ServerProcess([f"{source}:Slow", "--port", "0"], {"ORSAY_LOG_FORMAT": "json"})
+    try:
+        await until(mark.exists)
+        workers = children(starting.pid)
+        starting.signal(signal.SIGTERM)
+        assert starting.wait(20) == 0, starting.everything
+        assert starting.events("stopped_while_starting")
+        assert workers and not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+    finally:
+        starting.end()
