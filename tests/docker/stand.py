@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orsay.errors import NotThere
 from orsay.runtimes.docker.claim import SERVER_LABEL
@@ -18,7 +19,10 @@ from orsay.runtimes.docker.runtime import DockerRuntime
 
 from ..engine import image
 
-__all__ = ["SHORT", "OwnServer", "own_server", "running", "shares_files", "worlds"]
+if TYPE_CHECKING:
+    from ..runtimes.stand import Player
+
+__all__ = ["SHORT", "OwnServer", "own_server", "running", "shares_files", "where", "worlds"]
 
 SHORT: Mapping[str, str] = {
     "ORSAY_CALL_TIME_LIMIT_S": "20",
@@ -41,6 +45,14 @@ def worlds(**changes: Any) -> DockerOptions:
     """Containers of the environments of tests/runtimes/worlds.py."""
     options: dict[str, Any] = {"image": image("worlds"), "variables": SHORT, "start_limit_s": 60}
     return DockerOptions(**{**options, **changes})
+
+
+async def where(player: Player) -> str:
+    """Id of the container where a session lives, as the engine shortens it: the host name in there."""
+    surroundings = await player.call("surroundings").text()
+    found = re.search(r"'HOSTNAME': '([0-9a-f]{12})'", surroundings)
+    assert found is not None
+    return found[1]
 
 
 class OwnServer:

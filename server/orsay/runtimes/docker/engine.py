@@ -261,10 +261,6 @@ class Engine:
         """Send a signal. Raises NotThere; EngineError also when it does not run."""
         await self._do("cannot signal the container", lambda: self._api.kill(container, signal))
 
-    async def stop(self, container: str, *, grace_s: int = 10) -> None:
-        """SIGTERM, and SIGKILL after the grace time; returns when it has ended. Raises NotThere."""
-        await self._do("cannot stop the container", lambda: self._api.stop(container, timeout=grace_s))
-
     async def remove(self, container: str) -> None:
         """Kill it if it runs, and remove it with its anonymous volumes; returns when it is gone."""
         with contextlib.suppress(NotThere):

@@ -257,7 +257,7 @@ class Replica:
         """Stop it with grace, then by force; returns when it is gone. Safe in every state."""
         if self._upstream is not None:
             await self._upstream.close()
-        if self.id and not self._end.done():
+        if self.id:
             await self._stop()
         self._plan.lease.drop(self.id)
         self.ended("was stopped")
@@ -270,14 +270,13 @@ class Replica:
 
     async def _stop(self) -> None:
         engine, grace_s = self._plan.engine, self._plan.options.stop_grace_s
+        if not self._end.done():
+            with contextlib.suppress(EngineError, TimeoutError):
+                await engine.kill(self.id, self._plan.image.stop_signal)
+                async with asyncio.timeout(grace_s):
+                    await asyncio.shield(self._end)
         try:
-            await engine.kill(self.id, self._plan.image.stop_signal)
-            async with asyncio.timeout(grace_s):
-                await asyncio.shield(self._end)
-        except (EngineError, TimeoutError):
-            pass
-        try:
-            await engine.remove(self.id)
+            await engine.remove(self.id)  # also when it ended: it is removed a moment later
         except EngineError as exc:
             _log.error("container_left", container=self.name, error=str(exc))
 
