@@ -15,7 +15,7 @@ time.sleep(60)
 
 
 async def test_a_signal_while_the_environments_load_ends_the_server(tmp_path: Path) -> None:
-    """The first process of a container gets no signal that it does not ask for: it must ask before it loads."""
+    """The first process of a container gets no signal that it did not ask for, so it asks first."""
     mark, source = tmp_path / "loading", tmp_path / "slow.py"
     source.write_text(SLOW.format(mark=str(mark)))
     starting = ServerProcess([f"{source}:Slow", "--port", "0"], {"ORSAY_LOG_FORMAT": "json"})

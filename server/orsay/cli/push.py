@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.status import Status
 
-from ..errors import OrsayError, SpaceError
+from ..errors import ConfigError, LoadError, SpaceError
 from ..packing import project
 from ..settings import named_variable
 from ..spaces import folder
@@ -30,7 +30,10 @@ _EXAMPLES = """examples:
   orsay push my_env --space me/my-env --secret JUDGE_KEY   with the variable JUDGE_KEY as a secret
   ORSAY_API_KEYS='["a-long-key"]' orsay push my_env --space me/my-env --secret ORSAY_API_KEYS
 
-Log in first: `hf auth login`, or a token in the variable HF_TOKEN. Needs: pip install 'orsay[hub]'"""
+Log in first: `hf auth login`, or a token in the variable HF_TOKEN. Needs: pip install 'orsay[hub]'
+
+exit status: 0 the Space runs (or has its files, with --no-wait), 1 the hub refused or the Space failed,
+2 the folder or the command line is wrong"""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEYS = "ORSAY_API_KEYS"
@@ -111,7 +114,9 @@ def run(args: argparse.Namespace) -> int:
         if args.dry_run is not None:
             return _write(source, args.dry_run, space, args)
         return _push(source, space, wishes, args)
-    except OrsayError as exc:
+    except (LoadError, ConfigError) as exc:
+        return _failed(exc, 2)
+    except SpaceError as exc:
         return _failed(exc, 1)
 
 
