@@ -58,11 +58,18 @@ def is_running(pid: int) -> bool:
 class ServerProcess:
     """``orsay serve`` in a process of its own, with all that it writes."""
 
-    def __init__(self, arguments: Sequence[str], env: Mapping[str, str], *, drained: bool = True) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        env: Mapping[str, str],
+        *,
+        drained: bool = True,
+        folder: Path = ROOT,
+    ) -> None:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("ORSAY_")}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "orsay", "serve", *arguments],
-            cwd=ROOT,
+            cwd=folder,
             env={**clean, **env},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -29,7 +29,7 @@ _EXAMPLES = """examples:
 
 Every setting is also a variable, for example ORSAY_IDLE_LIMIT_S=3600; 'orsay serve --settings' lists them.
 Options win over variables, variables over the file. Environments come from targets or from the file: with
-targets, ./orsay.toml is not read, and a file that is named may hold settings only. SIGHUP reads the file again."""
+targets, ./orsay.toml is not read, and a file that is named may hold settings only. SIGHUP reads it again."""
 
 
 def add_parser(verbs: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from orsay_protocol.faults import FaultClass
 
-from ..errors import Faulted, LoadError, Overloaded, Refused, ShuttingDown, UnknownEnvironment
+from ..errors import ConfigError, Faulted, LoadError, Overloaded, Refused, ShuttingDown, UnknownEnvironment
 from ..logs import get_logger
 from ..running import Done
 from .base import (
@@ -342,7 +342,7 @@ async def _start(members: Sequence[Member]) -> None:
     started = await asyncio.gather(*(member.runtime.start() for member in members), return_exceptions=True)
     problems: list[str] = []
     for member, error in zip(members, started, strict=True):
-        if isinstance(error, LoadError):
+        if isinstance(error, LoadError | ConfigError):
             problems.append(f"{member.label}: {error}" if len(members) > 1 else str(error))
         elif error is not None:
             raise error

@@ -123,7 +123,8 @@ class ProcessRuntime:
         for task in self._starting:
             task.cancel()
         await asyncio.gather(*self._starting, *self._ending, return_exceptions=True)
-        await asyncio.gather(*(link.end() for link in list(self._links)))
+        links, self._links = self._links, []
+        await asyncio.gather(*(link.end() for link in links))
 
     async def reload(self) -> None:
         """Start workers with the code as it is now; sessions go on where they are, in the old workers.
