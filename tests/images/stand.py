@@ -1,0 +1,199 @@
+"""Containers and compose projects for tests, played by the scripted players of the environments."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import docker
+import httpx
+from arithmetic_env import policy as arithmetic
+from docker.errors import NotFound
+from doors_env import policy as doors
+from echo_env import policy as echo
+from guess_env import policy as guess
+from orsay_client import AsyncClient
+
+from tests.engine import ROOT
+
+__all__ = [
+    "BUNDLED",
+    "COMPOSE",
+    "HARDENED",
+    "Compose",
+    "compose",
+    "container",
+    "ready",
+    "until",
+    "url_of",
+    "win",
+]
+
+START_LIMIT_S = 90.0
+STOP_LIMIT_S = 90.0
+LABEL = "orsay.test"
+
+Policy = Callable[..., Awaitable[float]]
+
+BUNDLED: Mapping[str, Policy] = {
+    "echoenvironment": echo.play,
+    "guessenvironment": guess.play,
+    "arithmeticenvironment": arithmetic.play,
+    "doorsenvironment": doors.play,
+}
+
+HARDENED: Mapping[str, Any] = {
+    "read_only": True,
+    "cap_drop": ["ALL"],
+    "security_opt": ["no-new-privileges"],
+    "mem_limit": "1g",
+    "pids_limit": 512,
+}
+"""What a cautious person runs containers with; no writable place at all, not even /tmp."""
+
+
+def until(condition: Callable[[], Any], *, timeout_s: float = START_LIMIT_S, what: str = "") -> Any:
+    """The first true value of ``condition``; for what happens in a container, which sends no event."""
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise TimeoutError(what or "it did not come about")
+
+
+def ready(url: str, path: str = "/ready") -> bool:
+    """Whether a server there says that sessions can be opened."""
+    try:
+        return httpx.get(f"{url}{path}", timeout=5).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+async def win(url: str, environment: str, policy: Policy, *, index: int = 0) -> None:
+    """Play one episode, and expect that it ends with reward 1."""
+    async with (
+        AsyncClient(url) as client,
+        client.environment(environment).session(split="train", index=index) as session,
+    ):
+        await policy(session)
+        assert session.finished and session.reward == 1.0
+
+
+@contextmanager
+def container(image: str, command: list[str] | None = None, **options: Any) -> Iterator[Any]:
+    """A container of the image, with its port 8080 on a free one of loopback; removed at the end."""
+    client = docker.from_env(timeout=120)
+    found = None
+    try:
+        found = client.containers.run(
+            image, command, detach=True, ports={"8080/tcp": ("127.0.0.1", None)}, labels=[LABEL], **options
+        )
+        yield found
+    finally:
+        if found is not None:
+            found.remove(force=True, v=True)
+        client.close()
+
+
+def url_of(found: Any) -> str:
+    """Where a running container's port 8080 is, once it is published. Raises TimeoutError with its log."""
+
+    def published() -> str | None:
+        found.reload()
+        bindings = found.attrs["NetworkSettings"]["Ports"].get("8080/tcp")
+        return f"http://127.0.0.1:{bindings[0]['HostPort']}" if bindings else None
+
+    return str(until(published, timeout_s=10, what=found.logs().decode(errors="replace")))
+
+
+def _compose_command() -> list[str] | None:
+    """Compose 1.29 or 2.x, whichever is here."""
+    for command in (["docker-compose"], ["docker", "compose"]):
+        if shutil.which(command[0]) is not None:
+            done = subprocess.run([*command, "version"], capture_output=True, timeout=30, check=False)
+            if done.returncode == 0:
+                return command
+    return None
+
+
+COMPOSE = _compose_command()
+
+
+@dataclass
+class Compose:
+    """A compose file under a project name of its own."""
+
+    file: Path
+    variables: Mapping[str, str]
+    project: str = field(default_factory=lambda: f"orsaytest{uuid.uuid4().hex[:8]}")
+
+    def __call__(self, *arguments: str, limit_s: float = 300.0) -> str:
+        """What a command prints. Raises RuntimeError when it fails."""
+        assert COMPOSE is not None
+        done = subprocess.run(
+            [*COMPOSE, "-p", self.project, "-f", str(self.file), *arguments],
+            env={**os.environ, "DOCKER_BUILDKIT": "0", **self.variables},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=limit_s,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"compose {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def url(self, service: str) -> str:
+        """Where the published port of a service is."""
+        return f"http://{self('port', service, '8080').strip()}"
+
+    def container(self, client: Any, service: str) -> Any:
+        """The container of a service."""
+        (found,) = client.containers.list(
+            all=True, filters={"label": [*self._labels, f"{_SERVICE}={service}"]}
+        )
+        return found
+
+    def left(self, client: Any) -> list[str]:
+        """Names of containers, networks and volumes of this project."""
+        label = {"label": self._labels}
+        containers = client.containers.list(all=True, filters=label)
+        found = [*containers, *client.networks.list(filters=label), *client.volumes.list(filters=label)]
+        return [each.name for each in found]
+
+    @property
+    def _labels(self) -> list[str]:
+        return [f"com.docker.compose.project={self.project}"]
+
+
+_SERVICE = "com.docker.compose.service"
+
+
+@contextmanager
+def compose(file: str, **variables: str) -> Iterator[Compose]:
+    """The project up, on a free port; down at the end, whatever happened."""
+    project = Compose(ROOT / file, {"ORSAY_PORT": "0", **variables})
+    try:
+        project("up", "-d")
+        yield project
+    finally:
+        project("down", "--volumes", "--timeout", "20", limit_s=STOP_LIMIT_S)
+
+
+def gone(client: Any, name: str) -> bool:
+    """Whether the engine knows no container of that name."""
+    try:
+        client.containers.get(name)
+    except NotFound:
+        return True
+    return False
