@@ -132,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cells = table(runs, layouts)
     starts: dict[str, Any] = {}
     if not options.no_containers:
-        starts = containers(options.image, repeat=repeat, say=say)
+        starts = containers(options.image, repeat=repeat, logs=logs, say=say)
     remarks = [verdict(runs), *notes(runs)]
     out = options.out or RESULTS / ("partial" if options.quick else "gateway")
     document = {

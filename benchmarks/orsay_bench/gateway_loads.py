@@ -137,7 +137,9 @@ async def _stream(url: str, tries: int = 5) -> Result:
         create = json.dumps({"env_name": "echoenvironment", "split": "train", "index": 0}).encode()
         await _until(target, target.request("POST", "/create", sid, create), b"sid")
         body = json.dumps({"name": "slow", "input": {"seconds": 1.0}}).encode()
-        times = await _until(target, target.request("POST", "/call", sid, body), b"event: end")
+        times = await _until(
+            target, target.request("POST", "/echoenvironment/call", sid, body), b"event: end"
+        )
         first.append(times[0])
         last.append(times[1])
         await _until(target, target.request("POST", "/delete", sid), b"sid")
