@@ -102,7 +102,9 @@ def open_session(env: Any, args: dict[str, Any]) -> Any:
     split, index = args.get("split", "train"), args.get("index", 0)
     secrets = args.get("secrets")
     if args.get("by") == "task":
-        return env.session(task=env.get_task(split, index), secrets=secrets)
+        task = env.get_task(split, index)
+        task.task_spec.update(args.get("spec", {}))  # a task of the caller's own
+        return env.session(task=task, secrets=secrets)
     return env.session(split=split, index=index, secrets=secrets)
 
 

@@ -1,0 +1,114 @@
+"""Gateways as processes of their own, with containers on the real engine that bear their name."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import docker
+from docker.errors import ImageNotFound, NotFound
+from orsay.runtimes.docker.claim import NAME_LABEL, SERVER_LABEL
+
+from tests.config.serving import FileServer, written
+from tests.docker.stand import SHORT
+from tests.docs.texts import ROOT
+from tests.engine import image
+
+__all__ = ["LEASE_S", "Gateway", "built", "docker_kill", "gateway", "named", "worlds_entry"]
+
+LEASE_S = 3
+BUILD_LIMIT_S = 300
+
+
+class Gateway(FileServer):
+    """``orsay serve`` of a file; ``name`` is what its containers and networks are told apart by."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.name = name
+        super().__init__(path, ORSAY_SERVER_NAME=name, ORSAY_SHUTDOWN_GRACE_S="1")
+
+    def containers(self, label: str) -> set[str]:
+        """Ids of the running containers of an entry, as a host name in there has them."""
+        labels = [f"{SERVER_LABEL}={self.name}", f"{NAME_LABEL}={label}"]
+        with closing(docker.from_env(timeout=60)) as engine:
+            return {each.id[:12] for each in engine.containers.list(filters={"label": labels})}
+
+    def left(self) -> list[str]:
+        """Names of all that the engine has of it."""
+        with closing(docker.from_env(timeout=60)) as engine:
+            return [each.name for each in _all_of(engine, self.name)]
+
+
+@contextmanager
+def gateway(folder: Path, text: str, name: str = "") -> Iterator[Gateway]:
+    """A gateway of a file with that text. What it left is removed at the end, whatever happened."""
+    process = Gateway(written(folder, text), name or named())
+    try:
+        process.wait_for_url()
+        yield process
+    finally:
+        process.end()
+        with closing(docker.from_env(timeout=60)) as engine:
+            for each in _all_of(engine, process.name):
+                with contextlib.suppress(NotFound):
+                    each.remove(force=True) if hasattr(each, "image") else each.remove()
+
+
+def named() -> str:
+    """A name for a server that no other has."""
+    return f"test-{uuid.uuid4().hex[:12]}"
+
+
+def _all_of(engine: Any, name: str) -> list[Any]:
+    label = {"label": f"{SERVER_LABEL}={name}"}
+    return [*engine.containers.list(all=True, filters=label), *engine.networks.list(filters=label)]
+
+
+def worlds_entry(label: str, **changes: str) -> str:
+    """An entry of containers with the class World of tests/runtimes/worlds.py, which see the tests' files."""
+    folder = tempfile.gettempdir()
+    variables = ", ".join(f'{name} = "{value}"' for name, value in SHORT.items())
+    options = {
+        "image": f'"{image("worlds")}"',
+        "serve": '["world"]',
+        "variables": f"{{ {variables} }}",
+        "volumes": f'["{folder}:{folder}"]',
+        "user": f'"{os.getuid()}:{os.getgid()}"',
+        "lease_s": str(LEASE_S),
+        **changes,
+    }
+    return "\n".join([f"[environments.{label}]", *(f"{key} = {value}" for key, value in options.items()), ""])
+
+
+@contextmanager
+def built(folder: Path, *, base: str) -> Iterator[str]:
+    """The image that ``orsay build`` makes of a project; removed at the end."""
+    tag = f"orsay-test-deploy:{uuid.uuid4().hex[:12]}"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "orsay", "build", str(folder), "--base", base, "--tag", tag],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=BUILD_LIMIT_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert f"orsay serve --runtime docker {tag}" in done.stdout
+        yield tag
+    finally:
+        with closing(docker.from_env(timeout=60)) as engine, contextlib.suppress(ImageNotFound):
+            engine.images.remove(tag, force=True)
+
+
+def docker_kill(container: str) -> None:
+    """As a person does it."""
+    subprocess.run(["docker", "kill", container], capture_output=True, timeout=30, check=True)
