@@ -21,10 +21,12 @@ import pytest
 from ..docs.texts import ROOT
 from ..engine import BASE, image, needs_engine
 from ..interop.venvs import TRL, python_for
+from .nginx import nginx
 
 pytestmark = [needs_engine, pytest.mark.timeout(900)]
 
 DRIVER = ROOT / "tests" / "interop" / "drivers" / "trl_spec.py"
+URL = "https://me-a-space.hf.space"
 LABEL = "orsay.test.space"
 BUILD_LIMIT_S = 600
 START_S = 60.0
@@ -55,10 +57,14 @@ def removed_at_the_end(made: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def echo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def echo_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("echo") / "space"
+
+
+@pytest.fixture(scope="module")
+def echo(echo_folder: Path) -> Iterator[str]:
     """Of the bundled environment echo, on an image that has Python and nothing else."""
-    folder = tmp_path_factory.mktemp("echo") / "space"
-    with removed_at_the_end(built(ROOT / "envs" / "echo", folder, BASE)) as made:
+    with removed_at_the_end(built(ROOT / "envs" / "echo", echo_folder, BASE)) as made:
         yield made
 
 
@@ -129,6 +135,24 @@ def running(made: str, variables: Mapping[str, str] | None = None, *, cores: flo
             container.remove(force=True)
 
 
+def by_its_readme(folder: Path, python: Path, language: str, url: str, certificate: Path) -> str:
+    """What the block of code after that word in the README prints, run at another address of the Space."""
+    text = (folder / "README.md").read_text()
+    code = text.partition(language)[2].partition("```python\n")[2].partition("```")[0]
+    assert URL in code and len(code.splitlines()) <= 4
+    lines = code.replace(URL, url) + "\nprint(spec.train_dataset[0]['target'], spec.environment_factory())"
+    done = subprocess.run(
+        [str(python), "-c", lines],
+        env={**os.environ, "SSL_CERT_FILE": str(certificate), "TRL_EXPERIMENTAL_SILENCE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
 def trains(url: str, calls: list[list[list[Any]]]) -> dict[str, Any]:
     """What TRL's OpenRewardSpec makes of the server."""
     plans = [{"url": url, "num_tasks": len(calls), "split": "train", "calls": calls}]
@@ -152,6 +176,19 @@ def test_trl_trains_on_a_bundled_environment(echo: str) -> None:
         workers = [each for each in space.processes() if "orsay.runtimes.worker" in each]
     assert seen["scores"] == [1.0, 0.0]
     assert len(workers) == 1, "one worker for the one core of the quota, however many the machine has"
+
+
+def test_the_lines_of_its_readme_work_through_tls(echo: str, echo_folder: Path, tmp_path: Path) -> None:
+    """As somebody else pastes them: at an https address, where a proxy is in front of the container."""
+    with running(echo) as space:
+        space.wait()
+        with nginx(space.url, tmp_path) as proxy:
+            known = (proxy.url, proxy.certificate)
+            assert by_its_readme(echo_folder, python_for("trl", TRL), "With TRL", *known).startswith("hello")
+            pytest.importorskip("trl", reason="needs the extra 'trl'")
+            assert by_its_readme(echo_folder, Path(sys.executable), "With Orsay", *known).startswith("hello")
+            answer = httpx.get(f"{proxy.url}/docs/", verify=proxy.trust())
+            assert answer.status_code == 200 and "http://" not in answer.text
 
 
 def test_trl_trains_on_a_new_project(fresh: str) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from typing import Any
 
 from ..packing.project import Project
 from .card import Card
+from .readme import heading
 
 __all__ = ["about"]
 
@@ -16,12 +16,10 @@ def about(project: Project, readme: str, *, port: int) -> Card:
     """Title (the first heading of ``readme``, else the project's name), description and licence."""
     path = project.folder / "pyproject.toml"
     settings: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    told = settings.get("project", {})
-    heading = re.search(r"^# +(.+?) *#*$", readme, re.MULTILINE)
-    title = heading.group(1) if heading else project.name.replace("-", " ").capitalize()
+    told = settings.get("project", {}) if isinstance(settings.get("project"), dict) else {}
     description = told.get("description", "")
     return Card(
-        title=title,
+        title=heading(readme) or project.name.replace("-", " ").capitalize(),
         description=description if isinstance(description, str) else "",
         license=_license(told.get("license")),
         port=port,

@@ -5,11 +5,12 @@ A Space is built without arguments, so the defaults in its Dockerfile have to be
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from ..errors import SpaceError
 from ..packing import context, dockerfile, wheel
@@ -72,7 +73,7 @@ def write(
     }
     if "ORSAY" in dockerfile.arguments(recipe):
         made |= source.requirement.files
-    taken = {place: file for place, file in source.contents.files.items() if place not in _LEFT_OUT}
+    taken = _taken(source.contents.files)
     names = sorted({*made, *taken, MARK})
     made[MARK] = "\n".join(
         ["# Written by orsay push: these files, from an environment project.", *names, ""]
@@ -91,6 +92,16 @@ def write(
     return {place: into / place for place in names}
 
 
+def _taken(files: Mapping[str, Path]) -> Mapping[str, Path]:
+    """Files of the project itself: not those of a dry run inside it, nor what is written anew."""
+    written = tuple(place.removesuffix(MARK) for place in files if place.endswith(f"/{MARK}"))
+    return {
+        place: file
+        for place, file in files.items()
+        if place not in _LEFT_OUT and not (written and place.startswith(written))
+    }
+
+
 def _clear(into: Path, *, force: bool) -> None:
     """Remove what an earlier writing left; refuse what somebody else did."""
     mark = into / MARK
@@ -99,6 +110,9 @@ def _clear(into: Path, *, force: bool) -> None:
             place = into / line
             if line and place.resolve().is_relative_to(into.resolve()):
                 place.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # something else is in there
+                    for parent in PurePosixPath(line).parents[:-1]:
+                        (into / parent).rmdir()
     elif into.exists() and not into.is_dir():
         raise SpaceError(f"{into} is no folder; name one for the Space")
     elif into.is_dir() and any(into.iterdir()) and not force:

@@ -6,7 +6,7 @@ import re
 
 from .card import Card, complete, split
 
-__all__ = ["readme"]
+__all__ = ["heading", "readme"]
 
 _BEGIN, _END = "<!-- orsay push: begin -->", "<!-- orsay push: end -->"
 _OURS = re.compile(f"\\n*{re.escape(_BEGIN)}.*?{re.escape(_END)}\\n*", re.DOTALL)
@@ -48,12 +48,17 @@ a new push.
 """
 
 
+def heading(text: str) -> str:
+    """The first heading of the highest level; empty when there is none."""
+    found = _HEADING.search(split(text)[1])
+    return found.group(1) if found else ""
+
+
 def readme(text: str, card: Card, url: str) -> str:
     """``text`` is the README of the project; an earlier part of ours in it gives way to the new one."""
     front_matter, body = split(text)
     body = _OURS.sub("\n", body).strip()
-    heading = _HEADING.search(body)
-    if heading is None:
+    if not heading(body):
         body = f"# {card.title}\n\n{card.description}\n\n{body}".strip()
     part = f"{_BEGIN}\n\n{_PART.format(url=url)}\n{_END}"
     return f"{complete(front_matter, card)}\n{body}\n\n{part}\n"

@@ -24,11 +24,35 @@ _TOLERATED = 5
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds: between two questions at most, until an unchanged stage is believed, and in all."""
+    """Seconds: between two questions at most; until a stage that nothing speaks for is believed; in all."""
 
     poll_s: float = 5.0
     settle_s: float = 15.0
     limit_s: float = 1800.0
+
+
+class _Belief:
+    """Whether what the hub says is about the commit just made, or still about what was there before."""
+
+    def __init__(self, commit: str, settle_s: float, *, changed: bool) -> None:
+        self._commit = commit
+        self._settle_s = settle_s
+        self._changed = changed
+        self._busy = False
+        self._quiet_since_s = 0.0
+
+    def holds(self, now: Runtime, elapsed_s: float) -> bool:
+        """A stage counts when the hub names the commit. Without that, a failure does once anything was built,
+        and success when nothing has moved for a while."""
+        if now.stage in _BUSY:
+            self._busy, self._quiet_since_s = True, elapsed_s
+            return False
+        if now.commit == self._commit or not self._changed:
+            return True
+        if self._busy and (now.stage in _FAILED or not now.commit):
+            return True
+        patience_s = self._settle_s if self._busy or not now.commit else 8 * self._settle_s
+        return elapsed_s - self._quiet_since_s >= patience_s
 
 
 def wait(
@@ -36,12 +60,11 @@ def wait(
 ) -> None:
     """Return when the server of that commit runs. ``report`` is told stage and seconds, again and again.
 
-    What the hub says first may still be about what was there before: it counts once it names the commit or,
-    where the hub names none, once the stage was another or some time has passed. ``changed`` is whether the
-    hub has anything to build. Raises SpaceError: the Space failed, stands still, or took too long.
+    ``changed`` is whether the hub has anything to build. Raises SpaceError: the Space failed, stands still,
+    or took too long.
     """
-    start = time.monotonic()
-    seen_busy, failures = not changed, 0
+    start, failures = time.monotonic(), 0
+    belief = _Belief(commit, pace.settle_s, changed=changed)
     while True:
         elapsed_s = time.monotonic() - start
         try:
@@ -52,10 +75,9 @@ def wait(
             if failures > _TOLERATED:
                 raise
         else:
-            report(now.stage, elapsed_s)
-            seen_busy = seen_busy or now.stage in _BUSY
-            current = now.commit == commit if now.commit else seen_busy or elapsed_s >= pace.settle_s
-            if current and now.stage not in _BUSY:
+            believed = belief.holds(now, elapsed_s)
+            report(now.stage if believed or now.stage in _BUSY else "waiting for the build", elapsed_s)
+            if believed:
                 _judge(hub, space, now)
                 return
         if elapsed_s >= pace.limit_s:
