@@ -7,7 +7,7 @@ import contextlib
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import IO, Any, TypeVar
@@ -85,7 +85,14 @@ class Engine:
 
         Raises ConfigError: the SDK is not installed, or no engine answers.
         """
-        return await asyncio.to_thread(cls._connect, timeout_s)
+        connecting = asyncio.get_running_loop().run_in_executor(None, cls._connect, timeout_s)
+        try:
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            await asyncio.wait([connecting])
+            if connecting.exception() is None:
+                await connecting.result().close()
+            raise
 
     @classmethod
     def _connect(cls, timeout_s: float) -> Engine:
@@ -115,12 +122,28 @@ class Engine:
         self._pool.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self._api.close)
 
-    async def _do(self, what: str, call: Callable[[], _T]) -> _T:
+    async def _do(
+        self,
+        what: str,
+        call: Callable[[], _T],
+        undo: Callable[[_T], Awaitable[None] | None] | None = None,
+    ) -> _T:
+        """``call`` on a thread. Who is cancelled waits for its end, and has what it made undone."""
+
         def run() -> _T:
             with _ours(self._sdk, what):
                 return call()
 
-        return await asyncio.get_running_loop().run_in_executor(self._pool, run)
+        doing = asyncio.get_running_loop().run_in_executor(self._pool, run)
+        try:
+            return await asyncio.shield(doing)
+        except asyncio.CancelledError:
+            await asyncio.wait([doing])
+            if not doing.cancelled() and doing.exception() is None and undo is not None:
+                undoing = undo(doing.result())
+                if undoing is not None:
+                    await undoing
+            raise
 
     # images
 
@@ -147,13 +170,14 @@ class Engine:
     async def _pull(self, name: str) -> None:
         def pull() -> str | None:
             repository, tag = self._sdk.utils.parse_repository_tag(name)
-            for line in self._api.pull(repository, tag=tag or "latest", stream=True, decode=True):
-                if "error" in line:
-                    return str(line["error"])
+            with _ours(self._sdk, "it could not be pulled"):
+                for line in self._api.pull(repository, tag=tag or "latest", stream=True, decode=True):
+                    if "error" in line:
+                        return str(line["error"])
             return None
 
         try:
-            problem = await self._do("it could not be pulled", pull)
+            problem = await _in_own_thread(pull, name="orsay-docker-pull")
         except EngineError as exc:
             raise ImageMissing(_how_to_get(name, str(exc))) from exc
         if problem:
@@ -213,7 +237,8 @@ class Engine:
 
     async def create(self, spec: ContainerSpec, *, name: str | None = None) -> str:
         """Make a container, not started yet, and return its id."""
-        return await self._do(f"cannot make a container of {spec.image}", lambda: self._create(spec, name))
+        what = f"cannot make a container of {spec.image}"
+        return await self._do(what, lambda: self._create(spec, name), self.remove)
 
     def _create(self, spec: ContainerSpec, name: str | None) -> str:
         api, types = self._api, self._sdk.types
@@ -305,7 +330,11 @@ class Engine:
         it blocks and raises OSError when the connection is broken.
         """
         params = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
-        raw = await self._do("cannot attach", lambda: self._api.attach_socket(container, params=params))
+        raw = await self._do(
+            "cannot attach",
+            lambda: self._api.attach_socket(container, params=params),
+            lambda made: getattr(made, "_sock", made).close(),
+        )
         sock = getattr(raw, "_sock", raw)
         sock.settimeout(None)
 
@@ -339,6 +368,7 @@ class Engine:
         source = await self._do(
             "cannot hear events",
             lambda: self._api.events(filters=filters, decode=True, since=int(since) if since else None),
+            lambda made: made.close(),
         )
         loop = asyncio.get_running_loop()
 
@@ -361,13 +391,14 @@ class Engine:
 
     async def create_network(self, name: str, *, labels: Mapping[str, str], internal: bool) -> str:
         """A network of its own kind ``bridge``; internal: no way out. Returns its id."""
-        made = await self._do(
-            f"cannot make network {name}",
-            lambda: self._api.create_network(
+
+        def make() -> str:
+            made = self._api.create_network(
                 name, driver="bridge", internal=internal, labels=dict(labels), check_duplicate=True
-            ),
-        )
-        return str(made["Id"])
+            )
+            return str(made["Id"])
+
+        return await self._do(f"cannot make network {name}", make, self.remove_network)
 
     async def has_network(self, name: str) -> bool:
         """Whether there is a network of that name or id."""

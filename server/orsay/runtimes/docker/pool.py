@@ -139,6 +139,7 @@ class Pool:
             if self._asleep or self._stopping:
                 return
             self._spare.append(replica)
+            self._used_at = self._now()  # whoever it was started for has not been here since
             self._problem = ""
             _log.info("container_ready", label=self._label, container=replica.name)
         elif self._watch is not None:  # the first start reports its error by itself

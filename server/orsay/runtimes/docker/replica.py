@@ -153,14 +153,7 @@ class Replica:
 
     async def _run_once(self) -> None:
         engine = self._plan.engine
-        making = asyncio.ensure_future(
-            engine.create(self._plan.spec(unwatched=self._unwatched), name=self.name)
-        )
-        try:
-            self.id = await asyncio.shield(making)
-        except asyncio.CancelledError:  # it may be made by now, and nobody else knows its id
-            self.id = await making
-            raise
+        self.id = await engine.create(self._plan.spec(unwatched=self._unwatched), name=self.name)
         await self._attach()
         await engine.start(self.id)
         self.running = True
