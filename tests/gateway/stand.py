@@ -17,8 +17,9 @@ from orsay.settings import Settings
 from ..client.scripted import Handler, Reply, Request
 from ..interop.servers import KIT, released, serve
 from ..interop.venvs import python_for
+from ..system.serving import Api, api_for
 
-__all__ = ["QUICK", "UPSTREAMS", "gateway", "gateway_of", "under", "upstream"]
+__all__ = ["QUICK", "UPSTREAMS", "gateway", "gateway_of", "reached", "under", "upstream"]
 
 UPSTREAMS = ("orsay", "openreward", "ors-sdk")
 QUICK = RemoteOptions(health_s=0.5, start_wait_s=10, connect_timeout_s=5, request_timeout_s=20, silence_s=20)
@@ -43,6 +44,15 @@ async def gateway(
     """Our server in front of the one at ``url``."""
     async with gateway_of(RemoteRuntime(url, options, label=label), **settings) as running:
         yield running
+
+
+@asynccontextmanager
+async def reached(
+    url: str, *, options: RemoteOptions = QUICK, **settings: object
+) -> AsyncIterator[tuple[Running, Api]]:
+    """A gateway in front of the server at ``url``, and a client of it."""
+    async with gateway(url, options=options, **settings) as running, api_for(running.url) as api:
+        yield running, api
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 
 from ..runtimes.stand import Log
 from ..system.serving import Api, ServerProcess, api_for, server, until
-from .stand import gateway, upstream
+from .stand import gateway, reached, upstream
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module")]
 
@@ -72,13 +72,13 @@ async def test_what_the_upstream_hides_stays_hidden_and_the_id_joins_the_logs(
 
 async def test_what_the_upstream_shows_is_hidden_by_a_gateway_that_hides() -> None:
     with server(workers=1) as shows:
-        async with gateway(shows.url, error_detail="id") as running, api_for(running.url) as api:
+        async with reached(shows.url, error_detail="id") as (_, api):
             await api.create()
             reply = await api.call("do", how="ValueError")
             assert "no such door" not in reply.response.text and "see the server's log" in reply.error
             await api.create()
             await api.delete()
-        async with gateway(shows.url, error_detail="exception") as running, api_for(running.url) as api:
+        async with reached(shows.url, error_detail="exception") as (_, api):
             await api.create()
             assert (await api.call("do", how="ValueError")).error == "ValueError: no such door"
             await api.delete()
@@ -162,17 +162,15 @@ async def test_a_call_that_nobody_reads_is_stopped_at_the_upstream_too(
     behind: ServerProcess, log: Log
 ) -> None:
     options = RemoteOptions(api_key=SecretStr("upstream-key"))
-    async with gateway(behind.url, options=options, client_grace_s=0.2) as running:
-        async with api_for(running.url) as api:
-            await api.create(log=str(log.path))
-            body = {"name": "second", "input": {"gate": log.gate("never")}}
-            async with api.http.stream(
-                "POST", "/call", json=body, headers={"X-Session-ID": api.sid}
-            ) as stream:
-                await anext(stream.aiter_bytes())
-                await log.has("second+")
-            await log.has("second-")
-            await api.delete()
+    front = gateway(behind.url, options=options, client_grace_s=0.2)
+    async with front as running, api_for(running.url) as api:
+        await api.create(log=str(log.path))
+        body, headers = {"name": "second", "input": {"gate": log.gate("never")}}, {"X-Session-ID": api.sid}
+        async with api.http.stream("POST", "/call", json=body, headers=headers) as stream:
+            await anext(stream.aiter_bytes())
+            await log.has("second+")
+        await log.has("second-")
+        await api.delete()
 
 
 async def test_the_gateways_time_limit_stops_the_tool_at_the_upstream(
@@ -207,7 +205,7 @@ async def test_requests_wait_for_setup_at_the_upstream(api: Api, log: Log) -> No
 
 async def test_a_limit_of_the_upstream_is_passed_on_as_one() -> None:
     with server(workers=1, max_sessions=1) as small:
-        async with gateway(small.url) as running, api_for(running.url) as api:
+        async with reached(small.url) as (_, api):
             await api.create()
             other = api.other()
             refused = await other.post("/create", {"env_name": "world", "task_spec": {}})
@@ -220,7 +218,7 @@ async def test_a_limit_of_the_upstream_is_passed_on_as_one() -> None:
 
 async def test_tasks_stay_on_the_server_of_a_gateway_by_index_only(behind: ServerProcess) -> None:
     options = RemoteOptions(api_key=SecretStr("upstream-key"))
-    async with gateway(behind.url, options=options, index_only=True) as running, api_for(running.url) as api:
+    async with reached(behind.url, options=options, index_only=True) as (_, api):
         tasks = (await api.post("/world/tasks", {"split": "train"})).json()["tasks"]
         assert tasks == [{"split": "train", "index": n} for n in range(3)]
         refused = await api.post("/create", {"env_name": "world", "task_spec": {"number": 9}})

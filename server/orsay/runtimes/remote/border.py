@@ -6,7 +6,9 @@ have reached the upstream.
 
 from __future__ import annotations
 
+import base64
 import io
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -116,7 +118,7 @@ class Border:
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_CONNECTION_S, ttl_dns_cache=30),
             cookie_jar=aiohttp.DummyCookieJar(),
-            auth=_login(url),
+            headers=_login(url),
             skip_auto_headers=("User-Agent", "Content-Type"),
             requote_redirect_url=False,
         )
@@ -192,8 +194,9 @@ def parse_url(text: str) -> URL:
     except ValueError:
         good = False
     if not good:
+        shown = re.sub(r"//[^/]*@", "//", text)  # a password stays out of what is printed
         raise ConfigError(
-            f"{text!r} is no URL of a server: it needs http:// or https:// and a host, as http://host:8080"
+            f"{shown!r} is no URL of a server: it needs http:// or https:// and a host, as http://host:8080"
         )
     return url.with_user(None).with_query(None).with_fragment(None)
 
@@ -204,9 +207,12 @@ def place_of(text: str) -> str:
     return f"{url.authority}{url.path.rstrip('/')}"
 
 
-def _login(text: str) -> aiohttp.BasicAuth | None:
+def _login(text: str) -> dict[str, str]:
     url = URL(text.strip())
-    return None if url.user is None else aiohttp.BasicAuth(url.user, url.password or "")
+    if url.user is None:
+        return {}
+    login = f"{url.user}:{url.password or ''}".encode()
+    return {"Authorization": f"Basic {base64.b64encode(login).decode()}"}
 
 
 def _content(body: bytes | None) -> bytes | io.BytesIO | None:
