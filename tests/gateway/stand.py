@@ -51,7 +51,8 @@ async def reached(
     url: str, *, options: RemoteOptions = QUICK, **settings: object
 ) -> AsyncIterator[tuple[Running, Api]]:
     """A gateway in front of the server at ``url``, and a client of it."""
-    async with gateway(url, options=options, **settings) as running, api_for(running.url) as api:
+    runtime = RemoteRuntime(url, options)
+    async with gateway_of(runtime, **settings) as running, api_for(running.url) as api:
         yield running, api
 
 

@@ -156,7 +156,8 @@ async def test_another_result_after_a_break_is_a_fault_and_no_mixture() -> None:
 @pytest.mark.parametrize("ours", [True, False], ids=["ours", "other"])
 async def test_before_the_task_id_a_call_is_repeated_only_where_it_runs_once_all_the_same(ours: bool) -> None:
     async def call(request: Request, reply: Reply) -> None:
-        if calls.append(request.headers["idempotency-key"]) or len(calls) == 1:
+        calls.append(request.headers["idempotency-key"])
+        if len(calls) == 1:
             reply.cut()
         else:
             await reply.result(good("once", reward=1.0))

@@ -70,7 +70,7 @@ async def is_up(running: Running) -> None:
 async def test_an_upstream_that_is_down_at_the_start_is_served_when_it_comes_up() -> None:
     port = free_port()
     async with reached(f"http://127.0.0.1:{port}", options=IMPATIENT) as (running, api):
-        assert running.runtime.pending == (f"127.0.0.1:{port}",)
+        assert list(running.runtime.pending) == [f"127.0.0.1:{port}"]
         assert (await api.get("/health")).status_code == 200
         for answer in (
             await api.get("/list_environments"),
@@ -81,7 +81,7 @@ async def test_an_upstream_that_is_down_at_the_start_is_served_when_it_comes_up(
             assert f"127.0.0.1:{port}" in answer.json()["detail"]
         async with started(port):
             await is_up(running)
-            assert running.runtime.pending == ()
+            assert list(running.runtime.pending) == []
             await api.create()
             assert (await api.call("say", text="here")).text == "here"
             await api.delete()

@@ -210,4 +210,6 @@ def _answer(call: Call) -> RunToolSuccess | RunToolError:
     if not call.outcome.wire:
         raise Faulted("internal", "an outcome without content")
     events = Decoder().feed(call.outcome.wire)
-    return RunToolOutput.model_validate_json("".join(event.data for event in events)).root
+    return RunToolOutput.model_validate_json(
+        "".join(event.data for event in events if event.event in ("chunk", "end"))
+    ).root
