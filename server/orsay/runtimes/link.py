@@ -48,6 +48,7 @@ class Link(asyncio.Protocol):
         self._heard = self._loop.time()
         self._hello: asyncio.Future[None] = self._loop.create_future()
         self._closed: asyncio.Future[None] = self._loop.create_future()
+        self._connected = False
         self._ending = False
         self._killed: str | None = None
         self._pulsed = False
@@ -87,6 +88,7 @@ class Link(asyncio.Protocol):
         try:
             ours.setblocking(False)
             await link._loop.create_unix_connection(lambda: link, sock=ours)
+            link._connected = True
             link._send_config(config)
             async with asyncio.timeout(limit_s):
                 await link._hello
@@ -220,7 +222,9 @@ class Link(asyncio.Protocol):
     async def end(self) -> None:
         """Let the process go: asked first, killed when it does not."""
         self._ending = True
-        if not self._closed.done() and hasattr(self, "_outbox"):
+        if not self._connected:  # the start was broken off: what transport there is takes no frames
+            self._kill("the worker process is not needed any more")
+        elif not self._closed.done() and not self._transport.is_closing():
             self._outbox.send(Kind.EXIT, 0)
         try:
             async with asyncio.timeout(_END_GRACE_S):

@@ -121,7 +121,8 @@ class ProcessRuntime:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watch
         for task in self._starting:
-            task.cancel()
+            if not task.cancelling():  # else it lets its process go already, and must not be disturbed at that
+                task.cancel()
         await asyncio.gather(*self._starting, *self._ending, return_exceptions=True)
         links, self._links = self._links, []
         await asyncio.gather(*(link.end() for link in links))
