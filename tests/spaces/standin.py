@@ -117,7 +117,7 @@ class Hub:
         url = f"{self.url}/spaces/{name}"
         if name in self.spaces:
             return 409, {"error": "You already created this space repo", "url": url}
-        self.spaces[name] = Space(private=body.get("visibility") == "private")
+        self.spaces[name] = Space(private=body.get("visibility") == "private" or bool(body.get("private")))
         return 200, {"url": url, "id": name}
 
     def _large(self, wanted: Mapping[str, Any]) -> dict[str, Any]:

@@ -185,6 +185,8 @@ class Hub:
         ) as exc:  # a name or a front matter it refuses; a file it cannot send
             raise SpaceError(self._hidden(f"cannot {what} {of}: {exc}")) from None
         except Exception as exc:
+            if getattr(getattr(exc, "response", None), "status_code", None):  # older releases, of a token
+                raise SpaceError(self._hidden(_refusal(exc, what, of))) from None
             if not isinstance(exc, OSError) and type(exc).__module__.partition(".")[0] not in _LIBRARIES:
                 raise
             reason = self._hidden(str(exc) or type(exc).__name__)
@@ -197,7 +199,9 @@ class Hub:
 def _refusal(error: Any, what: str, of: str) -> str:
     """Why the hub refused, and what helps."""
     status = error.response.status_code
-    said = (error.server_message or "").strip().rstrip(".") or str(error).strip().splitlines()[0]
+    said = (getattr(error, "server_message", None) or "").strip().rstrip(".") or str(
+        error
+    ).strip().splitlines()[0]
     hints = {
         401: "the token is wrong or has ended: run `hf auth login` again, or set HF_TOKEN anew",
         402: "the hub wants a paid plan for that; look at its page of prices, or at --hardware",
