@@ -146,9 +146,12 @@ class Border:
         headers: Mapping[str, str],
         *,
         body: bytes | None = None,
-        silence_s: float,
+        silence_s: float | None = None,
     ) -> Stream:
-        """One request; the answer is to be read, and closed. Raises Broken, Misdirected."""
+        """One request; the answer is to be read, and closed. Raises Broken, Misdirected.
+
+        Without ``silence_s`` it is the caller's to notice that nothing comes.
+        """
         url = self._urls.get(path)
         if url is None:
             url = self._urls[path] = self._url(path)
@@ -220,7 +223,7 @@ def _content(body: bytes | None) -> bytes | io.BytesIO | None:
 
 
 @cache
-def _timeout(connect_s: float, silence_s: float) -> aiohttp.ClientTimeout:
+def _timeout(connect_s: float, silence_s: float | None) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=silence_s)
 
 

@@ -22,6 +22,7 @@ from .border import Answer, Broken, Stream
 from .events import EventReader, Passed, TextTracker, TooLong, guarded, has_space_at_edge
 from .patience import Patience
 from .results import NotAResult, read_result
+from .silence import Heard
 
 if TYPE_CHECKING:
     from .handle import RemoteHandle
@@ -98,16 +99,17 @@ class RemoteCall:
         return Faulted("worker_lost", text)
 
     async def _once(self) -> Outcome:
-        stream = await self._upstream.stream(self._path, self._headers, self._request())
-        try:
-            if stream.status != 200:
-                raise await self._refusal(await stream.whole())
-            if not stream.is_events:
-                kind = stream.headers.get("content-type", "nothing")
-                raise self._upstream.deviates(f"answered a call with {kind}, not with a stream of events")
-            return await self._read(stream)
-        finally:
-            self._upstream.let_go(stream)
+        with self._upstream.silence.watch() as heard:
+            stream = await self._upstream.stream(self._path, self._headers, self._request())
+            try:
+                if stream.status != 200:
+                    raise await self._refusal(await stream.whole())
+                if not stream.is_events:
+                    kind = stream.headers.get("content-type", "nothing")
+                    raise self._upstream.deviates(f"answered a call with {kind}, not with a stream of events")
+                return await self._read(stream, heard)
+            finally:
+                self._upstream.let_go(stream)
 
     @property
     def _path(self) -> str:
@@ -133,11 +135,12 @@ class RemoteCall:
 
     # the stream
 
-    async def _read(self, stream: Stream) -> Outcome:
+    async def _read(self, stream: Stream, heard: Heard) -> Outcome:
         limit = self._upstream.options.max_result_bytes
         reader = EventReader(limit)
         self._at, self._fault = 0, None
         while data := await stream.read():
+            heard.at = self._upstream.now()
             onward: list[bytes] = []
             for event in reader.feed(data):
                 if event.name == "end":

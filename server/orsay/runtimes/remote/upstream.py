@@ -23,6 +23,7 @@ from .discovery import Found, Unusable, discover, env_path
 from .handle import RemoteHandle
 from .options import RemoteOptions
 from .patience import Patience, backoff_s
+from .silence import Silence
 
 __all__ = ["Upstream"]
 
@@ -72,6 +73,7 @@ class Upstream:
         self._watching: list[asyncio.Task[None]] = []
         self._border: Border
         self.runs: Runs
+        self.silence: Silence
         self.now: Callable[[], float]
 
     # life
@@ -84,6 +86,7 @@ class Upstream:
         loop = asyncio.get_running_loop()
         self.now = loop.time
         self.runs = Runs()
+        self.silence = Silence(self.options.silence_s)
         self._border = Border(self._url, connect_timeout_s=self.options.connect_timeout_s)
         self._heard_at = self._looked_at = self.now()
         self._suspected = asyncio.Event()
@@ -112,6 +115,7 @@ class Upstream:
         if hasattr(self, "_border"):
             await self._border.close()
             self.runs.close()
+            self.silence.close()
 
     def lose(self, fault: FaultClass, reason: str) -> None:
         """Whoever runs the server knows that it is gone, and every session in it."""
@@ -157,11 +161,12 @@ class Upstream:
         return answer
 
     async def stream(self, path: str, headers: Mapping[str, str], body: bytes) -> Stream:
-        """One request whose answer is read as it comes; ``let_go`` ends that. Raises as ``send``."""
+        """One request whose answer is read as it comes; ``let_go`` ends that. Raises as ``send``.
+
+        Belongs into a block of ``silence.watch``.
+        """
         try:
-            stream = await self._border.open(
-                "POST", path, headers, body=body, silence_s=self.options.silence_s
-            )
+            stream = await self._border.open("POST", path, headers, body=body)
         except Misdirected as exc:
             raise self.deviates(str(exc)) from exc
         self._heard_at = self.now()

@@ -1,0 +1,67 @@
+"""Streams from which nothing is heard for too long, found with one timer for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .border import Broken
+
+__all__ = ["Heard", "Silence"]
+
+
+class Heard:
+    """When a stream was last heard."""
+
+    __slots__ = ("at", "expired", "task")
+
+    def __init__(self, task: asyncio.Task[object], at: float) -> None:
+        self.task = task
+        self.at = at
+        self.expired = False
+
+
+class Silence:
+    """Breaks off what is silent for ``limit_s``, or an eighth longer. A timer for each stream would cost more
+    than passing it on does. Needs a running event loop."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._limit_s = limit_s
+        self._open: set[Heard] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @contextmanager
+    def watch(self) -> Iterator[Heard]:
+        """Around the reading of one stream; whoever hears something says so in ``at``. Raises Broken."""
+        task = asyncio.current_task()
+        assert task is not None
+        heard = Heard(task, self._loop.time())
+        self._open.add(heard)
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._limit_s / 8, self._tick)
+        try:
+            yield heard
+        except asyncio.CancelledError:
+            if heard.expired and task.uncancel() == 0:
+                raise Broken("no sign of life for too long", may_have_run=True) from None
+            raise
+        finally:
+            self._open.discard(heard)
+
+    def _tick(self) -> None:
+        self._timer = None
+        before = self._loop.time() - self._limit_s
+        for heard in self._open:
+            if heard.at < before and not heard.expired:
+                heard.expired = True
+                heard.task.cancel()
+        if self._open:
+            self._timer = self._loop.call_later(self._limit_s / 8, self._tick)
+
+    def close(self) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
