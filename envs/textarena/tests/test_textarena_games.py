@@ -1,6 +1,7 @@
 """Every game: it ends, it repeats, episodes do not disturb each other, and its rewards are the package's."""
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -106,6 +107,33 @@ def test_two_episodes_in_turn_go_as_one_alone(game: Game) -> None:
         assert first.act(said) == told
     assert first.outcome == alone.outcome
     assert random.random() == random.Random(99).random()
+
+
+def test_another_process_plays_the_same_whatever_its_hashes_are() -> None:
+    code = (
+        "import random, sys\n"
+        "sys.path.insert(0, '.')\n"
+        "from tests.players import acting, finish\n"
+        "from textarena_env.catalog import GAMES\n"
+        "from textarena_env.match import Match\n"
+        "for game in GAMES:\n"
+        "    match = Match(game, 41)\n"
+        "    print(match.opening, finish(match, acting(random.Random(41))), match.outcome)\n"
+    )
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=Path(__file__).parents[1],
+            env={**os.environ, "PYTHONHASHSEED": hashes},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        ).stdout
+        for hashes in ("1", "2")
+    ]
+    assert said[0] == said[1]
+    assert said[0].count("Outcome(") == len(GAMES)
 
 
 def test_episodes_on_several_threads_go_as_one_alone() -> None:
