@@ -147,8 +147,9 @@ async def test_a_container_killed_in_mid_call_is_told_as_such_and_replaced(
         await asyncio.to_thread(docker_kill, victim)
         with pytest.raises(WorkerLost, match="signal 9"):
             await asyncio.to_thread(ours.result, 30)
-        for output in (await asyncio.to_thread(theirs.result, 60))["outputs"]:
-            assert output["type"] is not None and "signal 9" in output["text"], output
+        in_mid_call, after = (await asyncio.to_thread(theirs.result, 60))["outputs"]
+        assert in_mid_call["type"] == "ToolFailed" and after["type"] == "SessionTerminatedError"
+        assert "the container was ended by signal 9" in in_mid_call["text"] + after["reason"]
         log.open("kept")
         assert (await asyncio.to_thread(going_on.result, 30)).reward is None
         await asyncio.to_thread(
