@@ -8,7 +8,7 @@ import re
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from orsay.errors import NotThere
@@ -22,7 +22,17 @@ from ..engine import image
 if TYPE_CHECKING:
     from ..runtimes.stand import Player
 
-__all__ = ["SHORT", "OwnServer", "own_server", "running", "shares_files", "where", "worlds"]
+__all__ = [
+    "SHORT",
+    "Border",
+    "OwnServer",
+    "border",
+    "own_server",
+    "running",
+    "shares_files",
+    "where",
+    "worlds",
+]
 
 SHORT: Mapping[str, str] = {
     "ORSAY_CALL_TIME_LIMIT_S": "20",
@@ -90,6 +100,50 @@ class OwnServer:
             await self.engine.remove(container["Id"])
         for network in await self.networks():
             await self.engine.remove_network(network["Id"])
+
+
+class Border:
+    """A way to the engine that can break: ``cut`` ends all connections, and none is made while ``closed``."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.closed = False
+        self._open: set[asyncio.StreamWriter] = set()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.closed:
+            writer.close()
+            return
+        there, out = await asyncio.open_unix_connection("/var/run/docker.sock")
+        self._open |= {writer, out}
+        await asyncio.gather(self._copy(reader, out), self._copy(there, writer))
+        self._open -= {writer, out}
+        writer.close()
+        out.close()
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+            writer.write_eof()
+
+    def cut(self) -> None:
+        for each in self._open:
+            each.transport.abort()
+
+
+@asynccontextmanager
+async def border() -> AsyncIterator[Border]:
+    made = Border()
+    listening = await asyncio.start_server(made._carry, "127.0.0.1", 0)
+    made.url = f"tcp://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    try:
+        yield made
+    finally:
+        made.cut()
+        listening.close()
+        await listening.wait_closed()
 
 
 @asynccontextmanager

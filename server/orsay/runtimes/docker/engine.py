@@ -389,12 +389,24 @@ class Engine:
 
     # networks
 
-    async def create_network(self, name: str, *, labels: Mapping[str, str], internal: bool) -> str:
-        """A network of its own kind ``bridge``; internal: no way out. Returns its id."""
+    async def create_network(self, name: str, *, labels: Mapping[str, str], interface: str) -> str:
+        """A network without a way out, whose members reach neither each other. Returns its id.
+
+        ``interface`` is what the engine's machine calls it, in at most 15 characters.
+        """
+        options = {
+            "com.docker.network.bridge.name": interface,
+            "com.docker.network.bridge.enable_icc": "false",
+        }
 
         def make() -> str:
             made = self._api.create_network(
-                name, driver="bridge", internal=internal, labels=dict(labels), check_duplicate=True
+                name,
+                driver="bridge",
+                internal=True,
+                options=options,
+                labels=dict(labels),
+                check_duplicate=True,
             )
             return str(made["Id"])
 

@@ -164,14 +164,14 @@ class Replica:
         try:
             ends: set[asyncio.Future[Any]] = {looking, self._end}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            if self._end.done():
-                raise self._failed(f"{self._end.result()} while it started")
-            await looking
+            if not self._end.done():
+                return await looking
         except LoadError as exc:
             raise self._failed(f"cannot be used: {exc}") from exc
         finally:
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
+        raise self._failed(f"{self._end.result()} while it started")
 
     async def _look(self, url: str) -> None:
         """Returns when the server says what it hosts. Raises LoadError."""

@@ -74,8 +74,8 @@ class DockerRuntime:
     async def _choose_network(self, engine: Engine) -> str:
         wanted = self.options.network
         if wanted == ISOLATED:
-            name = f"orsay-{self._claim.word}"
-            self._network = await engine.create_network(name, labels=self._claim.labels, internal=True)
+            name, interface = f"orsay-{self._claim.word}", f"orsay{self._claim.word[:8]}"
+            self._network = await engine.create_network(name, labels=self._claim.labels, interface=interface)
             return name
         if not await engine.has_network(wanted):
             raise ConfigError(
