@@ -18,7 +18,7 @@ import pytest
 
 from ..docs.texts import ROOT, blocks
 
-__all__ = ["Proxy", "nginx"]
+__all__ = ["Proxy", "binary", "certificate", "nginx"]
 
 _LIMIT_S = 60.0
 _CONF = """\
@@ -63,7 +63,7 @@ class Proxy:
 @contextmanager
 def nginx(server: str, folder: Path) -> Iterator[Proxy]:
     """In front of the server at that URL, at ``/`` and, the prefix taken away, at ``/envs/``."""
-    certificate = _certificate(folder)
+    signed = certificate(folder)
     told = next(b.code for b in blocks() if (b.page.name, b.language) == ("security.md", "nginx"))
     assert "http://127.0.0.1:8080" in told, "the documentation shows another server"
     location = told.replace("http://127.0.0.1:8080", "http://orsay")
@@ -74,11 +74,11 @@ def nginx(server: str, folder: Path) -> Iterator[Proxy]:
     conf.write_text(
         _CONF.format(folder=folder, server=place, port=port, location=location, prefixed=prefixed)
     )
-    command = [str(_binary()), "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(conf)]
+    command = [str(binary()), "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(conf)]
     process = subprocess.Popen(command)
     try:
         _wait_for(port, process, folder / "error.log")
-        yield Proxy(f"https://127.0.0.1:{port}", certificate)
+        yield Proxy(f"https://127.0.0.1:{port}", signed)
     finally:
         process.terminate()
         try:
@@ -88,7 +88,7 @@ def nginx(server: str, folder: Path) -> Iterator[Proxy]:
             process.wait()
 
 
-def _binary() -> Path:
+def binary() -> Path:
     """The one of this machine, else Debian's, unpacked into the cache; skips where neither can be had."""
     if found := shutil.which("nginx"):
         return Path(found)
@@ -107,7 +107,7 @@ def _binary() -> Path:
     return binary
 
 
-def _certificate(folder: Path) -> Path:
+def certificate(folder: Path) -> Path:
     """Of 127.0.0.1, signed by itself, beside its key."""
     if shutil.which("openssl") is None:
         pytest.skip("there is no openssl here to make a certificate with")
