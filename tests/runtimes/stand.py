@@ -18,6 +18,7 @@ from orsay.runtimes.base import Handle, OpenSession, Operation, Runtime, Stop
 from orsay.runtimes.docker.engine import Engine
 from orsay.runtimes.frames import WorkerConfig
 from orsay.runtimes.local import LocalRuntime
+from orsay.runtimes.mixed import Member, MixedRuntime
 from orsay.runtimes.process import ProcessRuntime
 from orsay.runtimes.remote.runtime import RemoteRuntime
 from orsay_protocol.faults import FaultClass
@@ -34,6 +35,7 @@ __all__ = [
     "Player",
     "Running",
     "has_traceback",
+    "local_runtime",
     "open_session",
     "process_runtime",
     "running_runtime",
@@ -96,7 +98,7 @@ async def started(runtime: Runtime) -> AsyncIterator[Runtime]:
         await runtime.stop()
 
 
-def _local(targets: list[str], threads: int) -> AbstractAsyncContextManager[Runtime]:
+def local_runtime(targets: list[str], threads: int = 300) -> LocalRuntime:
     limits = Limits(
         call_time_limit_s=20.0,
         setup_time_limit_s=20.0,
@@ -104,11 +106,22 @@ def _local(targets: list[str], threads: int) -> AbstractAsyncContextManager[Runt
         max_result_bytes=MAX_RESULT,
     )
     classes = [cls for target in targets for cls in load(target)]
-    return started(LocalRuntime(classes, limits, threads=threads))
+    return LocalRuntime(classes, limits, threads=threads)
+
+
+def _local(targets: list[str], threads: int) -> AbstractAsyncContextManager[Runtime]:
+    return started(local_runtime(targets, threads))
 
 
 def _process(targets: list[str], threads: int) -> AbstractAsyncContextManager[Runtime]:
     return started(process_runtime(targets=targets, threads=threads))
+
+
+def _mixed(targets: list[str], threads: int) -> AbstractAsyncContextManager[Runtime]:
+    members = [Member("one", process_runtime(targets=targets[:2], threads=threads))]
+    if targets[2:]:
+        members.append(Member("two", local_runtime(targets[2:], threads)))
+    return started(MixedRuntime(members))
 
 
 @asynccontextmanager
@@ -141,6 +154,7 @@ async def _docker(targets: list[str], threads: int) -> AsyncIterator[Runtime]:
 RUNTIMES: dict[str, Callable[[list[str], int], AbstractAsyncContextManager[Runtime]]] = {
     "local": _local,
     "process": _process,
+    "mixed": _mixed,
     "remote": _remote,
     "docker": _docker,
 }
@@ -158,7 +172,7 @@ async def running_runtime(
 
 def has_traceback(runtime: Runtime) -> bool:
     """Whether faults bring the traceback of the author's code along: not from another server."""
-    return isinstance(runtime, LocalRuntime | ProcessRuntime)
+    return isinstance(runtime, LocalRuntime | ProcessRuntime | MixedRuntime)
 
 
 class Log:

@@ -61,7 +61,8 @@ class Member:
         self.retire = retire
         self._limits = {"call_time_limit_s": call_time_limit_s, "setup_time_limit_s": setup_time_limit_s}
         self._users = 0
-        self._unused: asyncio.Event | None = None
+        self._leaves = False
+        self._unused = asyncio.Event()
 
     def offers(self) -> list[tuple[str, EnvironmentInfo]]:
         """For each environment that is taken: its key there, and what it is here."""
@@ -100,16 +101,20 @@ class Member:
     def leave(self) -> None:
         """What ``enter`` announced is over."""
         self._users -= 1
-        if not self._users and self._unused is not None:
+        if self._leaves and not self._users:
             self._unused.set()
 
     async def wind_down(self) -> None:
-        """Wait until nothing is asked of the runtime any more."""
+        """Wait until nothing is asked of the runtime any more, or until ``hasten``."""
+        self._leaves = True
         if self.retire is not None:
             self.retire()
-        self._unused = asyncio.Event()
         if self._users:
             await self._unused.wait()
+
+    def hasten(self) -> None:
+        """Wait for nobody: everything stops."""
+        self._unused.set()
 
 
 class _Start(Protocol):
@@ -245,11 +250,9 @@ class MixedRuntime:
         if self._stopping:
             return
         self._stopping = True
-        leaving = dict(self._leaving)
-        for task in leaving:
-            task.cancel()
-        await asyncio.gather(*leaving, return_exceptions=True)
-        await _stop([*self.members, *leaving.values()])
+        for member in self._leaving.values():
+            member.hasten()
+        await asyncio.gather(_stop(self.members), *self._leaving)
 
     # what there is
 
