@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import re
 import shutil
 import socket
 import ssl
@@ -18,9 +19,10 @@ import pytest
 
 from ..docs.texts import ROOT, blocks
 
-__all__ = ["Proxy", "binary", "certificate", "nginx"]
+__all__ = ["Proxy", "nginx"]
 
 _LIMIT_S = 60.0
+_SERVER = "http://127.0.0.1:8080"
 _CONF = """\
 daemon off;
 worker_processes 1;
@@ -38,13 +40,16 @@ http {{
         server {server};
         keepalive 8;
     }}
-    server {{
-        listen 127.0.0.1:{port} ssl;
-        ssl_certificate {folder}/cert.pem;
-        ssl_certificate_key {folder}/key.pem;
-        {location}
-        {prefixed}
-    }}
+    {site}
+}}
+"""
+_SITE = """\
+server {{
+    listen 443 ssl;
+    ssl_certificate cert.pem;
+    ssl_certificate_key key.pem;
+    {location}
+    {prefixed}
 }}
 """
 
@@ -61,24 +66,22 @@ class Proxy:
 
 
 @contextmanager
-def nginx(server: str, folder: Path) -> Iterator[Proxy]:
-    """In front of the server at that URL, at ``/`` and, the prefix taken away, at ``/envs/``."""
-    signed = certificate(folder)
-    told = next(b.code for b in blocks() if (b.page.name, b.language) == ("security.md", "nginx"))
-    assert "http://127.0.0.1:8080" in told, "the documentation shows another server"
-    location = told.replace("http://127.0.0.1:8080", "http://orsay")
-    prefixed = location.replace("location /", "location /envs/").replace("http://orsay", "http://orsay/")
+def nginx(server: str, folder: Path, *, site: str = "") -> Iterator[Proxy]:
+    """In front of the server at that URL, at ``/`` and, the prefix taken away, at ``/envs/``.
+
+    With ``site``, what that configuration of a server says, but for its port, certificate and server.
+    """
+    certificate = _certificate(folder)
     port = _free_port()
     place = server.removeprefix("http://")
     conf = folder / "nginx.conf"
-    conf.write_text(
-        _CONF.format(folder=folder, server=place, port=port, location=location, prefixed=prefixed)
-    )
-    command = [str(binary()), "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(conf)]
+    here = _here(site or _told(), folder, port)
+    conf.write_text(_CONF.format(folder=folder, server=place, site=here))
+    command = [str(_binary()), "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(conf)]
     process = subprocess.Popen(command)
     try:
         _wait_for(port, process, folder / "error.log")
-        yield Proxy(f"https://127.0.0.1:{port}", signed)
+        yield Proxy(f"https://127.0.0.1:{port}", certificate)
     finally:
         process.terminate()
         try:
@@ -88,7 +91,27 @@ def nginx(server: str, folder: Path) -> Iterator[Proxy]:
             process.wait()
 
 
-def binary() -> Path:
+def _told() -> str:
+    """A site of what docs/security.md shows."""
+    told = next(b.code for b in blocks() if (b.page.name, b.language) == ("security.md", "nginx"))
+    prefixed = told.replace("location /", "location /envs/").replace(_SERVER, f"{_SERVER}/")
+    return _SITE.format(location=told, prefixed=prefixed)
+
+
+def _here(site: str, folder: Path, port: int) -> str:
+    """The site on a port of loopback, with a certificate of ours, before the server of the test."""
+    for shown, here in (
+        ("listen 443 ssl;", f"listen 127.0.0.1:{port} ssl;"),
+        (r"ssl_certificate \S+;", f"ssl_certificate {folder}/cert.pem;"),
+        (r"ssl_certificate_key \S+;", f"ssl_certificate_key {folder}/key.pem;"),
+        (re.escape(_SERVER), "http://orsay"),
+    ):
+        site, count = re.subn(shown, here, site)
+        assert count, f"the site does not say {shown}"
+    return site
+
+
+def _binary() -> Path:
     """The one of this machine, else Debian's, unpacked into the cache; skips where neither can be had."""
     if found := shutil.which("nginx"):
         return Path(found)
@@ -107,7 +130,7 @@ def binary() -> Path:
     return binary
 
 
-def certificate(folder: Path) -> Path:
+def _certificate(folder: Path) -> Path:
     """Of 127.0.0.1, signed by itself, beside its key."""
     if shutil.which("openssl") is None:
         pytest.skip("there is no openssl here to make a certificate with")
