@@ -90,7 +90,7 @@ class Running:
         self.url = ""
 
     def wait(self) -> None:
-        """Until it is ready; its address is known then."""
+        """Until it has said that it serves; its address is known then."""
         end = time.monotonic() + START_S
         while time.monotonic() < end:
             self.container.reload()
@@ -98,7 +98,8 @@ class Running:
             if places := self.container.ports.get("8080/tcp"):
                 self.url = f"http://127.0.0.1:{places[0]['HostPort']}"
                 with contextlib.suppress(httpx.TransportError):
-                    if httpx.get(f"{self.url}/ready", timeout=5).status_code == 200:
+                    answer = httpx.get(f"{self.url}/ready", timeout=5)
+                    if answer.status_code == 200 and "Orsay serves" in self.log():
                         return
             time.sleep(0.1)
         raise TimeoutError(self.log())
@@ -135,7 +136,7 @@ def running(made: str, variables: Mapping[str, str] | None = None, *, cores: flo
             container.remove(force=True)
 
 
-def by_its_readme(folder: Path, python: Path, language: str, url: str, certificate: Path) -> str:
+def by_its_readme(folder: Path, python: Path, language: str, url: str, **variables: str) -> str:
     """What the block of code after that word in the README prints, run at another address of the Space."""
     text = (folder / "README.md").read_text()
     code = text.partition(language)[2].partition("```python\n")[2].partition("```")[0]
@@ -143,7 +144,7 @@ def by_its_readme(folder: Path, python: Path, language: str, url: str, certifica
     lines = code.replace(URL, url) + "\nprint(spec.train_dataset[0]['target'], spec.environment_factory())"
     done = subprocess.run(
         [str(python), "-c", lines],
-        env={**os.environ, "SSL_CERT_FILE": str(certificate), "TRL_EXPERIMENTAL_SILENCE": "1"},
+        env={**os.environ, "TRL_EXPERIMENTAL_SILENCE": "1", **variables},
         capture_output=True,
         text=True,
         timeout=120,
@@ -153,11 +154,12 @@ def by_its_readme(folder: Path, python: Path, language: str, url: str, certifica
     return done.stdout
 
 
-def trains(url: str, calls: list[list[list[Any]]]) -> dict[str, Any]:
+def trains(url: str, calls: list[list[list[Any]]], **variables: str) -> dict[str, Any]:
     """What TRL's OpenRewardSpec makes of the server."""
     plans = [{"url": url, "num_tasks": len(calls), "split": "train", "calls": calls}]
     done = subprocess.run(
         [str(python_for("trl", TRL)), str(DRIVER), json.dumps(plans)],
+        env={**os.environ, **variables},
         capture_output=True,
         text=True,
         timeout=120,
@@ -183,12 +185,20 @@ def test_the_lines_of_its_readme_work_through_tls(echo: str, echo_folder: Path, 
     with running(echo) as space:
         space.wait()
         with nginx(space.url, tmp_path) as proxy:
-            known = (proxy.url, proxy.certificate)
-            assert by_its_readme(echo_folder, python_for("trl", TRL), "With TRL", *known).startswith("hello")
-            pytest.importorskip("trl", reason="needs the extra 'trl'")
-            assert by_its_readme(echo_folder, Path(sys.executable), "With Orsay", *known).startswith("hello")
+            trl = python_for("trl", TRL)
+            trusting = {"SSL_CERT_FILE": str(proxy.certificate)}
+            assert by_its_readme(echo_folder, trl, "With TRL", proxy.url, **trusting).startswith("hello")
             answer = httpx.get(f"{proxy.url}/docs/", verify=proxy.trust())
             assert answer.status_code == 200 and "http://" not in answer.text
+
+
+def test_the_other_lines_of_its_readme_work(echo: str, echo_folder: Path) -> None:
+    """Without TLS: the certificates that our client believes are those of the world."""
+    pytest.importorskip("trl", reason="needs the extra 'trl'")
+    with running(echo) as space:
+        space.wait()
+        shown = by_its_readme(echo_folder, Path(sys.executable), "With Orsay", space.url)
+        assert shown.startswith("hello")
 
 
 def test_trl_trains_on_a_new_project(fresh: str) -> None:
@@ -209,6 +219,8 @@ def test_anybody_gets_in_until_there_are_keys(echo: str) -> None:
         for key in ("first-key", "second-key"):
             answer = httpx.get(f"{space.url}/list_environments", headers={"X-API-Key": key})
             assert answer.json() == ["echoenvironment"]
+        plan = [[["echo", {"text": "$target"}]]]
+        assert trains(space.url, plan, OPENREWARD_API_KEY="second-key")["scores"] == [1.0]
 
 
 def test_the_proxy_of_the_hub_is_believed_and_a_stop_is_heard(echo: str) -> None:
