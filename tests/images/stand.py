@@ -16,7 +16,6 @@ from typing import Any
 import docker
 import httpx
 from arithmetic_env import policy as arithmetic
-from docker.errors import NotFound
 from doors_env import policy as doors
 from echo_env import policy as echo
 from guess_env import policy as guess
@@ -32,8 +31,8 @@ __all__ = [
     "compose",
     "container",
     "ready",
+    "serving",
     "until",
-    "url_of",
     "win",
 ]
 
@@ -105,15 +104,17 @@ def container(image: str, command: list[str] | None = None, **options: Any) -> I
         client.close()
 
 
-def url_of(found: Any) -> str:
-    """Where a running container's port 8080 is, once it is published. Raises TimeoutError with its log."""
+def serving(found: Any) -> str:
+    """Where a container serves, once sessions can be opened there. Fails, with its log, if it ends."""
 
-    def published() -> str | None:
+    def answers() -> str | None:
         found.reload()
+        assert found.status != "exited", found.logs().decode(errors="replace")
         bindings = found.attrs["NetworkSettings"]["Ports"].get("8080/tcp")
-        return f"http://127.0.0.1:{bindings[0]['HostPort']}" if bindings else None
+        url = f"http://127.0.0.1:{bindings[0]['HostPort']}" if bindings else None
+        return url if url is not None and ready(url) else None
 
-    return str(until(published, timeout_s=10, what=found.logs().decode(errors="replace")))
+    return str(until(answers, what="the container does not serve"))
 
 
 def _compose_command() -> list[str] | None:
@@ -188,12 +189,3 @@ def compose(file: str, **variables: str) -> Iterator[Compose]:
         yield project
     finally:
         project("down", "--volumes", "--timeout", "20", limit_s=STOP_LIMIT_S)
-
-
-def gone(client: Any, name: str) -> bool:
-    """Whether the engine knows no container of that name."""
-    try:
-        client.containers.get(name)
-    except NotFound:
-        return True
-    return False

@@ -12,7 +12,7 @@ import pytest
 
 from tests.engine import ImageName, image, needs_engine
 
-from .stand import BUNDLED, HARDENED, container, ready, until, url_of, win
+from .stand import BUNDLED, HARDENED, container, serving, until, win
 
 pytestmark = [needs_engine, pytest.mark.timeout(600)]
 
@@ -21,8 +21,7 @@ pytestmark = [needs_engine, pytest.mark.timeout(600)]
 def server() -> Iterator[Any]:
     """The server image, as hard to write in as can be, with checks of its health every half second."""
     with container(image("server"), healthcheck={"interval": 500_000_000}, **HARDENED) as found:
-        url = url_of(found)
-        until(lambda: ready(url), what="the server in the container is not ready")
+        serving(found)
         yield found
 
 
@@ -53,7 +52,7 @@ def shell(found: Any, command: str) -> str:
 async def test_the_server_plays_every_bundled_environment_without_a_place_to_write(
     server: Any, environment: str
 ) -> None:
-    await win(url_of(server), environment, BUNDLED[environment])
+    await win(serving(server), environment, BUNDLED[environment])
 
 
 def test_every_process_is_of_user_1000(server: Any) -> None:
@@ -110,8 +109,7 @@ def test_everything_it_imports_was_compiled_beforehand() -> None:
 
 def test_sigterm_ends_it_in_good_order_with_a_session_open() -> None:
     with container(image("server"), **HARDENED) as found:
-        url = url_of(found)
-        until(lambda: ready(url))
+        url = serving(found)
         body = {"env_name": "echoenvironment", "split": "train", "index": 0}
         opened = httpx.post(f"{url}/create", headers={"X-Session-ID": "kept-open"}, json=body)
         assert opened.status_code == 200
@@ -123,8 +121,7 @@ def test_sigterm_ends_it_in_good_order_with_a_session_open() -> None:
 def test_keys_come_by_a_variable_and_stay_out_of_the_log() -> None:
     variables = {"ORSAY_API_KEYS": '["sesame"]'}
     with container(image("server"), environment=variables, **HARDENED) as found:
-        url = url_of(found)
-        until(lambda: ready(url))
+        url = serving(found)
         assert httpx.get(f"{url}/list_environments").status_code == 401
         assert httpx.get(f"{url}/list_environments", headers={"X-API-Key": "sesame"}).status_code == 200
         assert b"sesame" not in found.logs()

@@ -7,6 +7,7 @@ import asyncio
 import re
 import shlex
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -113,12 +114,14 @@ def _show_step(console: Console, status: Status, tag: str, line: str) -> None:
     step = _STEP.fullmatch(line.strip())
     if step is None:
         return
-    words = f"building {tag}, step {step[1]} of {step[2]}: {' '.join(safe(step[3]).split())}"
-    text = Text(words, no_wrap=True, overflow="ellipsis")
+    command = " ".join(safe(step[3]).split())
+    text = Text(
+        f"building {tag}, step {step[1]} of {step[2]}: {textwrap.shorten(command, 90, placeholder=' …')}"
+    )
     if console.is_terminal:
         status.update(text)
     else:
-        console.print(text)
+        console.print(text, soft_wrap=True)
 
 
 def _tag(text: str) -> str:

@@ -60,7 +60,8 @@ async def _reachable(engine: Engine, container: str, port: int, ended: asyncio.E
         while time.monotonic() < end and not ended.is_set():
             url = await _url(engine, container, port)
             with contextlib.suppress(httpx.HTTPError):  # it does not listen yet
-                if url and (await http.get(f"{url}/health")).status_code == 200:
+                # 503 while its environments are being loaded; a server that wants a key says so to the checks
+                if url and (await http.get(f"{url}/list_environments")).status_code < 500:
                     return url
             await asyncio.sleep(0.1)
     return None
