@@ -345,6 +345,9 @@ class Engine:
             except (OSError, ValueError):
                 pass  # closed by either side
             finally:
+                # from the outside in: a response that finds its socket closed complains when it is collected
+                with contextlib.suppress(OSError, ValueError, AttributeError):
+                    raw._response.close()
                 raw.close()
                 sock.close()
             on_end()
