@@ -100,6 +100,7 @@ def _code(entries: Sequence[Entry], table: CodeOptions, settings: Settings) -> C
         options={name: getattr(settings, name) if own[name] is None else own[name] for name in own},
         table=table,
         title=", ".join(map(str, entries)),
+        labels=tuple(entry.label for entry in entries),
         hidden=frozenset(key.get_secret_value() for key in settings.keys),
     )
 
@@ -127,6 +128,7 @@ class CodePlace:
     """Effective settings, by their names."""
     table: CodeOptions
     title: str = field(compare=False)
+    labels: tuple[str, ...] = field(compare=False)
     hidden: frozenset[str] = field(compare=False, repr=False)
     """Words that workers must not find in ``sys.argv``."""
 

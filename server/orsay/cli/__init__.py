@@ -11,6 +11,7 @@ __all__ = ["main"]
 
 _VERBS = {
     "serve": "host environments over HTTP",
+    "config": "check orsay.toml, or write one",
     "init": "write a new environment project",
     "build": "build an environment's container image",
     "play": "play a task of a server in the terminal",

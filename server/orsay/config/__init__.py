@@ -13,14 +13,15 @@ from typing import Any
 
 from ..settings import Settings
 from .entries import Entry
-from .file import FileContent, read_file
+from .file import ENTRY_VARIABLES, FileContent, read_file
 from .layers import origin, settings_from
-from .problems import Problem, config_error
+from .problems import Problem, close_to, config_error
 from .targets import read_targets
 
-__all__ = ["DEFAULT_FILE", "Configuration", "find_file", "read"]
+__all__ = ["DEFAULT_FILE", "Configuration", "find_file", "read", "unread_variables"]
 
 DEFAULT_FILE = "orsay.toml"
+_PREFIX = "ORSAY_"
 _VARIABLE = "ORSAY_CONFIG"
 _NOTHING = FileContent({}, (), {}, ())
 
@@ -43,6 +44,17 @@ def find_file(named: Path | None, *, here: bool = True) -> Path | None:
     if variable:
         return Path(variable)
     return Path(DEFAULT_FILE) if here and Path(DEFAULT_FILE).is_file() else None
+
+
+def unread_variables() -> dict[str, str]:
+    """Variables ``ORSAY_…`` that name no setting, with the end of a sentence about each."""
+    known = {"config", *Settings.model_fields}
+    found = {}
+    for name in sorted(os.environ):
+        prefix, key = name[: len(_PREFIX)].upper(), name[len(_PREFIX) :].lower()
+        if prefix == _PREFIX and key not in known and not name.upper().startswith(ENTRY_VARIABLES):
+            found[name] = close_to(key, known, all_known=False)
+    return found
 
 
 def read(file: Path | None, given: Mapping[str, Any], targets: Sequence[str] = ()) -> Configuration:

@@ -159,6 +159,7 @@ class ImageTable(UpstreamOptions):
     read_only: bool | None = Field(None, description="nothing but /tmp can be written to")
     pull: Literal["missing", "always", "never"] | None = None
     start_limit_s: Seconds | None = Field(None, description="how long a container may take to be ready")
+    hang_limit_s: Seconds | None = Field(None, description="a container silent for so long is replaced")
     stop_grace_s: Annotated[float, Field(ge=0)] | None = Field(
         None, description="between being asked to stop and being killed"
     )

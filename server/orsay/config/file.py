@@ -26,12 +26,13 @@ from .layers import SECRETS, FileSettings
 from .lines import Lines
 from .problems import Problem, close_to, explain
 
-__all__ = ["ENTRIES", "FileContent", "read_file"]
+__all__ = ["ENTRIES", "ENTRY_VARIABLES", "LABEL", "FileContent", "read_file"]
 
 ENTRIES = "environments"
-_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+LABEL = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _SYNTAX = re.compile(r"(.*) \(at line (\d+), column \d+\)", re.DOTALL)
-_VARIABLE = re.compile(r"ORSAY_ENVIRONMENTS__(.+?)__(.+)", re.IGNORECASE)
+ENTRY_VARIABLES = "ORSAY_ENVIRONMENTS__"
+_VARIABLE = re.compile(rf"{ENTRY_VARIABLES}(.+?)__(.+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ class _Reader:
         if not isinstance(table, dict):
             self._wrong(at, f"{label} must be a table: [{ENTRIES}.{label}]")
             return
-        if not _LABEL.fullmatch(label):
+        if not re.fullmatch(LABEL, label):
             self._wrong(at, f"{label!r} cannot be a label: use letters, digits, and . _ - inside")
         variables = dict(_variables(label))
         where = {key: f"variable {name}" for key, (name, _) in variables.items()}
@@ -269,7 +270,7 @@ class _Reader:
         for name in os.environ:
             match = _VARIABLE.fullmatch(name)
             if match is not None and match[1].lower() not in labels:
-                hint = close_to(match[1], labels)
+                hint = close_to(match[1].lower(), labels)
                 text = f"there is no [{ENTRIES}.{match[1].lower()}]{hint}"
                 self.problems.append(Problem(f"variable {name}", text))
 

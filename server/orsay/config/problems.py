@@ -10,10 +10,12 @@ from typing import Any
 
 from ..errors import ConfigError
 
-__all__ = ["Problem", "close_to", "config_error", "explain"]
+__all__ = ["HIDDEN", "Problem", "close_to", "config_error", "explain", "without_credentials"]
 
 _QUOTED = re.compile(r"'([^']*)'")
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")
 _LONGEST = 60
+HIDDEN = "***"
 _SAID = {
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
@@ -47,7 +49,7 @@ def config_error(problems: Iterable[Problem]) -> ConfigError:
 def close_to(name: str, known: Iterable[str], *, all_known: bool = True) -> str:
     """The end of a sentence about an unknown name: the nearest there is, else what there is."""
     names = sorted(known)
-    close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if close:
         return f"; did you mean {close[0]!r}?"
     return f"; there are: {', '.join(names)}" if all_known else ""
@@ -67,6 +69,11 @@ def explain(key: str, error: Mapping[str, Any], *, secret: bool = False) -> str:
     return f"{key}{value}: {message}"
 
 
+def without_credentials(text: str) -> str:
+    """A URL without the name and password that it may hold."""
+    return _CREDENTIALS.sub(f"{HIDDEN}@", text)
+
+
 def _shown(value: Any) -> str:
     if isinstance(value, dict | list | tuple):
         return ""
@@ -75,5 +82,5 @@ def _shown(value: Any) -> str:
 
 
 def _quoted(value: Any) -> str:
-    text = f'"{value}"' if isinstance(value, str) else str(value)
+    text = f'"{without_credentials(value)}"' if isinstance(value, str) else str(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

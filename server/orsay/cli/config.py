@@ -1,0 +1,88 @@
+"""``orsay config``: what a file of settings and environments comes to, its schema, an example."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from ..config import Configuration, find_file, read, unread_variables
+from ..config.report import report
+from ..config.schema import schema
+from ..errors import ConfigError
+from ..places import CodePlace, plan
+from ..resolve import resolve
+
+__all__ = ["add_parser"]
+
+_EXAMPLES = """examples:
+  orsay config --check                       what orsay.toml here, variables and defaults come to
+  orsay config --check servers/big.toml      the same for that file; exit code 2 when something is wrong
+  orsay config --example > orsay.toml        a file to begin with
+  orsay config --schema > orsay.schema.json  for completion and checks in an editor
+
+Nothing is started for --check: no class is imported, no server asked, no image looked for."""
+
+
+def add_parser(verbs: Any) -> None:
+    parser = verbs.add_parser(
+        "config",
+        help="check orsay.toml, or write one",
+        description="Tell what a server would be told: by a file, by variables, by defaults.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "file",
+        nargs="?",
+        type=Path,
+        metavar="FILE",
+        help="(the one that ORSAY_CONFIG names, else ./orsay.toml)",
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--check", action="store_true", help="print the effective settings and environments (the default)"
+    )
+    what.add_argument("--schema", action="store_true", help="print the JSON schema of the file")
+    what.add_argument("--example", action="store_true", help="print an example of the file")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.schema:
+        print(json.dumps(schema(), indent=2))
+    elif args.example:
+        print((files("orsay") / "templates" / "orsay.toml").read_text(encoding="utf-8"), end="")
+    else:
+        return _check(args.file)
+    return 0
+
+
+def _check(named: Path | None) -> int:
+    try:
+        found = read(find_file(named), {})
+        entries = resolve(found.entries, found.settings, look_for_code=True)
+        configuration = replace(found, entries=tuple(entries))
+        print(report(configuration, _notes(configuration)), end="")
+        for name, hint in unread_variables().items():
+            print(f"# {name} is set, but no setting reads it{hint}")
+    except ConfigError as exc:
+        print(f"orsay config:\n{exc}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _notes(configuration: Configuration) -> dict[str, str]:
+    """Which entries share worker processes."""
+    entries = configuration.entries
+    notes = {}
+    for place in plan(entries, configuration.settings, ""):
+        if isinstance(place, CodePlace) and len(place.labels) > 1:
+            for label in place.labels:
+                others = ", ".join(each for each in place.labels if each != label)
+                notes[label] = f"shares workers with {others}"
+    return notes
