@@ -27,7 +27,7 @@ _TIME = (
     0,
     0,
 )  # the same content gives the same wheel, so that an engine knows the layer again
-_REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\s*(\[[^\]]*\])?\s*([<>=!~@;(].*)?")
+_REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\s*(\[[^\]]*\])?\s*([<>=!~@;(].*)?|https?://\S+")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,9 @@ def requirement(asked: str | Path | None = None) -> Requirement:
 def _asked(asked: str | Path) -> Requirement:
     text = str(asked)
     path = Path(text).expanduser()
-    if path.is_dir():
+    if "://" in text and _REQUIREMENT.fullmatch(text):
+        return Requirement(text)
+    if text and path.is_dir():
         raise ConfigError(
             f"{text} is a folder: build a wheel of it (pip wheel --no-deps {text}) and name that"
         )
