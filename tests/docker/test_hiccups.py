@@ -10,7 +10,7 @@ import pytest_asyncio
 import structlog
 from orsay.runtimes.docker.engine import Engine
 
-from ..engine import needs_engine
+from ..engine import image, needs_engine
 from ..runtimes.stand import open_session
 from .stand import Border, OwnServer, border, running, where, worlds
 
@@ -20,6 +20,7 @@ pytestmark = needs_engine
 @pytest_asyncio.fixture
 async def way(own: OwnServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Border]:
     """All engines from here on are reached through it; the test's own was before."""
+    image("worlds")  # built, if need be, on the straight way: it blocks, and the border is served here
     async with border() as made:
         monkeypatch.setenv("DOCKER_HOST", made.url)
         yield made
@@ -47,7 +48,7 @@ async def test_an_end_while_the_engine_was_away_is_noticed_when_it_is_back(
         await engine.kill(place)
         await asyncio.sleep(1)
         way.closed = False
-        assert (await player.is_lost())[0] == "worker_lost"
+        assert await player.is_lost() == ("worker_lost", "the container was ended by signal 9")
         async with asyncio.timeout(30):
             while not await own.running():
                 await asyncio.sleep(0.1)

@@ -17,6 +17,7 @@ __all__ = ["Events"]
 
 _log = get_logger(__name__)
 _RETRY_S = (0.2, 1.0, 2.0, 5.0)
+_REPLAY_S = 0.5
 _CHECK_S = 10.0  # for an end that no event told of
 
 
@@ -49,9 +50,13 @@ class Events:
 
     async def _listen(self) -> None:
         self._broken.clear()
-        self._stream = await self._engine.events(
-            self._labels, on_event=self._hear, on_end=self._broken.set, since=self._since
-        )
+        try:
+            self._stream = await self._engine.events(
+                self._labels, on_event=self._hear, on_end=self._broken.set, since=self._since
+            )
+        except EngineError:
+            self._broken.set()
+            raise
 
     async def _run(self) -> None:
         """Listen again when the connection is lost, and compare with what runs now and then."""
@@ -65,6 +70,7 @@ class Events:
                     await asyncio.sleep(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
                     failures += 1
                     await self._listen()
+                    await asyncio.sleep(_REPLAY_S)  # events that were missed say more than their absence
                 await self._compare()
                 failures = 0
             except EngineError as exc:
