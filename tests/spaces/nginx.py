@@ -93,9 +93,9 @@ def nginx(server: str, folder: Path, *, site: str = "") -> Iterator[Proxy]:
 
 def _told() -> str:
     """A site of what docs/security.md shows."""
-    told = next(b.code for b in blocks() if (b.page.name, b.language) == ("security.md", "nginx"))
+    told, sockets = (b.code for b in blocks() if (b.page.name, b.language) == ("security.md", "nginx"))
     prefixed = told.replace("location /", "location /envs/").replace(_SERVER, f"{_SERVER}/")
-    return _SITE.format(location=told, prefixed=prefixed)
+    return _SITE.format(location=told + sockets, prefixed=prefixed)
 
 
 def _here(site: str, folder: Path, port: int) -> str:

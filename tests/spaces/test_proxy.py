@@ -12,8 +12,10 @@ from urllib.parse import urljoin
 
 import httpx
 import pytest
+from orsay.settings import Settings
 from orsay_client import Client
 from orsay_protocol.sse import Decoder
+from pydantic import ValidationError
 
 from ..interop.player import player
 from ..system.serving import WORLDS, ServerProcess, server
@@ -103,6 +105,22 @@ def test_the_released_client_plays_through_it(proxy: Proxy, monkeypatch: pytest.
         seen = played.play("episode", "my/world", variant="world", calls=[["say", {"text": "through"}]])
     (output,) = seen["outputs"]
     assert output["type"] is None and output["value"]["blocks"][0]["text"] == "through"
+
+
+def test_a_websocket_passes_through_it(tmp_path: Path) -> None:
+    connect = pytest.importorskip("websockets.sync.client", reason="needs the extra 'openenv'").connect
+    with server(WORLDS + ":World", also="openenv") as found, nginx(found.url, tmp_path) as proxy:
+        address = proxy.url.replace("https", "wss") + "/world/ws"
+        with connect(address, ssl=proxy.trust(), proxy=None, open_timeout=LIMIT_S) as connection:
+            connection.send(json.dumps({"type": "reset", "data": {"split": "train", "index": 2}}))
+            answer = json.loads(connection.recv(timeout=LIMIT_S))
+    assert answer["type"] == "observation" and "Task 2" in json.dumps(answer)
+
+
+@pytest.mark.parametrize("proxies", ["nginx", "10.0.0.1/8", "10.0.0.1, ,10.0.0.2", "10.0.0.1;10.0.0.2"])
+def test_what_is_no_address_of_a_proxy_is_refused(proxies: str) -> None:
+    with pytest.raises(ValidationError, match="name addresses and networks of proxies"):
+        Settings(trusted_proxies=proxies)
 
 
 @pytest.mark.parametrize(

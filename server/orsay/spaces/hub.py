@@ -68,7 +68,7 @@ class Hub:
     def user(self) -> str:
         """Whose token it is. Raises SpaceError when there is none, or it may only read."""
         api = self._api()
-        with self._translated("log in", "the token"):
+        with self._translated("use", "the token"):
             found: dict[str, Any] = api.whoami()
         role = ((found.get("auth") or {}).get("accessToken") or {}).get("role")
         if role == "read":
