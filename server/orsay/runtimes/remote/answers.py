@@ -5,6 +5,7 @@ Our own servers say it in headers; of others the status and the words are what t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 from orsay_protocol.faults import FAULT_CLASSES, Fault, FaultClass
@@ -27,10 +28,20 @@ from ...errors import (
 )
 from .border import Answer
 
-__all__ = ["detail_of", "error_of", "fault_of", "is_missing_route", "is_starting", "says_gone"]
+__all__ = [
+    "blot_out",
+    "detail_of",
+    "error_of",
+    "fault_of",
+    "hidden_values",
+    "is_missing_route",
+    "is_starting",
+    "says_gone",
+]
 
 _LONGEST_DETAIL = 20_000
 _LONGEST_RETRY_S = 60.0
+_SHORTEST_SECRET = 4
 
 
 def error_of(
@@ -110,6 +121,20 @@ def says_gone(answer: Answer) -> tuple[FaultClass, str] | None:
     if answer.status == 404 and (code == "unknown_session" or detail == "Active environment not found"):
         return "worker_lost", "the server that held the session does not have it any more"
     return None
+
+
+def hidden_values(secrets: Mapping[str, str]) -> tuple[str, ...]:
+    """The values that no text may repeat; shorter ones stand in too many words."""
+    return tuple(value for value in secrets.values() if len(value) >= _SHORTEST_SECRET)
+
+
+def blot_out(hide: tuple[str, ...], error: Faulted | Refused) -> None:
+    """Take secret values out of what the upstream says: not every server does so itself."""
+    for value in hide:
+        if isinstance(error, Faulted):
+            error.message = error.message.replace(value, "[secret]")
+        else:
+            error.detail = error.detail.replace(value, "[secret]")
 
 
 def is_starting(answer: Answer) -> bool:

@@ -17,7 +17,7 @@ from pydantic_core import to_json
 from ...errors import Faulted
 from ...running import Done, Group, Run
 from ..base import Listener, Operation, Progress, Stop
-from .answers import error_of, fault_of, is_missing_route, is_starting, says_gone
+from .answers import blot_out, error_of, fault_of, is_missing_route, is_starting, says_gone
 from .border import Answer, Broken
 from .calling import RemoteCall
 from .patience import Patience
@@ -34,36 +34,48 @@ _ASK_AGAIN_S = 0.5
 
 
 class RemoteHandle:
-    """Made by ``Upstream.open``. ``prefix`` is the path of its environment."""
+    """Made by ``Upstream.open``.
+
+    ``prefix`` is the path of its environment; ``headers`` name the session; ``hide`` holds values that no
+    error may repeat.
+    """
 
     __slots__ = (
         "_closing",
         "_group",
+        "_hide",
         "_listener",
         "_loss",
         "_runs",
         "headers",
         "prefix",
-        "sid",
-        "stream_headers",
         "touched_at",
         "upstream",
     )
 
     def __init__(
-        self, upstream: Upstream, sid: str, prefix: str, headers: dict[str, str], listener: Listener
+        self,
+        upstream: Upstream,
+        prefix: str,
+        headers: dict[str, str],
+        hide: tuple[str, ...],
+        listener: Listener,
     ) -> None:
         self.upstream = upstream
-        self.sid = sid
         self.prefix = prefix
         self.headers = headers
-        self.stream_headers = {**headers, **_EVENTS}
         self.touched_at = upstream.now()
+        self._hide = hide
         self._listener = listener
         self._group = Group()
         self._runs: set[Run] = set()
         self._loss: tuple[FaultClass, str] | None = None
         self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def stream_headers(self) -> dict[str, str]:
+        """For a request whose answer is a stream."""
+        return {**self.headers, **_EVENTS}
 
     # operations
 
@@ -90,6 +102,8 @@ class RemoteHandle:
             self._runs.discard(run)
             for other in self._runs:  # it may have waited for this one
                 other.restart_clock()
+            if error is not None:
+                blot_out(self._hide, error)
             done(value, error)
 
         run = self.upstream.runs.start(
@@ -189,6 +203,7 @@ class RemoteHandle:
                 return
             else:
                 error = error_of(answer, upstream.name, fault="setup_error")
+                blot_out(self._hide, error)
                 self._listener.setup_ended(error)
                 return
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orsay_protocol.faults import FaultClass
-
 from ..base import EnvironmentInfo, Listener, OpenSession, TaskQuery
 from .handle import RemoteHandle
 from .options import RemoteOptions
@@ -33,15 +31,6 @@ class RemoteRuntime:
     def _look(self) -> None:
         self.environments = self.upstream.environments
         self.pending = () if self.environments else (self.upstream.label,)
-
-    @property
-    def healthy(self) -> bool:
-        """The server answers, as far as is known."""
-        return self.upstream.up
-
-    def lose(self, fault: FaultClass, reason: str) -> None:
-        """Whoever runs the server knows that it is gone, and every session in it."""
-        self.upstream.lose(fault, reason)
 
     async def start(self) -> None:
         await self.upstream.start()
