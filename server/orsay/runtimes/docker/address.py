@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ...errors import LoadError
@@ -22,14 +23,15 @@ def url_of(found: Mapping[str, Any], port: int, *, image: str) -> str:
 
     Its own address costs less than a published port, which passes through a process of the engine, but is
     used only from inside its network: elsewhere the same numbers may mean another machine.
-    Raises LoadError: no way leads there.
+    In a container, 127.0.0.1 is not where ports are published. Raises LoadError: no way leads there.
     """
     settings = found["NetworkSettings"]
     for network in (settings.get("Networks") or {}).values():
         address, bits = network.get("IPAddress"), network.get("IPPrefixLen")
         if address and bits and _is_near(address, bits):
             return f"http://{address}:{port}"
-    for published in (settings.get("Ports") or {}).get(f"{port}/tcp") or ():
+    ports = () if _in_container() else (settings.get("Ports") or {}).get(f"{port}/tcp")
+    for published in ports or ():
         return f"http://{published['HostIp']}:{published['HostPort']}"
     raise LoadError(
         f"the container of {image} cannot be reached from here in its network: on another machine, or when"
@@ -61,6 +63,10 @@ async def _answers(url: str) -> bool:
         if writer is not None:
             writer.close()
     return bool(status) and status[0] not in _NOT_YET
+
+
+def _in_container() -> bool:
+    return any(Path(mark).exists() for mark in ("/.dockerenv", "/run/.containerenv"))
 
 
 def _is_near(address: str, bits: int) -> bool:

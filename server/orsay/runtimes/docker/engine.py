@@ -237,8 +237,7 @@ class Engine:
 
     async def create(self, spec: ContainerSpec, *, name: str | None = None) -> str:
         """Make a container, not started yet, and return its id."""
-        what = f"cannot make a container of {spec.image}"
-        return await self._do(what, lambda: self._create(spec, name), self.remove)
+        return await self._do("cannot make it", lambda: self._create(spec, name), self.remove)
 
     def _create(self, spec: ContainerSpec, name: str | None) -> str:
         api, types = self._api, self._sdk.types
@@ -280,7 +279,7 @@ class Engine:
 
     async def start(self, container: str) -> None:
         """Raises NotThere, or EngineError when its command cannot be run."""
-        await self._do("cannot start the container", lambda: self._api.start(container))
+        await self._do("cannot start it", lambda: self._api.start(container))
 
     async def kill(self, container: str, signal: str = "SIGKILL") -> None:
         """Send a signal. Raises NotThere; EngineError also when it does not run."""
@@ -472,13 +471,13 @@ def _follow_build(
 ) -> str:
     """The id of the image. Raises EngineError with what the failed step had said."""
     step: deque[str] = deque(maxlen=_KEPT_LINES)
-    image = rest = ""
-    for event in events:
+    image = rest = problem = ""
+    for event in events:  # to the end, also after an error: the connection is let go there
         if given_up.is_set():
             raise EngineError(f"the build of {tag} was given up")
         if "error" in event:
             said = "".join(f"\n  {line}" for line in [*step, rest] if line)
-            raise EngineError(f"cannot build {tag}: {str(event['error']).strip()}{said}")
+            problem = f"{str(event['error']).strip()}{said}"
         image = (event.get("aux") or {}).get("ID", image)
         *lines, rest = (rest + _COLOUR.sub("", str(event.get("stream", "")))).split("\n")
         for line in filter(str.strip, lines):
@@ -486,8 +485,8 @@ def _follow_build(
                 step.clear()
             step.append(line.rstrip())
             say(line.rstrip())
-    if not image:
-        raise EngineError(f"cannot build {tag}: the engine named no image at the end")
+    if problem or not image:
+        raise EngineError(f"cannot build {tag}: {problem or 'the engine named no image at the end'}")
     return image
 
 

@@ -27,7 +27,7 @@ _log = get_logger(__name__)
 _DEFAULT_PORT = 8080
 _TELL_US = {"ORSAY_ERROR_DETAIL": "exception"}  # what clients read of it is decided here, not in there
 _REATTACH_S = (0.2, 1.0, 2.0, 5.0)
-_NO_SHELL = re.compile(rf"{SHELL}.*(no such file|not found|permission denied)", re.IGNORECASE | re.DOTALL)
+_NO_SHELL = f"exec {SHELL} failed"  # as the init of the engine says it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +68,10 @@ class Plan:
             capabilities=options.capabilities,
             read_only=options.read_only,
         )
+
+
+class _Ended(Exception):
+    """The container ended while it started; the text says how."""
 
 
 class Replica:
@@ -125,7 +129,15 @@ class Replica:
         try:
             async with asyncio.timeout(options.start_limit_s):
                 await self._run()
-                await self._wait_for_server()
+                try:
+                    await self._wait_for_server()
+                except _Ended:
+                    if not self._lacks_shell():
+                        raise
+                    await self._run_unwatched()
+                    await self._wait_for_server()
+        except _Ended as ended:
+            raise self._failed(f"{ended} while it started") from None
         except TimeoutError:
             raise self._failed(
                 f"does not answer on port {self._plan.port} after {options.start_limit_s:g} s; set `port` if"
@@ -141,22 +153,24 @@ class Replica:
         return LoadError(f"the container of {self._plan.options.image} {what}{said}")
 
     async def _run(self) -> None:
-        try:
-            await self._run_once()
-        except EngineError as exc:
-            if self._unwatched or not _NO_SHELL.search(str(exc)):
-                raise
-            _log.warning("container_unwatched", image=self._plan.options.image, why=f"it has no {SHELL}")
-            self._unwatched = True
-            await self._plan.engine.remove(self.id)
-            await self._run_once()
-
-    async def _run_once(self) -> None:
         engine = self._plan.engine
         self.id = await engine.create(self._plan.spec(unwatched=self._unwatched), name=self.name)
         await self._attach()
         await engine.start(self.id)
         self.running = True
+
+    def _lacks_shell(self) -> bool:
+        return not self._unwatched and any(_NO_SHELL in line for line in self._output.last_lines)
+
+    async def _run_unwatched(self) -> None:
+        """Once more, without a shell around the command."""
+        _log.warning("container_unwatched", image=self._plan.options.image, why=f"it has no {SHELL}")
+        self.running = False
+        self._plan.lease.drop(self.id)
+        await self._plan.engine.remove(self.id)
+        self._unwatched, self._end = True, self._loop.create_future()
+        self._output = Output(self._line, self._dropped)
+        await self._run()
 
     async def _wait_for_server(self) -> None:
         url = await self._address()
@@ -171,7 +185,7 @@ class Replica:
         finally:
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
-        raise self._failed(f"{self._end.result()} while it started")
+        raise _Ended(self._end.result())
 
     async def _look(self, url: str) -> None:
         """Returns when the server says what it hosts. Raises LoadError."""
@@ -190,7 +204,7 @@ class Replica:
             found = {"State": {}}
         if not found["State"].get("Running"):
             async with asyncio.timeout(5):  # the event is on its way
-                raise self._failed(f"{await asyncio.shield(self._end)} while it started")
+                raise _Ended(await asyncio.shield(self._end))
         return url_of(found, self._plan.port, image=self._plan.options.image)
 
     # what it writes, and its lease

@@ -1,0 +1,95 @@
+"""The border to the engine: what is built, what is said of it, what is left to it."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+import structlog
+from orsay.errors import EngineError, ImageMissing, NotThere
+from orsay.runtimes.docker.engine import Engine
+from orsay.runtimes.docker.options import DockerOptions
+
+from ..engine import BASE, image, needs_engine
+from ..runtimes.stand import open_session
+from .stand import OwnServer, running
+
+pytestmark = needs_engine
+
+
+def context(dockerfile: str) -> io.BytesIO:
+    """A tar of that one file."""
+    packed, content = io.BytesIO(), dockerfile.encode()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        entry = tarfile.TarInfo("Dockerfile")
+        entry.size = len(content)
+        archive.addfile(entry, io.BytesIO(content))
+    packed.seek(0)
+    return packed
+
+
+@pytest_asyncio.fixture
+async def tag(engine: Engine) -> AsyncIterator[str]:
+    """A name for an image of the test, which is removed with it."""
+    name = f"orsay-test-own:{uuid.uuid4().hex[:12]}"
+    yield name
+    try:
+        await engine.remove_image(name)
+    except NotThere:
+        return
+
+
+async def test_a_build_tells_its_lines_and_what_it_made(engine: Engine, tag: str) -> None:
+    lines: list[str] = []
+    made = await engine.build(
+        context(
+            'ARG BASE\nFROM ${BASE}\nARG WORD\nEXPOSE 9000 8000\nSTOPSIGNAL SIGINT\nUSER 7\nCMD ["a", "b"]\n'
+        ),
+        tag=tag,
+        buildargs={"BASE": BASE, "WORD": "x"},
+        labels={"orsay.test": "1"},
+        on_line=lines.append,
+    )
+    found = await engine.image(tag, pull="never")
+    assert found.id == made
+    assert (found.ports, found.user, found.stop_signal) == ((8000, 9000), "7", "SIGINT")
+    assert found.command == ("a", "b") and found.size_bytes > 1_000_000
+    assert lines[0].startswith("Step 1/") and all(line.strip() and "\n" not in line for line in lines)
+
+
+async def test_a_build_that_fails_says_what_its_last_step_wrote(engine: Engine, tag: str) -> None:
+    dockerfile = f"FROM {BASE}\nRUN echo earlier\nRUN echo looking; ls /nowhere\n"
+    with pytest.raises(EngineError) as caught:
+        await engine.build(context(dockerfile), tag=tag)
+    said = str(caught.value)
+    assert said.startswith(f"cannot build {tag}: ") and "returned a non-zero code" in said
+    assert "\n  looking" in said and "'/nowhere': No such file" in said
+    assert "\n  earlier" not in said and "\x1b" not in said
+    with pytest.raises(ImageMissing):
+        await engine.image(tag, pull="never")
+
+
+async def test_a_recipe_that_cannot_be_read_is_told(engine: Engine, tag: str) -> None:
+    with pytest.raises(EngineError, match="unknown instruction: FORM"):
+        await engine.build(context("FORM scratch\n"), tag=tag)
+
+
+async def test_an_image_without_a_shell_is_run_without_a_lease(
+    engine: Engine, own: OwnServer, tag: str
+) -> None:
+    worlds = image("worlds")
+    remove = (
+        '["python3", "-c", "import os; os.remove(os.path.realpath(\'/bin/sh\')); os.remove(\'/bin/sh\')"]'
+    )
+    await engine.build(context(f"FROM {worlds}\nUSER 0\nRUN {remove}\n"), tag=tag)
+    with structlog.testing.capture_logs() as lines:
+        async with running(DockerOptions(image=tag, pull="never"), own) as runtime:
+            player = await open_session(runtime)
+            assert await player.call("say", text="no shell").text() == "no shell"
+            await player.close()
+            assert len(await own.containers()) == 1
+    assert [line["log_level"] for line in lines if line["event"] == "container_unwatched"] == ["warning"]
