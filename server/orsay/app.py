@@ -8,7 +8,16 @@ import gc
 import hashlib
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -251,7 +260,8 @@ class Server:
     ) -> None:
         async with self._running(configuration) as (running, hosting), contextlib.AsyncExitStack() as stack:
             if self._reload:
-                await stack.enter_async_context(_watching(running))
+                folders = {Path(each) for entry in configuration.entries for each in entry.folders}
+                await stack.enter_async_context(_watching(running, {Path.cwd(), *folders}))
             if hosting is not None and configuration.file is not None:
                 reread = Reread(again, configuration, hosting, running.server_id, running.use)
                 await stack.enter_async_context(_in_background(_whenever(signals.hung_up, reread)))
@@ -321,7 +331,7 @@ async def _whenever(event: asyncio.Event, react: Callable[[], Awaitable[None]]) 
             _log.exception("reread_failed")
 
 
-def _watching(running: Running) -> contextlib.AbstractAsyncContextManager[None]:
+def _watching(running: Running, folders: Iterable[Path]) -> contextlib.AbstractAsyncContextManager[None]:
     """Worker processes load code again when it changes. Raises ConfigError when there are none."""
     if not _pools(running.runtime):
         raise ConfigError("--reload needs worker processes: use --runtime process")
@@ -329,7 +339,7 @@ def _watching(running: Running) -> contextlib.AbstractAsyncContextManager[None]:
     async def reload() -> None:
         await asyncio.gather(*(pool.reload() for pool in _pools(running.runtime)))
 
-    return _in_background(reload_on_change(reload, Path.cwd()))
+    return _in_background(reload_on_change(reload, folders))
 
 
 def _pools(runtime: Runtime) -> list[ProcessRuntime]:

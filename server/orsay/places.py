@@ -6,6 +6,7 @@ how a file that is read again keeps what it does not change.
 
 from __future__ import annotations
 
+import os
 import pkgutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -62,6 +63,8 @@ def plan(entries: Sequence[Entry], settings: Settings, server_id: str) -> list[P
     """
     places: list[Place | None] = []
     shared: list[Entry] = []
+    tables = [entry.table for entry in entries if isinstance(entry.table, UpstreamOptions)]
+    hidden = tuple(table.api_key_variable for table in tables if table.api_key_variable is not None)
     for entry in entries:
         table = entry.table
         if isinstance(table, ImageTable):
@@ -70,14 +73,14 @@ def plan(entries: Sequence[Entry], settings: Settings, server_id: str) -> list[P
         elif isinstance(table, UrlTable):
             places.append(UrlPlace(entry.label, table, _remote_options(table, settings), str(entry)))
         elif table.model_fields_set - _NO_OPTIONS or _hides(entry, shared):
-            places.append(_code([entry], table, settings))
+            places.append(_code([entry], table, settings, hidden))
         else:
             if not shared:
                 at = len(places)
                 places.append(None)
             shared.append(entry)
     if shared:
-        places[at] = _code(shared, CodeOptions(), settings)
+        places[at] = _code(shared, CodeOptions(), settings, hidden)
     return [place for place in places if place is not None]
 
 
@@ -91,7 +94,9 @@ def _modules(entry: Entry) -> set[str]:
     return {module.name for module in pkgutil.iter_modules(entry.folders)} if entry.folders else set()
 
 
-def _code(entries: Sequence[Entry], table: CodeOptions, settings: Settings) -> CodePlace:
+def _code(
+    entries: Sequence[Entry], table: CodeOptions, settings: Settings, hidden_variables: tuple[str, ...]
+) -> CodePlace:
     own = {name: getattr(table, name, None) for name in _CODE_SETTINGS}
     return CodePlace(
         targets=tuple(target for entry in entries for target in entry.targets),
@@ -101,6 +106,7 @@ def _code(entries: Sequence[Entry], table: CodeOptions, settings: Settings) -> C
         table=table,
         title=", ".join(map(str, entries)),
         labels=tuple(entry.label for entry in entries),
+        hidden_variables=hidden_variables,
         hidden=frozenset(key.get_secret_value() for key in settings.keys),
     )
 
@@ -131,6 +137,7 @@ class CodePlace:
     labels: tuple[str, ...] = field(compare=False)
     hidden: frozenset[str] = field(compare=False, repr=False)
     """Words that workers must not find in ``sys.argv``."""
+    hidden_variables: tuple[str, ...] = field(compare=False)
 
     def member(self) -> Member:
         runtime = self.runtime()
@@ -141,8 +148,13 @@ class CodePlace:
         """With ``classes`` in this process, those rather than the targets. Raises LoadError."""
         return self._local(classes) if self.in_process else self._process()
 
+    def _import_path(self) -> list[str]:
+        """The folders of the entries, and only then the current one, which the loader would put first."""
+        first = dict.fromkeys([*self.folders, os.getcwd()]) if self.folders else {}
+        return [*first, *(each for each in sys.path if each not in first)]
+
     def _local(self, classes: Sequence[type]) -> LocalRuntime:
-        sys.path[:0] = [folder for folder in self.folders if folder not in sys.path]
+        sys.path[:] = self._import_path()
         limits = Limits(
             call_time_limit_s=self.options["call_time_limit_s"],
             setup_time_limit_s=self.options["setup_time_limit_s"],
@@ -156,13 +168,14 @@ class CodePlace:
         options = self.options
         config = WorkerConfig(
             targets=list(self.targets),
-            sys_path=[*self.folders, *(each for each in sys.path if each not in self.folders)],
+            sys_path=self._import_path(),
             argv=[each for each in sys.argv if not {each, each.partition("=")[2]} & self.hidden],
             call_time_limit_s=options["call_time_limit_s"],
             setup_time_limit_s=options["setup_time_limit_s"],
             teardown_time_limit_s=options["teardown_time_limit_s"],
             max_result_bytes=options["max_result_bytes"],
             threads=options["threads_per_worker"],
+            hidden_variables=list(self.hidden_variables),
         )
         memory = options["worker_memory_limit_mib"]
         return ProcessRuntime(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 __all__ = ["reload_on_change"]
@@ -13,20 +13,25 @@ _POLL_S = 0.5
 _SKIP = frozenset({"__pycache__", "node_modules", "site-packages", ".venv", "venv"})
 
 
-async def reload_on_change(reload: Callable[[], Awaitable[None]], folder: Path) -> None:
-    """Await ``reload`` after each change of a Python file below ``folder``; never returns."""
-    seen = await asyncio.to_thread(_times, folder)
+async def reload_on_change(reload: Callable[[], Awaitable[None]], folders: Iterable[Path]) -> None:
+    """Await ``reload`` after each change of a Python file below one of the folders; never returns."""
+    tops = _without_inner({folder.resolve() for folder in folders})
+    seen = await asyncio.to_thread(_times, tops)
     while True:
         await asyncio.sleep(_POLL_S)
-        now = await asyncio.to_thread(_times, folder)
+        now = await asyncio.to_thread(_times, tops)
         if now != seen:
             seen = now
             await reload()
 
 
-def _times(folder: Path) -> dict[str, int]:
+def _without_inner(folders: set[Path]) -> list[Path]:
+    return sorted(folder for folder in folders if not folders & set(folder.parents))
+
+
+def _times(tops: Iterable[Path]) -> dict[str, int]:
     times = {}
-    for root, folders, files in os.walk(folder):
+    for root, folders, files in (each for top in tops for each in os.walk(top)):
         folders[:] = [name for name in folders if name not in _SKIP and not name.startswith(".")]
         for name in files:
             if name.endswith(".py"):

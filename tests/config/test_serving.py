@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -21,6 +25,18 @@ def hosted(url: str) -> list[str]:
 def default_of(url: str) -> str:
     answer = httpx.post(f"{url}/tasks", json={"split": "train"}).raise_for_status()
     return str(answer.json()["env_name"])
+
+
+@contextmanager
+def script_process(script: Path) -> Iterator[str]:
+    """A script of one's own; its URL."""
+    process = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().split()[-1]
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
 
 
 def refused(path: Path, *options: str, **variables: str) -> list[str]:
@@ -154,6 +170,35 @@ def test_keys_come_from_a_file_beside_it_too(tmp_path: Path) -> None:
             assert answer.status_code == status, key
 
 
+async def test_keys_of_other_servers_reach_neither_the_log_nor_environments(tmp_path: Path) -> None:
+    with server(f"{WORLDS}:Plain", workers=1, api_keys=["very-secret-1", "very-secret-2"]) as upstream:
+        text = f"""
+[environments.near]
+{WORLD}
+[environments.far]
+url = "{upstream.url}"
+api_key_variable = "KEY_OF_FAR"
+[environments.second]
+url = "{upstream.url}"
+serve = {{ plain = "second" }}
+"""
+        variables = {"KEY_OF_FAR": "very-secret-1", "ORSAY_ENVIRONMENTS__SECOND__API_KEY": "very-secret-2"}
+        with configured(tmp_path, text, "--log-level", "debug", **variables) as running:
+            assert hosted(running.url) == ["world", "plain", "second"]
+            async with api_for(running.url) as api:
+                seen = (await (await api.create("world")).call("surroundings")).text
+                assert "ORSAY_PORT" in seen and "very-secret" not in seen
+            assert "very-secret" not in running.everything
+
+
+def test_a_script_serves_what_a_file_says(tmp_path: Path) -> None:
+    path = written(tmp_path, f"workers = 1\n[environments.a]\n{WORLD}\n")
+    script = f"from orsay import Server\nServer(config={str(path)!r}).run(port=0)\n"
+    (tmp_path / "script.py").write_text(script)
+    with script_process(tmp_path / "script.py") as url:
+        assert hosted(url) == ["world"]
+
+
 def test_modules_are_found_beside_the_file_and_in_the_folders_it_names(tmp_path: Path) -> None:
     code = (ENVS / "echo" / "echo_env" / "env.py").read_text()
     (tmp_path / "beside.py").write_text(code)
@@ -171,6 +216,22 @@ serve = { deep = "Three" }
 """
     with configured(tmp_path, text) as running:
         assert hosted(running.url) == ["echoenvironment", "deep", "three"]
+
+
+def test_folders_of_the_file_come_before_the_current_one(tmp_path: Path) -> None:
+    code = (ENVS / "echo" / "echo_env" / "env.py").read_text()
+    for folder, name in (("here", "Wrong"), ("conf", "Right")):
+        (tmp_path / folder).mkdir()
+        text = code.replace("class EchoEnvironment", f"class {name}")
+        (tmp_path / folder / "same.py").write_text(text)
+    path = written(tmp_path / "conf", 'port = 0\nworkers = 1\n[environments.a]\nclass = "same"\n')
+    for runtime in ("process", "local"):
+        process = ServerProcess(["-c", str(path), "--runtime", runtime], {}, folder=tmp_path / "here")
+        try:
+            process.wait_for_url()
+            assert hosted(process.url) == ["right"]
+        finally:
+            process.end()
 
 
 # what does not start

@@ -67,6 +67,16 @@ async def test_environments_are_listed_in_the_order_of_the_members() -> None:
         assert not runtime.pending
 
 
+async def test_the_default_of_another_server_is_not_the_default_here() -> None:
+    late, elsewhere = Late(WORLD), local(PLAIN)
+    async with mixed(
+        Member("late", late), Member("elsewhere", MixedRuntime([Member("it", elsewhere)]))
+    ) as runtime:
+        (plain,) = runtime.environments
+        assert not plain.leads
+        assert "leads" not in plain.model_dump_json()
+
+
 async def test_before_the_start_everything_is_pending() -> None:
     runtime = MixedRuntime([Member("a", local(PLAIN)), Member("b", local(WORLD))])
     assert list(runtime.pending) == ["a", "b"] and not runtime.environments

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 from orsay_protocol.faults import FaultClass
 from orsay_protocol.requests import Split
 from orsay_protocol.tools import ListToolsOutput
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from ..errors import Faulted, Refused
 from ..running import Done
@@ -49,8 +49,9 @@ class EnvironmentInfo(BaseModel):
     setup_time_limit_s: float | None
     tool_time_limits_s: dict[str, float]
     detached_tools: frozenset[str]
-    leads: bool = False
-    """It is known to be the server's default, although environments of other places are not known yet."""
+    leads: bool = Field(False, exclude=True)
+    """Here it is the default, which is known although environments of other places may not be. No other
+    process needs to know."""
 
 
 class OpenSession(BaseModel):

@@ -68,6 +68,8 @@ class WorkerConfig(BaseModel):
     teardown_time_limit_s: float
     max_result_bytes: int
     threads: int
+    hidden_variables: list[str] = []
+    """Environment variables that the worker must not have: keys of other servers."""
 
 
 _HEADER = struct.Struct("<IBI")
@@ -152,4 +154,3 @@ def read_error(payload: bytes) -> Faulted | Refused:
         return found
     kind = REFUSALS.get(content["refused"], Refused)
     return kind(content["detail"])
-

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from orsay_protocol.faults import FaultClass
@@ -76,7 +76,7 @@ class Link(asyncio.Protocol):
                 str(theirs.fileno()),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=2,
-                env={name: value for name, value in os.environ.items() if name != "ORSAY_API_KEYS"},
+                env=_surroundings(config.hidden_variables),
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
@@ -306,6 +306,19 @@ class Link(asyncio.Protocol):
         for listener in listeners.values():
             listener.lost(fault, reason)
         self._lost(self, reason)
+
+
+def _surroundings(hidden: Sequence[str]) -> dict[str, str]:
+    """The variables of this process without those that hold keys: author code can read its own."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in hidden and name.upper() != "ORSAY_API_KEYS" and not _is_key_of_entry(name.upper())
+    }
+
+
+def _is_key_of_entry(name: str) -> bool:
+    return name.startswith("ORSAY_ENVIRONMENTS__") and name.endswith(("__API_KEY", "__VARIABLES"))
 
 
 class _Stopper:

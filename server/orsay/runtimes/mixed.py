@@ -337,7 +337,7 @@ def _look(members: Sequence[Member]) -> _View:
                 )
                 continue
             leads = place == 0 and not environments
-            environments.append(info.model_copy(update={"leads": True}) if leads else info)
+            environments.append(info if info.leads == leads else info.model_copy(update={"leads": leads}))
     return _View(seen, tuple(environments), routes, tuple(problems))
 
 
