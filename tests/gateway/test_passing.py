@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 from orsay.runtimes.remote.options import RemoteOptions
+from orsay_protocol.headers import encode_secrets
 from orsay_protocol.sse import Decoder, Event, encode_event
 
 from ..client.scripted import Reply, Request, Scripted, good, ors
@@ -301,6 +302,43 @@ async def test_errors_of_an_upstream_are_told_apart() -> None:
         key = await api.call("key")
         assert key.fault == "internal" and "API key" in key.error
         assert (await api.call("odd")).status == 400
+
+
+async def test_secrets_in_the_words_of_an_upstream_are_blotted_out(capfd: pytest.CaptureFixture[str]) -> None:
+    async def call(request: Request, reply: Reply) -> None:
+        if request.json()["name"] == "refuse":
+            await reply.json({"detail": "no swordfish-1234 here"}, 418)
+            return
+        await reply.stream()
+        await reply.event("task_id", TASK)
+        await reply.event("error", "cannot log in with swordfish-1234")
+        await reply.end()
+
+    async with Scripted(wild(call)) as behind, reached(behind.url) as (_, api):
+        body = {"env_name": "wild", "task_spec": {}}
+        secrets = encode_secrets({"token": "swordfish-1234"})
+        assert (await api.post("/create", body, **{"X-Secrets": secrets})).status_code == 200
+        assert (await api.call("act")).error == "cannot log in with [secret]"
+        assert (await api.call("refuse")).detail == "no [secret] here"
+        await api.delete()
+    assert "swordfish" not in "".join(capfd.readouterr())
+
+
+async def test_labels_of_any_letters_arrive_as_they_were() -> None:
+    async def call(request: Request, reply: Reply) -> None:
+        await reply.result(good("ok"))
+
+    async with Scripted(wild(call)) as behind, reached(behind.url) as (_, api):
+        body = {"env_name": "wild", "task_spec": {}}
+        label = "größe 7".encode().decode("latin-1")  # headers are bytes; so read, it is what httpx sends
+        created = await api.http.post(
+            "/create",
+            json=body,
+            headers=[(b"X-Session-ID", api.sid.encode()), (b"X-Orsay-Run", "größe 7".encode())],
+        )
+        assert created.status_code == 200
+        assert behind.sent("/create")[0].headers["x-orsay-run"] == label
+        await api.delete()
 
 
 async def test_a_result_over_the_limit_is_refused_while_it_comes() -> None:

@@ -220,6 +220,27 @@ async def test_create_is_repeated_at_released_servers_too(kind: str) -> None:
             await api.delete()
 
 
+@pytest.mark.parametrize("kind", ["orsay", "openreward"])
+async def test_however_often_connections_break_each_call_runs_once(kind: str) -> None:
+    async def play(api: Api) -> list[str]:
+        assert (
+            await api.post("/create", {"env_name": "kit", "split": "train", "index": 0})
+        ).status_code == 200
+        counts = [(await api.call("add", n=1)).text for _ in range(10)]
+        await api.delete()
+        return counts
+
+    with upstream(kind) as url:
+        async with cut(url) as (proxy, api):
+            if kind == "orsay":  # the others cannot tell what they did before they named it
+                proxy.cut(b'"add"', times=12)
+            proxy.cut(b'"add"', answer=b"event: task_id", times=12)
+            proxy.cut(b'"add"', answer=b"event: end", times=6)
+            played = await asyncio.gather(*(play(api.other()) for _ in range(16)))
+        assert proxy.cuts >= 18
+    assert played == [[str(n) for n in range(1, 11)]] * 16
+
+
 # what is no server
 
 

@@ -29,7 +29,7 @@ async def new_session(upstream: Upstream, request: OpenSession) -> tuple[dict[st
 
     Cancelled, it leaves nothing behind. Raises what ``Runtime.open`` does.
     """
-    sid = str(uuid.uuid4()) if upstream.ours else await _new_sid(upstream)
+    sid = str(uuid.uuid4()) if upstream.ours else await _new_sid(upstream, request)
     headers = {**upstream.headers, SESSION_ID: sid}
     if request.run is not None:
         headers[RUN] = _as_header(request.run)
@@ -48,9 +48,11 @@ def _as_header(text: str) -> str:
     return "".join(char for char in text if char.isprintable())
 
 
-async def _new_sid(upstream: Upstream) -> str:
+async def _new_sid(upstream: Upstream, request: OpenSession) -> str:
     """A session id from the server, which sends it as JSON or as a stream."""
     headers = {**upstream.json_headers, "Accept": "text/event-stream"}
+    if request.secrets and not upstream.secrets_in_body:  # some hosted servers build the place already here
+        headers[SECRETS] = encode_secrets(request.secrets)
     try:
         answer = await upstream.send("POST", "/create_session", headers, b"{}")
     except Broken as broken:
