@@ -121,7 +121,7 @@ class ProcessRuntime:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watch
         for task in self._starting:
-            if not task.cancelling():  # else it lets its process go already, and must not be disturbed at that
+            if not task.cancelling():  # else it lets its process go already; that must not be broken off
                 task.cancel()
         await asyncio.gather(*self._starting, *self._ending, return_exceptions=True)
         links, self._links = self._links, []
