@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -67,10 +68,18 @@ class ServerSource:
         *,
         env_name: str | None = None,
         api_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        ca_file: str | None = None,
         secrets: Mapping[str, str] | None = None,
         tries: int = 6,
     ) -> None:
-        self._client = AsyncClient(url, api_key=api_key, retry=Retry(tries=tries))
+        self._client = AsyncClient(
+            url,
+            api_key=api_key,
+            headers=headers,
+            verify=True if ca_file is None else ssl.create_default_context(cafile=ca_file),
+            retry=Retry(tries=tries),
+        )
         self._environment = self._client.environment(env_name)
         self._secrets = dict(secrets or {})
 

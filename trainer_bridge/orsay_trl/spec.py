@@ -56,6 +56,8 @@ class EnvironmentSpec(Slots):
         split: Where training tasks come from.
         indices: The tasks to train on.
         api_key: The server's key, or the catalog's.
+        headers: Sent with each request to a server by URL, such as ``Authorization`` for a proxy in front.
+        ca_file: Certificates to trust in place of the usual ones, for a server by URL.
         secrets: Handed to each session's environment, and to nothing else.
         env_name: Which environment of the server; its first by default.
         include_metadata: Fields of the tasks become columns, so that reward functions can read them.
@@ -96,6 +98,8 @@ class EnvironmentSpec(Slots):
         split: str = "train",
         indices: Sequence[int] | None = None,
         api_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        ca_file: str | None = None,
         secrets: Mapping[str, str] | None = None,
         env_name: str | None = None,
         include_metadata: bool = True,
@@ -123,6 +127,8 @@ class EnvironmentSpec(Slots):
             raise ValueError("give num_tasks or indices, not both")
         if "://" not in target and target.count("/") != 1:
             raise ValueError(f"target must be a URL or owner/name of the OpenReward catalog, not {target!r}")
+        if "://" not in target and (headers or ca_file):
+            raise ValueError("headers and ca_file are for a server by URL, not for the OpenReward catalog")
         if not 0 <= max_fault_share <= 1:
             raise ValueError(f"max_fault_share is a share, between 0 and 1, not {max_fault_share}")
         if terminal not in ("message", "tool"):
@@ -148,6 +154,8 @@ class EnvironmentSpec(Slots):
         self._split = split
         self._indices = None if indices is None else list(indices)
         self._api_key = api_key
+        self._headers = dict(headers or {})
+        self._ca_file = ca_file
         self._secrets = dict(secrets) if secrets is not None else None
         self._env_name = env_name
         self._include_metadata = include_metadata
@@ -305,6 +313,8 @@ class EnvironmentSpec(Slots):
                 self._target,
                 env_name=self._env_name,
                 api_key=self._api_key,
+                headers=self._headers,
+                ca_file=self._ca_file,
                 secrets=self._secrets,
                 tries=self._request_tries,
             )
