@@ -1,4 +1,4 @@
-"""``EnvironmentSpec`` towards a server that something stands in front of: TLS of one's own, a header to get in."""
+"""``EnvironmentSpec`` towards a server behind something: TLS of one's own, a header to get in."""
 
 from __future__ import annotations
 
@@ -43,4 +43,4 @@ def test_a_certificate_of_ones_own_is_believed_when_it_is_named(tmp_path: Path) 
 def test_the_catalog_takes_neither() -> None:
     for arguments in ({"headers": {"a": "b"}}, {"ca_file": "ca.pem"}):
         with pytest.raises(ValueError, match="server by URL"):
-            EnvironmentSpec("owner/name", **arguments)  # type: ignore[arg-type]
+            EnvironmentSpec("owner/name", **arguments)
