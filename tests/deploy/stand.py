@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,17 @@ from tests.docker.stand import SHORT
 from tests.docs.texts import ROOT
 from tests.engine import image
 
-__all__ = ["LEASE_S", "Gateway", "built", "docker_kill", "gateway", "named", "worlds_entry"]
+__all__ = [
+    "LEASE_S",
+    "Gateway",
+    "built",
+    "docker_kill",
+    "free_port",
+    "gateway",
+    "named",
+    "removed",
+    "worlds_entry",
+]
 
 LEASE_S = 3
 BUILD_LIMIT_S = 300
@@ -92,7 +103,7 @@ def worlds_entry(label: str, **changes: str) -> str:
 def built(folder: Path, *, base: str) -> Iterator[str]:
     """The image that ``orsay build`` makes of a project; removed at the end."""
     tag = f"orsay-test-deploy:{uuid.uuid4().hex[:12]}"
-    try:
+    with removed(tag):
         done = subprocess.run(
             [sys.executable, "-m", "orsay", "build", str(folder), "--base", base, "--tag", tag],
             cwd=ROOT,
@@ -104,9 +115,24 @@ def built(folder: Path, *, base: str) -> Iterator[str]:
         assert done.returncode == 0, done.stdout + done.stderr
         assert f"orsay serve --runtime docker {tag}" in done.stdout
         yield tag
+
+
+@contextmanager
+def removed(tag: str) -> Iterator[None]:
+    """Afterwards the engine has no image of that name."""
+    try:
+        yield
     finally:
         with closing(docker.from_env(timeout=60)) as engine, contextlib.suppress(ImageNotFound):
             engine.images.remove(tag, force=True)
+
+
+def free_port() -> int:
+    """A port of loopback that is free now."""
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def docker_kill(container: str) -> None:

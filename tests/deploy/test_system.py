@@ -38,7 +38,12 @@ pytestmark = [needs_engine, pytest.mark.timeout(600)]  # the first may build ima
 OPENREWARD = ("openreward", "0.1.167")
 EPISODES: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "echoenvironment": [("hint", {}), ("echo", {"text": "nonsense"}), ("echo", {"text": "hello"})],
-    "world": [("add", {"by": 3}), ("say", {"text": " \u2028 as it is \n"}), ("fill", {"size": 100_000}), ("win", {})],
+    "world": [
+        ("add", {"by": 3}),
+        ("say", {"text": " \u2028 as it is \n"}),
+        ("fill", {"size": 100_000}),
+        ("win", {}),
+    ],
     "guessenvironment": [("guess", {"number": number}) for number in (50, 25)],
     "kit": [("add", {"n": 2}), ("picture", {}), ("repeat", {"text": " " * 20_000}), ("finish", {"n": 1})],
 }
@@ -91,10 +96,12 @@ def test_one_list_has_the_environments_of_every_kind_of_place(running: Gateway) 
 def test_a_released_client_and_ours_are_given_the_same(running: Gateway, playing: Player, name: str) -> None:
     seen = playing.play("episode", name, calls=EPISODES[name])
     theirs = [each["value"] for each in seen["outputs"]]
-    with Client(running.url) as client:
-        with client.environment(name).session(split="train", index=0) as session:
-            prompt = [json.loads(block.model_dump_json()) for block in session.prompt()]
-            ours = [session.call(tool, arguments) for tool, arguments in EPISODES[name]]
+    with (
+        Client(running.url) as client,
+        client.environment(name).session(split="train", index=0) as session,
+    ):
+        prompt = [json.loads(block.model_dump_json()) for block in session.prompt()]
+        ours = [session.call(tool, arguments) for tool, arguments in EPISODES[name]]
     assert [text_of(each) for each in seen["prompt"]] == [text_of(each) for each in prompt]
     for their, our in zip(theirs, ours, strict=True):
         assert (their["reward"], their["finished"]) == (our.reward, our.finished)
@@ -128,7 +135,7 @@ async def test_a_container_killed_in_mid_call_is_told_as_such_and_replaced(
     running: Gateway, playing: Player, log: Log
 ) -> None:
     spec = {"log": str(log.path)}
-    call = ["first", {"gate": log.gate("never")}]
+    never = {"gate": log.gate("never")}
     with Client(running.url) as client, ThreadPoolExecutor() as threads, ExitStack() as sessions:
         world = client.environment("world")
 
@@ -137,10 +144,12 @@ async def test_a_container_killed_in_mid_call_is_told_as_such_and_replaced(
 
         kept = opened()
         (victim,) = running.containers("worlds") - {place_of(kept)}
-        theirs = threads.submit(playing.play, "episode", "world", by="task", spec=spec, calls=[call, call])
+        theirs = threads.submit(
+            playing.play, "episode", "world", by="task", spec=spec, calls=[["first", never]] * 2
+        )
         await log.has("first+")  # in the other container: each has the next session when it has fewer
         lost = next(session for session in (opened(), opened()) if place_of(session) == victim)
-        ours = threads.submit(lost.call, *call)
+        ours = threads.submit(lost.call, "first", never)
         going_on = threads.submit(kept.call, "first", {"gate": log.gate("kept")})
         await log.has("first+", 3)
 
