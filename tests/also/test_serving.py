@@ -23,7 +23,7 @@ def serve(python: Path | str, *options: str) -> subprocess.CompletedProcess[str]
 def test_an_unknown_protocol_stops_the_start(names: str) -> None:
     done = serve(sys.executable, "--also", names)
     assert done.returncode == 2
-    assert "also (ORSAY_ALSO):" in done.stderr and "there are: openenv, mcp" in done.stderr
+    assert "command line: also = " in done.stderr and "there are: openenv, mcp" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["openenv", "mcp"])

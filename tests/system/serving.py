@@ -260,7 +260,7 @@ class Api:
 
     async def delete(self) -> None:
         answer = await self.post("/delete")
-        assert answer.status_code == 200 and answer.json() == {"sid": self.sid}
+        assert answer.status_code == 200 and answer.json()["sid"] == self.sid
 
 
 @asynccontextmanager
