@@ -53,7 +53,8 @@ def shares_files() -> dict[str, Any]:
 
 def worlds(**changes: Any) -> DockerOptions:
     """Containers of the environments of tests/runtimes/worlds.py."""
-    options: dict[str, Any] = {"image": image("worlds"), "variables": SHORT, "start_limit_s": 60}
+    quick = {**SHORT, "ORSAY_RUNTIME": "local"}  # a container is up sooner without worker processes in it
+    options: dict[str, Any] = {"image": image("worlds"), "variables": quick, "start_limit_s": 60}
     return DockerOptions(**{**options, **changes})
 
 

@@ -43,6 +43,7 @@ async def test_limits_are_set_and_nothing_is_kept_that_was_not_asked_for(own: Ow
         assert host["Privileged"] is False and host["Init"] is True
         assert host["AutoRemove"] is True and host["RestartPolicy"]["Name"] == "no"
         assert [port["HostIp"] for ports in host["PortBindings"].values() for port in ports] == ["127.0.0.1"]
+        assert "Health" not in container["State"]
         assert config["Labels"]["orsay.server"] == own.id
         assert config["Labels"]["orsay.label"] == "small"
         assert container["Name"].startswith("/orsay-small-")

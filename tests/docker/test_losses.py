@@ -9,13 +9,13 @@ from contextlib import closing
 import docker
 import pytest
 from orsay.errors import Overloaded, Starting
-from orsay.runtimes.base import Runtime
+from orsay.runtimes.base import Runtime, TaskQuery
 from orsay.runtimes.docker.engine import Engine
 from orsay.runtimes.remote.options import RemoteOptions
 
 from ..engine import needs_engine
 from ..runtimes.stand import Log, Player, open_session
-from .stand import OwnServer, running, shares_files, where, worlds
+from .stand import SHORT, OwnServer, running, shares_files, where, worlds
 
 pytestmark = needs_engine
 
@@ -58,7 +58,7 @@ async def test_a_killed_container_loses_its_sessions_and_nobody_elses(
 
 
 async def test_the_only_container_is_replaced_within_seconds(engine: Engine, own: OwnServer) -> None:
-    async with running(worlds(), own) as runtime:
+    async with running(worlds(variables=SHORT), own) as runtime:
         player = await open_session(runtime)
         call = player.call("do", how="os._exit")  # ends a worker in it, not the container
         assert (await call.fault()).fault == "worker_lost"
@@ -88,9 +88,7 @@ async def test_a_spare_takes_over_at_once(engine: Engine, own: OwnServer) -> Non
 
 
 async def test_using_too_much_memory_is_told_as_such(own: OwnServer) -> None:
-    """The whole container is over its limit, not a worker in it, which its server would replace."""
-    options = worlds(memory="160m", variables={"ORSAY_LOG_LEVEL": "error", "ORSAY_RUNTIME": "local"})
-    async with running(options, own) as runtime:
+    async with running(worlds(memory="160m"), own) as runtime:
         player = await open_session(runtime)
         fault = await player.call("hold", mebibytes=400).fault()
         assert fault.fault == "worker_lost"
@@ -130,8 +128,10 @@ async def test_replicas_share_the_sessions_and_each_session_stays(own: OwnServer
         assert sorted(places.count(place) for place in set(places)) == [3, 3]
         with pytest.raises(Overloaded, match=r"all 2 containers .* have 3 sessions"):
             await open_session(runtime)
-        for _ in range(3):
-            assert [await player.call("add").text() for player in players] == [str(_ + 1)] * 6
+        count = TaskQuery(key="world", split="many", ask="count")
+        assert await runtime.tasks(count) == b"1000"  # is no session
+        for number in ("1", "2", "3"):
+            assert [await player.call("add").text() for player in players] == [number] * 6
         assert [await where(player) for player in players] == places
         await players[0].close()
         assert await where(await open_session(runtime)) == places[0]

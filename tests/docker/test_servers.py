@@ -30,7 +30,7 @@ def worlds_server(own: OwnServer, folder: Path, **options: Any) -> Iterator[Serv
         "[environments.worlds]",
         f'image = "{image("worlds")}"',
         *lines,
-        'variables = { ORSAY_LOG_LEVEL = "warning" }',
+        'variables = { ORSAY_LOG_LEVEL = "warning", ORSAY_RUNTIME = "local" }',
     ]
     file.write_text("\n".join(text))
     config = ("--config", str(file))

@@ -273,6 +273,7 @@ class Engine:
             ports=[port] if port else None,
             detach=True,  # with it, stdin stays open when the one who attached goes
             stdin_open=True,
+            healthcheck={"test": ["NONE"]},  # the runtime looks itself, and starts no process for it
             host_config=host,
         )
         return str(made["Id"])

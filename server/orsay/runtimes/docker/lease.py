@@ -40,9 +40,13 @@ def watched(command: Sequence[str], lease_s: float) -> tuple[list[str], list[str
 
 
 class Lease:
-    """Renews the lease of some containers, on a thread of its own: a busy event loop must not end them."""
+    """Renews the lease of some containers, on a thread of its own: a busy event loop must not end them.
 
-    def __init__(self, lease_s: float) -> None:
+    ``on_beat`` is called there each time.
+    """
+
+    def __init__(self, lease_s: float, *, on_beat: Callable[[], None] = lambda: None) -> None:
+        self._on_beat = on_beat
         self._pause_s = lease_s / 3
         self._writers: dict[str, Callable[[bytes], None]] = {}
         self._stopped = threading.Event()
@@ -64,6 +68,7 @@ class Lease:
 
     def _run(self) -> None:
         while not self._stopped.wait(self._pause_s):
+            self._on_beat()
             for container in list(self._writers):
                 self._renew(container)
 

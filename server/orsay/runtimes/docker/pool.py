@@ -177,8 +177,8 @@ class Pool:
 
     # placing
 
-    def place(self) -> Replica:
-        """The replica with the fewest sessions. Raises Overloaded, Starting, ShuttingDown."""
+    def place(self, *, for_session: bool = True) -> Replica:
+        """The replica with the fewest sessions. Raises Starting, ShuttingDown, for a session Overloaded."""
         self._used_at = self._now()
         if self._stopping:
             raise ShuttingDown("the server is shutting down")
@@ -187,7 +187,7 @@ class Pool:
         if not self._active:
             again = f"; the last try failed: {self._problem.splitlines()[0]}" if self._problem else ""
             raise Starting(f"the containers of {self._options.image} are being started{again}")
-        most = self._options.max_sessions_per_replica
+        most = self._options.max_sessions_per_replica if for_session else None
         roomy = [each for each in self._active if most is None or each.sessions < most]
         if not roomy:
             raise Overloaded(
@@ -215,7 +215,7 @@ class Pool:
         idle_s = self._options.idle_s
         if idle_s is None or self._asleep or (self._starting and not self._failures):
             return
-        if any(each.sessions for each in self._active):
+        if any(each.sessions or each.questions for each in self._active):
             self._used_at = self._now()
         elif self._now() - self._used_at > idle_s:
             _log.info("containers_sleep", label=self._label, idle_s=idle_s)

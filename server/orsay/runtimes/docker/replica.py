@@ -82,6 +82,8 @@ class Replica:
         self.id = ""
         self.opening = 0
         """Sessions that are being opened."""
+        self.questions = 0
+        """Questions about tasks that are not answered yet."""
         self.born_at = self._up_at = 0.0
         self.running = False
         """Whether it was started, and not whether it still runs: see ``gone``."""

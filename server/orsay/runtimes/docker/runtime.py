@@ -57,7 +57,7 @@ class DockerRuntime:
         claim.take()
         await claim.clear_left(engine)
         image = await engine.image(options.image, pull=options.pull)
-        self._lease = Lease(options.lease_s)
+        self._lease = Lease(options.lease_s, on_beat=claim.refresh)
         plan = Plan(
             engine=engine,
             options=options,
@@ -109,10 +109,10 @@ class DockerRuntime:
 
     # work
 
-    def _place(self) -> Replica:
+    def _place(self, *, for_session: bool = True) -> Replica:
         if self._pool is None:
             raise LoadError(f"the runtime of {self.label} was not started")
-        return self._pool.place()
+        return self._pool.place(for_session=for_session)
 
     async def open(self, request: OpenSession, listener: Listener) -> Handle:
         """As every runtime; raises Starting while containers come up, and when they were asleep."""
@@ -124,4 +124,9 @@ class DockerRuntime:
             replica.opening -= 1
 
     async def tasks(self, query: TaskQuery) -> bytes:
-        return await ask_tasks(self._place().upstream, query)
+        replica = self._place(for_session=False)
+        replica.questions += 1
+        try:
+            return await ask_tasks(replica.upstream, query)
+        finally:
+            replica.questions -= 1
