@@ -13,6 +13,7 @@ import docker
 import httpx
 import pytest
 from docker.errors import NotFound
+from orsay_client import AsyncClient, Fault
 
 from tests.engine import BASE, image, needs_engine
 
@@ -45,7 +46,7 @@ def gateway(engine: Any) -> Iterator[Compose]:
 
 @pytest.fixture(scope="module")
 def replicas(engine: Any) -> Iterator[Compose]:
-    variables = {"ORSAY_IMAGE": image("server"), "HAPROXY_IMAGE": image("haproxy")}
+    variables = {"ORSAY_IMAGE": image("worlds"), "HAPROXY_IMAGE": image("haproxy")}
     with compose("docker/compose.replicas.yaml", **variables) as project:
         until(lambda: served_by(project.url("haproxy")) == 3, what="HAProxy does not know its replicas")
         yield project
@@ -63,7 +64,7 @@ def served_by(url: str) -> int:
 
 @dataclass
 class Episode:
-    """A session of the echo environment through HAProxy, request by request."""
+    """A session through HAProxy, request by request."""
 
     sid: str
     http: httpx.AsyncClient
@@ -73,15 +74,14 @@ class Episode:
         return await self.http.request(method, path, headers={"X-Session-ID": self.sid}, **options)
 
     async def open(self) -> str:
-        body = {"env_name": "echoenvironment", "split": "train", "index": 0}
+        body = {"env_name": "world", "split": "train", "index": 0}
         answer = await self.ask("POST", "/create", json=body)
         assert answer.status_code == 200, answer.text
         self.served_by = answer.headers["X-Served-By"]
         return self.served_by
 
     async def call(self) -> httpx.Response:
-        body = {"name": "echo", "input": {"text": "not the word"}}
-        return await self.ask("POST", "/echoenvironment/call", json=body)
+        return await self.ask("POST", "/world/call", json={"name": "say", "input": {"text": self.sid}})
 
 
 async def opened(http: httpx.AsyncClient, names: str) -> list[Episode]:
@@ -147,35 +147,71 @@ async def test_a_session_stays_on_its_replica_and_every_replica_has_some(replica
         episodes = await opened(http, "stay")
         assert set(Counter(episode.served_by for episode in episodes)) == {"replica1", "replica2", "replica3"}
         for episode in episodes:
-            prompt = await episode.ask("GET", "/echoenvironment/prompt")
+            prompt = await episode.ask("GET", "/world/prompt")
             called = await episode.call()
             assert (prompt.status_code, called.status_code) == (200, 200)
             assert prompt.headers["X-Served-By"] == called.headers["X-Served-By"] == episode.served_by
-            assert "no match" in called.text
+            assert episode.sid in called.text
+
+
+async def test_a_stream_through_haproxy_starts_before_the_tool_ends(replicas: Compose) -> None:
+    async with httpx.AsyncClient(base_url=replicas.url("haproxy"), timeout=60) as http:
+        episode = Episode("stream", http)
+        await episode.open()
+        body = {"name": "say_later", "input": {"text": "at last", "seconds": 2}}
+        headers = {"X-Session-ID": episode.sid}
+        async with http.stream("POST", "/world/call", json=body, headers=headers) as answer:
+            pieces = [piece async for piece in answer.aiter_text()]
+    assert "event: task_id" in pieces[0] and "at last" not in pieces[0]
+    assert "at last" in "".join(pieces[1:])
 
 
 async def test_a_replica_that_dies_takes_only_its_own_sessions_along(engine: Any, replicas: Compose) -> None:
     url = replicas.url("haproxy")
     async with httpx.AsyncClient(base_url=url, timeout=60) as http:
         before = await opened(http, "before")
-        crash(replicas.container(engine, "replica2"))
+        dead = replicas.container(engine, "replica2")
+        dead.kill()  # by hand, so that it stays away
         for episode in before:
             answer = await episode.call()
             if episode.served_by == "replica2":
                 assert answer.status_code in (404, 503), answer.text
                 assert answer.json()["detail"]
             else:
-                assert answer.status_code == 200 and "no match" in answer.text
+                assert answer.status_code == 200 and episode.sid in answer.text
         meanwhile = await opened(http, "meanwhile")
+        assert {episode.served_by for episode in meanwhile} == {"replica1", "replica3"}
+        dead.start()
         until(lambda: served_by(url) == 3, what="the replica did not come back")
         for episode in meanwhile:
-            assert "no match" in (await episode.call()).text
+            answer = await episode.call()
+            assert answer.status_code == 200 and answer.headers["X-Served-By"] == episode.served_by
         assert "replica2" in {episode.served_by for episode in await opened(http, "after")}
 
 
-async def test_through_haproxy_every_environment_is_played(replicas: Compose) -> None:
-    for environment, policy in BUNDLED.items():
-        await win(replicas.url("haproxy"), environment, policy)
+async def test_calls_under_way_on_a_replica_that_dies_are_faults_and_the_others_are_answered(
+    engine: Any, replicas: Compose
+) -> None:
+    url = replicas.url("haproxy")
+    until(lambda: served_by(url) == 3)
+    async with AsyncClient(url) as client, contextlib.AsyncExitStack() as stack, httpx.AsyncClient() as http:
+        places: dict[str, Any] = {}
+        while len(places) < 3:
+            session = await stack.enter_async_context(
+                client.environment("world").session(split="train", index=0)
+            )
+            answer = await http.get(f"{url}/world/prompt", headers={"X-Session-ID": session.sid})
+            places.setdefault(answer.headers["X-Served-By"], session)
+        calls = {
+            name: asyncio.create_task(session.call("say_later", {"text": name, "seconds": 8}))
+            for name, session in places.items()
+        }
+        await asyncio.sleep(1)  # all calls run; nothing tells from outside
+        crash(replicas.container(engine, "replica3"))
+        with pytest.raises(Fault):
+            await calls.pop("replica3")
+        for name, call in calls.items():
+            assert getattr((await call).blocks[0], "text", "") == name
 
 
 def test_one_command_builds_and_starts_the_server(engine: Any) -> None:
@@ -196,14 +232,12 @@ def test_one_command_builds_and_starts_the_server(engine: Any) -> None:
 
 
 def crash(found: Any) -> None:
-    """End every process of a container but the first, whose life depends on them, as a crash would."""
-    pids = {pid for pid, *_ in found.top(ps_args="-eo pid,args")["Processes"]}
+    """Kill all that runs in a container, as a crash would, and wait until it was started again."""
+    restarts = found.attrs["RestartCount"]
     found.exec_run(["bash", "-c", "kill -9 -1"])
 
-    def ended() -> bool:
+    def came_back() -> bool:
         found.reload()
-        return found.status != "running" or not pids & {
-            pid for pid, *_ in found.top(ps_args="-eo pid,args")["Processes"]
-        }
+        return bool(found.attrs["RestartCount"] > restarts)
 
-    until(ended, timeout_s=20, what="the container goes on")
+    until(came_back, timeout_s=30, what="the container was not started again")
