@@ -21,14 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.docs.texts import ROOT, Block, blocks
-from tests.engine import image
 from tests.images.stand import COMPOSE
 from tests.system.serving import children
 
 __all__ = ["PAGE", "Commands", "Started", "Told", "told"]
 
 PAGE = ROOT / "docs" / "deploy.md"
-SHOWN_BASE = "python:3.12-slim"
+_SHOWN_BASE = "python:3.12-slim"
 RUN_LIMIT_S = 300.0
 START_LIMIT_S = 120.0
 STOP_LIMIT_S = 60.0
@@ -145,6 +144,11 @@ class Commands:
         for path, text in files.items():
             path.write_text(text.replace(shown, stand_in))
 
+    def build_on(self, base: str) -> None:
+        """Let environments be built on an image that this engine has."""
+        for path in (self.folder / "envs").glob("*/Dockerfile"):
+            path.write_text(path.read_text().replace(f"ARG BASE={_SHOWN_BASE}", f"ARG BASE={base}"))
+
     def run(self, **variables: str) -> str:
         """Run the next block to its end, which must be a good one, and return what it prints."""
         code = self._next()
@@ -202,7 +206,7 @@ class Commands:
 
 
 def _copied(folder: Path) -> Path:
-    """What the commands need of the repository, with a base image that this engine has."""
+    """What the commands need of the repository."""
     for name in _NEEDED:
         place = folder / name
         if (ROOT / name).is_dir():
@@ -210,10 +214,6 @@ def _copied(folder: Path) -> Path:
         else:
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, place)
-    for path in (folder / "envs").glob("*/Dockerfile"):
-        text = path.read_text()
-        if SHOWN_BASE in text:
-            path.write_text(text.replace(SHOWN_BASE, image("base")))
     return folder
 
 

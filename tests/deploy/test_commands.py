@@ -69,6 +69,7 @@ def test_a_gateway_hosts_what_its_file_says(commands: Commands) -> None:
     name = named()
     tag = f"orsay-test-deploy:{name}"
     commands.here("guess:1", tag)
+    commands.build_on(image("base"))
     with removed(tag), serve(BUNDLED[0], options=["--workers", "1"]) as upstream:
         commands.here("http://10.0.0.7:8080", upstream.url)
         with commands.started(ORSAY_SERVER_NAME=name, ORSAY_WORKERS="1") as server:

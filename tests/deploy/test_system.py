@@ -1,8 +1,10 @@
 """One gateway in front of containers, a class and a released server, and clients that play through it.
 
-How containers share sessions, are replaced, sleep and are found again is shown at their runtime, in
-tests/docker; what passes through a gateway in front of each kind of server, in tests/gateway. Here is the
-whole way: an image that ``orsay build`` made, ``orsay serve`` of a file, released clients, TRL.
+Here is the whole way: an image that ``orsay build`` made, ``orsay serve`` of a file, released clients, TRL.
+Gateways that are stopped or killed with ``kill -9``, and several on one engine, are in
+tests/docker/test_servers.py; how containers share sessions, are watched and replaced, in
+tests/docker/test_losses.py; what passes through a gateway in front of each kind of server, in tests/gateway;
+images and ``orsay build`` by themselves, in tests/images.
 """
 
 from __future__ import annotations
