@@ -57,7 +57,7 @@ def build(*arguments: str) -> int:
     return main(["build", *arguments])
 
 
-@pytest.mark.parametrize("name", ["echo", "guess", "arithmetic", "doors"])
+@pytest.mark.parametrize("name", ["echo", "arithmetic", "doors"])
 def test_a_bundled_environment_becomes_an_image_that_is_played(
     name: str, tag: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -68,6 +68,21 @@ def test_a_bundled_environment_becomes_an_image_that_is_played(
     with container(tag, **HARDENED) as found:
         asyncio.run(win(serving(found), f"{name}environment", BUNDLED[f"{name}environment"]))
         assert {uid for _, uid, _ in found.top(ps_args="-eo pid,uid,args")["Processes"]} == {"1000"}
+
+
+def test_orsay_of_the_base_image_is_enough_where_it_fits(tag: str) -> None:
+    arguments = (
+        "--tag",
+        tag,
+        "--base",
+        image("base"),
+        "--orsay",
+        "orsay>=0.1",
+    )  # what a Space asks an index for
+    assert build(str(ROOT / "envs" / "guess"), *arguments) == 0
+    with container(tag, **HARDENED) as found:
+        asyncio.run(win(serving(found), "guessenvironment", BUNDLED["guessenvironment"]))
+        assert found.exec_run(["sh", "-c", "ls /app/*.whl"]).exit_code != 0
 
 
 def test_a_new_project_becomes_an_image_on_a_plain_python_and_passes_the_checks(

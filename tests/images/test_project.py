@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -146,6 +149,20 @@ def test_a_file_and_a_missing_folder_are_refused(tmp_path: Path) -> None:
 def test_the_command_line_says_so_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["build", str(tmp_path)]) == 2
     assert capsys.readouterr().err.startswith(f"orsay build: {tmp_path} defines no environment")
+
+
+def test_without_an_engine_a_person_is_told_to_start_one() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "orsay", "build", str(ROOT / "envs" / "echo")],
+        env={**os.environ, "DOCKER_HOST": "unix:///nowhere/docker.sock"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("orsay build: no Docker engine answers at unix:///nowhere/docker.sock")
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
