@@ -8,11 +8,16 @@ from contextlib import closing
 from pathlib import Path
 
 import docker
+import pytest
 import structlog
+from orsay.errors import LoadError
 from orsay.runtimes.docker.engine import Engine
+from orsay.runtimes.remote.options import RemoteOptions
+from pydantic import SecretStr
 
 from ..engine import needs_engine
 from ..runtimes.stand import Log, Player, open_session
+from ..system.serving import api_for
 from .stand import SHORT, OwnServer, running, shares_files, where, worlds
 
 pytestmark = needs_engine
@@ -54,6 +59,26 @@ async def test_limits_are_set_and_nothing_is_kept_that_was_not_asked_for(own: Ow
         assert run_in(container["Id"], "import os; os.chown('/tmp', 0, 0); print('done')", user="0") == "done"
         refused = run_in(container["Id"], "import os; os.setuid(5)", user="0")
         assert "PermissionError" in refused
+
+
+async def test_a_server_of_ours_in_a_container_lets_nobody_else_play(engine: Engine, own: OwnServer) -> None:
+    async with running(worlds(), own) as runtime:
+        player = await open_session(runtime)
+        address = await address_of(engine, await where(player))
+        async with api_for(f"http://{address}:8080") as api:
+            answer = await api.post("/create", {"env_name": "world", "task_spec": {}})
+            assert answer.status_code == 401
+        await player.close()
+
+
+async def test_keys_that_the_options_say_are_used(own: OwnServer) -> None:
+    variables = {**SHORT, "ORSAY_API_KEYS": '["swordfish-key"]'}
+    known = RemoteOptions(api_key=SecretStr("swordfish-key"))
+    async with running(worlds(variables=variables, remote=known), own) as runtime:
+        await (await open_session(runtime)).close()
+    with pytest.raises(LoadError, match="refused the API key"):
+        async with running(worlds(variables=variables), own):
+            raise AssertionError("it let us in")
 
 
 async def test_variables_arrive(own: OwnServer) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import IO, Any, TypeVar
 
 from ...errors import ConfigError, EngineError, ImageMissing, NotThere
+from .build_output import follow_build
+from .own_thread import in_own_thread, start_thread
 from .spec import ContainerSpec, ImageConfig, Pull
 
 __all__ = ["Engine", "Event", "Stream"]
@@ -20,8 +20,6 @@ __all__ = ["Engine", "Event", "Stream"]
 _T = TypeVar("_T")
 _THREADS = 8
 _REMOVAL_TRIES, _REMOVAL_PAUSE_S = 200, 0.05
-_KEPT_LINES = 20  # of the output of a build step that fails
-_COLOUR = re.compile("\x1b\\[[0-9;]*m")  # the engine paints what a step writes to its standard error
 _DEFAULT_URL = "unix:///var/run/docker.sock"
 
 Event = Mapping[str, Any]
@@ -177,7 +175,7 @@ class Engine:
             return None
 
         try:
-            problem = await _in_own_thread(pull, name="orsay-docker-pull")
+            problem = await in_own_thread(pull, name="orsay-docker-pull")
         except EngineError as exc:
             raise ImageMissing(_how_to_get(name, str(exc))) from exc
         if problem:
@@ -222,10 +220,10 @@ class Engine:
                     decode=True,
                     timeout=None,
                 )
-                return _follow_build(events, tag, say, given_up)
+                return follow_build(events, tag, say, given_up)
 
         try:
-            return await _in_own_thread(build, name="orsay-docker-build")
+            return await in_own_thread(build, name="orsay-docker-build")
         finally:
             given_up.set()
 
@@ -242,6 +240,7 @@ class Engine:
     def _create(self, spec: ContainerSpec, name: str | None) -> str:
         api, types = self._api, self._sdk.types
         port = spec.published_port
+        has_tmp = any(bind.target.rstrip("/") == "/tmp" for bind in spec.binds)
         host = api.create_host_config(
             init=True,
             auto_remove=True,
@@ -257,7 +256,7 @@ class Engine:
             cap_drop=["ALL"],
             cap_add=list(spec.capabilities),
             read_only=spec.read_only,
-            tmpfs={"/tmp": "rw,mode=1777"} if spec.read_only else None,
+            tmpfs={"/tmp": "rw,mode=1777"} if spec.read_only and not has_tmp else None,
             log_config=types.LogConfig(
                 type="json-file", config={"max-size": str(spec.log_bytes), "max-file": "1"}
             ),
@@ -350,9 +349,9 @@ class Engine:
                     raw._response.close()
                 raw.close()
                 sock.close()
-            on_end()
+                on_end()
 
-        _thread(read, "orsay-docker-attach")
+        start_thread(read, "orsay-docker-attach")
         return Stream(lambda: sock.shutdown(2)), sock.sendall
 
     async def events(
@@ -387,7 +386,7 @@ class Engine:
             tell(on_end)
 
         stream = Stream(source.close)
-        _thread(read, "orsay-docker-events")
+        start_thread(read, "orsay-docker-events")
         return stream
 
     # networks
@@ -434,61 +433,6 @@ class Engine:
         """One that is gone is fine. Raises EngineError while a container is in it."""
         with contextlib.suppress(NotThere):
             await self._do("cannot remove the network", lambda: self._api.remove_network(network))
-
-
-def _thread(run: Callable[[], None], name: str) -> None:
-    threading.Thread(target=run, name=name, daemon=True).start()
-
-
-async def _in_own_thread(call: Callable[[], _T], *, name: str) -> _T:
-    """For what may take long: a thread of the pool would be missed, and a daemon keeps no process alive."""
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[_T] = loop.create_future()
-
-    def settle(value: _T | None, error: BaseException | None) -> None:
-        if answer.done():
-            return
-        if error is not None:
-            answer.set_exception(error)
-        else:
-            answer.set_result(value)  # type: ignore[arg-type]  # None only where _T is
-
-    def run() -> None:
-        value: _T | None = None
-        error: BaseException | None = None
-        try:
-            value = call()
-        except Exception as exc:  # whatever it is, who waits gets it
-            error = exc
-        with contextlib.suppress(RuntimeError):  # nobody waits any more
-            loop.call_soon_threadsafe(settle, value, error)
-
-    _thread(run, name)
-    return await answer
-
-
-def _follow_build(
-    events: Iterator[Mapping[str, Any]], tag: str, say: Callable[[str], None], given_up: threading.Event
-) -> str:
-    """The id of the image. Raises EngineError with what the failed step had said."""
-    step: deque[str] = deque(maxlen=_KEPT_LINES)
-    image = rest = problem = ""
-    for event in events:  # to the end, also after an error: the connection is let go there
-        if given_up.is_set():
-            raise EngineError(f"the build of {tag} was given up")
-        if "error" in event:
-            said = "".join(f"\n  {line}" for line in [*step, rest] if line)
-            problem = f"{str(event['error']).strip()}{said}"
-        image = (event.get("aux") or {}).get("ID", image)
-        *lines, rest = (rest + _COLOUR.sub("", str(event.get("stream", "")))).split("\n")
-        for line in filter(str.strip, lines):
-            if line.startswith("Step "):
-                step.clear()
-            step.append(line.rstrip())
-            say(line.rstrip())
-    if problem or not image:
-        raise EngineError(f"cannot build {tag}: {problem or 'the engine named no image at the end'}")
-    return image
 
 
 def _pairs(labels: Mapping[str, str]) -> list[str]:

@@ -199,6 +199,7 @@ class Pool:
     def _wake(self) -> None:
         _log.info("containers_wake", label=self._label)
         self._asleep = False
+        self._failures = 0
         self._balance()
 
     # time

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from pydantic import SecretStr
+from pydantic_core import to_json
 
 from ...errors import EngineError, LoadError, NotThere
 from ...logs import get_logger
 from ..base import EnvironmentInfo
+from ..remote.options import RemoteOptions
 from ..remote.upstream import Upstream
 from .address import url_of, wait_for_answer
 from .claim import Claim
@@ -26,6 +31,7 @@ __all__ = ["Plan", "Replica", "reason_of"]
 _log = get_logger(__name__)
 _DEFAULT_PORT = 8080
 _TELL_US = {"ORSAY_ERROR_DETAIL": "exception"}  # what clients read of it is decided here, not in there
+_KEYS = "ORSAY_API_KEYS"
 _REATTACH_S = (0.2, 1.0, 2.0, 5.0)
 _NO_SHELL = f"exec {SHELL} failed"  # as the init of the engine says it
 
@@ -40,10 +46,21 @@ class Plan:
     claim: Claim
     lease: Lease
     network: str
+    key: SecretStr = field(default_factory=lambda: SecretStr(secrets.token_urlsafe(24)), repr=False)
+    """What a server of ours in a container asks for: others on its network must not play there."""
 
     @property
     def port(self) -> int:
         return self.options.port or next(iter(self.image.ports), _DEFAULT_PORT)
+
+    @property
+    def remote(self) -> RemoteOptions:
+        """How the server in a container is spoken to; the options win, where they say a key."""
+        given = self.options.remote
+        own = given.api_key is None and _KEYS not in self.options.variables
+        return replace(
+            given, start_wait_s=self.options.start_limit_s, api_key=self.key if own else given.api_key
+        )
 
     def spec(self, *, unwatched: bool) -> ContainerSpec:
         """Raises LoadError when there is nothing to run."""
@@ -57,7 +74,11 @@ class Plan:
             entrypoint=entrypoint,
             command=arguments,
             labels=self.claim.labels,
-            variables={**_TELL_US, **options.variables},
+            variables={
+                **_TELL_US,
+                _KEYS: to_json([self.key.get_secret_value()]).decode(),
+                **options.variables,
+            },
             user=options.user,
             network=self.network,
             published_port=self.port if self.network == "bridge" else None,
@@ -191,10 +212,8 @@ class Replica:
 
     async def _look(self, url: str) -> None:
         """Returns when the server says what it hosts. Raises LoadError."""
-        options = self._plan.options
         await wait_for_answer(url)
-        patient = replace(options.remote, start_wait_s=options.start_limit_s)
-        self._upstream = Upstream(url, patient, label=self.name, changed=self._changed)
+        self._upstream = Upstream(url, self._plan.remote, label=self.name, changed=self._changed)
         await self._upstream.start()
         if not self._upstream.up:
             raise TimeoutError
