@@ -1,34 +1,31 @@
 """The border to HTTP: one request to an upstream, one answer or one stream, no retries.
 
-aiohttp is imported here only. Every failure below HTTP leaves as Broken, which says whether the request may
-have reached the upstream.
+Every failure below HTTP leaves as Broken, which says whether the request may have reached the upstream.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
-import io
 import re
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from typing import Any, TypeVar
+from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
-import aiohttp
 from pydantic_core import from_json
-from yarl import URL
 
 from ...errors import ConfigError
+from .connections import Connection, Headers, Pool
 
-__all__ = ["Answer", "Border", "Broken", "Misdirected", "Stream"]
+__all__ = ["Answer", "Border", "Broken", "Misdirected", "Stream", "parse_url", "place_of"]
 
-_IDLE_CONNECTION_S = 4.0  # below the 5 s of uvicorn: a server must not close a connection we are about to use
-_LARGE_BODY_BYTES = 512 * 1024  # is written in parts
+T = TypeVar("T")
+
 _MOVED = frozenset({307, 308})
 _MAX_HOPS = 3
 _MAX_ANSWER_BYTES = 512 * 1024 * 1024
-_NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ServerFingerprintMismatch)
-_BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
+_LINE_BREAK = re.compile(r"[\r\n\0]")
 
 
 class Broken(Exception):
@@ -49,10 +46,10 @@ class Misdirected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole HTTP answer; ``headers`` are found in any letter case."""
+    """A whole HTTP answer."""
 
     status: int
-    headers: Mapping[str, str]
+    headers: Headers
     body: bytes
 
     def json(self) -> Any:
@@ -66,33 +63,36 @@ class Answer:
 class Stream:
     """An answer whose body is still to come."""
 
-    __slots__ = ("_response", "headers", "status")
+    __slots__ = ("_closed", "_connection", "_pool", "headers", "status")
 
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
-        self.status = response.status
-        self.headers: Mapping[str, str] = response.headers
+    def __init__(self, connection: Connection, pool: Pool) -> None:
+        self._connection = connection
+        self._pool = pool
+        self._closed = False
+        self.status = connection.status
+        self.headers = connection.headers
 
     @property
     def is_events(self) -> bool:
-        kind = self.headers.get("content-type", "")
+        kind = self.headers.get("content-type")
         return kind.partition(";")[0].strip().lower() == "text/event-stream"
 
     @property
     def at_end(self) -> bool:
-        return self._response.content.at_eof()
+        """Everything was read."""
+        return self._closed or self._connection.at_end
 
     async def read(self) -> bytes:
         """What has arrived; empty at the end. Raises Broken."""
         try:
-            return await self._response.content.readany()
-        except _BROKEN as exc:
-            raise _broken(exc) from exc
+            return await self._connection.read()
+        except OSError as exc:
+            raise Broken(_words(exc), may_have_run=True) from exc
 
-    async def whole(self) -> Answer:
-        """The rest of it. Raises Broken."""
+    async def whole(self, *, silence_s: float | None = None) -> Answer:
+        """The rest of it. Raises Broken, also when nothing came for ``silence_s``."""
         parts, size = [], 0
-        while data := await self.read():
+        while data := await _in_time(self.read(), silence_s):
             parts.append(data)
             size += len(data)
             if size > _MAX_ANSWER_BYTES:
@@ -100,28 +100,35 @@ class Stream:
         return Answer(self.status, self.headers, parts[0] if len(parts) == 1 else b"".join(parts))
 
     def close(self) -> None:
-        """Let go; the connection serves again if the answer was read to its end."""
-        self._response.close()
+        """Let go; the connection serves again if the answer was read to its end. Safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._connection.at_end:
+            self._pool.release(self._connection)
+        else:
+            self._pool.drop(self._connection)
 
 
 class Border:
-    """Connections to one server, as many as there are requests in flight.
+    """Requests to the server at ``url``, and to no other.
 
     Uses neither proxies nor credentials of the process environment, and keeps no cookies: sessions have
     nothing in common but the pool. Redirects are followed within the server only.
     """
 
     def __init__(self, url: str, *, connect_timeout_s: float) -> None:
-        self._base = parse_url(url)
-        self._connect_timeout_s = connect_timeout_s
-        self._urls: dict[str, URL] = {}
-        self._http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_CONNECTION_S, ttl_dns_cache=30),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers=_login(url),
-            skip_auto_headers=("User-Agent", "Content-Type"),
-            requote_redirect_url=False,
-        )
+        parts = parse_url(url)
+        secure = parts.scheme == "https"
+        port = parts.port or (443 if secure else 80)
+        self._origin = (parts.scheme, parts.hostname, port)
+        self._base = f"{parts.scheme}://{_authority(parts)}"
+        self._prefix = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
+        # nothing is compressed: a proxy that does so would hold pieces of a stream back
+        fixed = "User-Agent: orsay\r\nAccept-Encoding: identity\r\n"
+        self._common = f"Host: {_authority(parts)}\r\n{_login(url)}{fixed}"
+        self._targets: dict[str, str] = {}
+        self._pool = Pool(parts.hostname or "", port, secure=secure, connect_timeout_s=connect_timeout_s)
 
     async def send(
         self,
@@ -133,67 +140,92 @@ class Border:
         silence_s: float,
     ) -> Answer:
         """One request and its whole answer, whatever the status. Raises Broken, Misdirected."""
-        stream = await self.open(method, path, headers, body=body, silence_s=silence_s)
+        stream = await _in_time(self.open(method, path, headers, body=body), silence_s)
         try:
-            return await stream.whole()
+            return await stream.whole(silence_s=silence_s)
         finally:
             stream.close()
 
     async def open(
-        self,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        *,
-        body: bytes | None = None,
-        silence_s: float | None = None,
+        self, method: str, path: str, headers: Mapping[str, str], *, body: bytes | None = None
     ) -> Stream:
         """One request; the answer is to be read, and closed. Raises Broken, Misdirected.
 
-        Without ``silence_s`` it is the caller's to notice that nothing comes.
+        It is the caller's to notice that nothing comes.
         """
-        url = self._urls.get(path)
-        if url is None:
-            url = self._urls[path] = self._url(path)
-        timeout = _timeout(self._connect_timeout_s, silence_s)
-        try:
-            for _ in range(_MAX_HOPS):
-                response = await self._http.request(
-                    method,
-                    url,
-                    headers=headers,
-                    data=_content(body),
-                    timeout=timeout,
-                    allow_redirects=False,
-                )
-                if response.status not in _MOVED or "location" not in response.headers:
-                    return Stream(response)
-                await response.read()
-                url = self._moved(path, url, response)
-        except _BROKEN as exc:
-            raise _broken(exc) from exc
+        target = self._targets.get(path) or f"{self._prefix}{path}"
+        for _ in range(_MAX_HOPS):
+            stream = await self._once(self._request(method, target, headers, body))
+            location = stream.headers.get("location")
+            if stream.status not in _MOVED or not location:
+                return stream
+            try:
+                await stream.whole()
+            finally:
+                stream.close()
+            target = self._moved(target, location)
+            if stream.status == 308:
+                self._targets[path] = target
         raise Misdirected(f"more than {_MAX_HOPS} redirects")
 
-    def _url(self, path: str) -> URL:
-        return URL(f"{str(self._base).rstrip('/')}{path}", encoded=True)
+    async def _once(self, request: bytes) -> Stream:
+        try:
+            connection = await self._pool.acquire()
+        except OSError as exc:  # TimeoutError is one
+            raise Broken(_words(exc), may_have_run=False, unreachable=True) from exc
+        try:
+            connection.send(request)
+            await connection.head()
+        except OSError as exc:
+            self._pool.drop(connection)
+            raise Broken(_words(exc), may_have_run=True) from exc
+        except BaseException:
+            self._pool.drop(connection)
+            raise
+        return Stream(connection, self._pool)
 
-    def _moved(self, path: str, url: URL, response: aiohttp.ClientResponse) -> URL:
-        target = url.join(URL(response.headers["location"], encoded=True))
-        if target.origin() != url.origin():
-            raise Misdirected(f"redirects to {target.origin()}; use that URL if you trust it")
-        if response.status == 308:
-            self._urls[path] = target
-        return target
+    def _request(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
+        lines = "".join([f"{name}: {_safe(value)}\r\n" for name, value in headers.items()])
+        length = "" if body is None and method == "GET" else f"Content-Length: {len(body or b'')}\r\n"
+        return f"{method} {target} HTTP/1.1\r\n{self._common}{lines}{length}\r\n".encode() + (body or b"")
+
+    def _moved(self, target: str, location: str) -> str:
+        parts = urlsplit(urljoin(f"{self._base}{target}", _safe(location)))
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        if (parts.scheme, parts.hostname, port) != self._origin:
+            place = f"{parts.scheme}://{_authority(parts)}"
+            raise Misdirected(f"redirects to {place}; use that URL if you trust it")
+        return f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
 
     async def close(self) -> None:
-        await self._http.close()
+        """Close all connections."""
+        await self._pool.close()
 
 
-def parse_url(text: str) -> URL:
-    """The URL without user and password. Raises ConfigError."""
+async def _in_time(work: Coroutine[Any, Any, T], limit_s: float | None) -> T:
+    """Await; Broken when that takes longer."""
+    if limit_s is None:
+        return await work
+    watch = asyncio.timeout(limit_s)
     try:
-        url = URL(text.strip())
-        good = url.scheme in ("http", "https") and bool(url.host) and url.explicit_port != 0
+        async with watch:
+            return await work
+    except TimeoutError as exc:
+        if not watch.expired():
+            raise
+        raise Broken("no sign of life for too long", may_have_run=True) from exc
+
+
+def _safe(value: str) -> str:
+    """No value of a header can begin another one."""
+    return _LINE_BREAK.sub("", value)
+
+
+def parse_url(text: str) -> SplitResult:
+    """The parts of a server's URL. Raises ConfigError."""
+    try:
+        parts = urlsplit(text.strip())
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         good = False
     if not good:
@@ -201,47 +233,27 @@ def parse_url(text: str) -> URL:
         raise ConfigError(
             f"{shown!r} is no URL of a server: it needs http:// or https:// and a host, as http://host:8080"
         )
-    return url.with_user(None).with_query(None).with_fragment(None)
+    return parts
 
 
 def place_of(text: str) -> str:
     """Host, port and path of a URL, for people."""
-    url = parse_url(text)
-    return f"{url.authority}{url.path.rstrip('/')}"
+    parts = parse_url(text)
+    return f"{_authority(parts)}{parts.path.rstrip('/')}"
 
 
-def _login(text: str) -> dict[str, str]:
-    url = URL(text.strip())
-    if url.user is None:
-        return {}
-    login = f"{url.user}:{url.password or ''}".encode()
-    return {"Authorization": f"Basic {base64.b64encode(login).decode()}"}
+def _authority(parts: SplitResult) -> str:
+    return parts.netloc.rpartition("@")[2]
 
 
-def _content(body: bytes | None) -> bytes | io.BytesIO | None:
-    return io.BytesIO(body) if body is not None and len(body) > _LARGE_BODY_BYTES else body
+def _login(text: str) -> str:
+    parts = parse_url(text)
+    if parts.username is None:
+        return ""
+    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+    return f"Authorization: Basic {base64.b64encode(login).decode()}\r\n"
 
 
-@cache
-def _timeout(connect_s: float, silence_s: float | None) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=silence_s)
-
-
-def _broken(exc: BaseException) -> Broken:
-    unreachable = isinstance(exc, _NOT_SENT)
-    not_sent = unreachable or _never_written(exc)
-    system = getattr(exc, "os_error", None)
-    if isinstance(exc, aiohttp.ServerTimeoutError) and not not_sent:
-        text = "no sign of life for too long"
-    else:
-        text = getattr(system, "strerror", None) or str(exc) or type(exc).__name__
-    return Broken(text, may_have_run=not not_sent, unreachable=unreachable)
-
-
-def _never_written(exc: BaseException | None) -> bool:
-    """The socket died while it was idle: aiohttp says so before it gives it the first byte of a request."""
-    while exc is not None:
-        if isinstance(exc, aiohttp.ClientConnectionResetError) and "closing transport" in str(exc):
-            return True
-        exc = exc.__cause__
-    return False
+def _words(exc: BaseException) -> str:
+    words = getattr(exc, "strerror", None) or str(exc)
+    return words or ("no connection in time" if isinstance(exc, TimeoutError) else type(exc).__name__)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["RemoteHandle"]
 
 _MESSAGES = TypeAdapter(list[Message])
-_EVENTS = {"Accept": "text/event-stream", "Accept-Encoding": "identity", "Content-Type": "application/json"}
+_EVENTS = {"Accept": "text/event-stream", "Content-Type": "application/json"}
 _LIMIT_MARGIN_S = 2.0  # one of our servers keeps the limit by itself, and says better what was too slow
 _ASK_AGAIN_S = 0.5
 
