@@ -130,10 +130,18 @@ class Connection(asyncio.Protocol):
 
     # the parser
 
+    def on_message_begin(self) -> None:
+        if self.complete:  # nobody asked for a second answer
+            self.error = ConnectionAbortedError("more than one answer to a request")
+
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self.complete:
+            return
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
+        if self.complete:
+            return
         self.status = self._parser.get_status_code()
         if self.status >= 200:
             self._headed = True
@@ -141,10 +149,14 @@ class Connection(asyncio.Protocol):
             self._until_closed = not chunked and "content-length" not in self.headers
 
     def on_body(self, data: bytes) -> None:
+        if self.complete:
+            return
         self._body.append(data)
         self._size += len(data)
 
     def on_message_complete(self) -> None:
+        if self.complete:
+            return
         if self.status < 200:  # more is to come
             self.headers = Headers()
             return
