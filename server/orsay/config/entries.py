@@ -11,7 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, StringConstraints
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    StringConstraints,
+    WithJsonSchema,
+)
 
 __all__ = [
     "TABLES",
@@ -53,16 +61,19 @@ def _text(value: Any) -> Any:
     return str(value) if isinstance(value, int | float) else value
 
 
-Texts: TypeAlias = Annotated[
-    tuple[Text, ...], BeforeValidator(_listed, json_schema_input_type=Text | list[Text])
+_TEXT = {"type": "string", "minLength": 1}
+_TEXTS = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}
+_RENAMED = {"type": "object", "additionalProperties": _TEXT}
+
+Texts: TypeAlias = Annotated[tuple[Text, ...], BeforeValidator(_listed), WithJsonSchema(_TEXTS)]
+Words: TypeAlias = Annotated[tuple[Text, ...], BeforeValidator(_words), WithJsonSchema(_TEXTS)]
+Scalar: TypeAlias = Annotated[
+    str, BeforeValidator(_text), WithJsonSchema({"type": ["string", "number", "boolean"]})
 ]
-Words: TypeAlias = Annotated[
-    tuple[Text, ...], BeforeValidator(_words, json_schema_input_type=Text | list[Text])
-]
-Scalar: TypeAlias = Annotated[str, BeforeValidator(_text, json_schema_input_type=str | int | float | bool)]
 Names: TypeAlias = Annotated[
     tuple[Text, ...] | dict[str, Text],
-    BeforeValidator(_names, json_schema_input_type=Text | list[Text] | dict[str, Text]),
+    BeforeValidator(_names),
+    WithJsonSchema({"anyOf": [*_TEXTS["anyOf"], _RENAMED]}),
 ]
 
 

@@ -12,7 +12,6 @@ from pydantic_settings import (
     InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    SettingsError,
 )
 
 from ..settings import Settings
@@ -61,11 +60,11 @@ def settings_from(
 
     try:
         return (Layered if values else Settings)(**given), []
-    except SettingsError as exc:  # a variable that should be JSON and is none; the text may hold a key
-        name = str(exc).partition('"')[2].partition('"')[0]
-        return None, [Problem(f"variable {_variable(name)}", 'must be a JSON list, such as ["one", "two"]')]
     except ValidationError as exc:
         return None, [_problem(error, given) for error in exc.errors(include_url=False)]
+    except ValueError as exc:  # pydantic-settings: a variable that should be JSON; its text may hold a key
+        name = str(exc).partition('"')[2].partition('"')[0]
+        return None, [Problem(f"variable {_variable(name)}", 'must be a JSON list, such as ["one", "two"]')]
 
 
 def origin(name: str, given: Mapping[str, Any]) -> str | None:
