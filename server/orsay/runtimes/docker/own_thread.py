@@ -1,0 +1,45 @@
+"""Blocking work on threads that keep neither the process alive nor others waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+__all__ = ["in_own_thread", "start_thread"]
+
+_T = TypeVar("_T")
+
+
+def start_thread(run: Callable[[], None], name: str) -> None:
+    """A thread that ends with the process, wherever it stands."""
+    threading.Thread(target=run, name=name, daemon=True).start()
+
+
+async def in_own_thread(call: Callable[[], _T], *, name: str) -> _T:
+    """What ``call`` returns or raises; for what may take long. Who is cancelled leaves it behind."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[_T] = loop.create_future()
+
+    def settle(value: _T | None, error: BaseException | None) -> None:
+        if answer.done():
+            return
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(value)  # type: ignore[arg-type]  # None only where _T is
+
+    def run() -> None:
+        value: _T | None = None
+        error: BaseException | None = None
+        try:
+            value = call()
+        except Exception as exc:  # whatever it is, who waits gets it
+            error = exc
+        with contextlib.suppress(RuntimeError):  # nobody waits any more
+            loop.call_soon_threadsafe(settle, value, error)
+
+    start_thread(run, name)
+    return await answer
