@@ -27,9 +27,11 @@ __all__ = [
     "LEASE_S",
     "Gateway",
     "built",
+    "cleared",
     "docker_kill",
     "free_port",
     "gateway",
+    "left_of",
     "named",
     "removed",
     "worlds_entry",
@@ -50,27 +52,39 @@ class Gateway(FileServer):
         """Ids of the running containers of an entry, as a host name in there has them."""
         labels = [f"{SERVER_LABEL}={self.name}", f"{NAME_LABEL}={label}"]
         with closing(docker.from_env(timeout=60)) as engine:
-            return {each.id[:12] for each in engine.containers.list(filters={"label": labels})}
+            return {
+                each.id[:12]
+                for each in engine.containers.list(ignore_removed=True, filters={"label": labels})
+            }
 
     def left(self) -> list[str]:
         """Names of all that the engine has of it."""
         with closing(docker.from_env(timeout=60)) as engine:
-            return [each.name for each in _all_of(engine, self.name)]
+            return [each.name for each in left_of(engine, self.name)]
 
 
 @contextmanager
-def gateway(folder: Path, text: str, name: str = "") -> Iterator[Gateway]:
-    """A gateway of a file with that text. What it left is removed at the end, whatever happened."""
-    process = Gateway(written(folder, text), name or named())
+def gateway(folder: Path, text: str) -> Iterator[Gateway]:
+    """A gateway of a file with that text."""
+    with cleared(named()) as name:
+        process = Gateway(written(folder, text), name)
+        try:
+            process.wait_for_url()
+            yield process
+        finally:
+            process.end()
+
+
+@contextmanager
+def cleared(name: str) -> Iterator[str]:
+    """A name for a server; what that leaves on the engine when it fails is removed at the end."""
     try:
-        process.wait_for_url()
-        yield process
+        yield name
     finally:
-        process.end()
         with closing(docker.from_env(timeout=60)) as engine:
-            for each in _all_of(engine, process.name):
+            for each in left_of(engine, name):
                 with contextlib.suppress(NotFound):
-                    each.remove(force=True) if hasattr(each, "image") else each.remove()
+                    each.remove(**({"force": True} if hasattr(each, "image") else {}))
 
 
 def named() -> str:
@@ -78,9 +92,13 @@ def named() -> str:
     return f"test-{uuid.uuid4().hex[:12]}"
 
 
-def _all_of(engine: Any, name: str) -> list[Any]:
+def left_of(engine: Any, name: str) -> list[Any]:
+    """Containers and networks of the server of that name."""
     label = {"label": f"{SERVER_LABEL}={name}"}
-    return [*engine.containers.list(all=True, filters=label), *engine.networks.list(filters=label)]
+    return [
+        *engine.containers.list(all=True, ignore_removed=True, filters=label),
+        *engine.networks.list(filters=label),
+    ]
 
 
 def worlds_entry(label: str, **changes: str) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 import docker
 import httpx
 import pytest
-from orsay.runtimes.docker.claim import SERVER_LABEL
 from orsay_client import Client, Unauthorized
 
 from tests.docs.texts import EXAMPLES
@@ -18,7 +17,7 @@ from tests.interop.servers import BUNDLED, serve
 from tests.spaces.nginx import nginx
 
 from .commands import Commands
-from .stand import free_port, named, removed
+from .stand import cleared, free_port, left_of, named, removed
 
 pytestmark = pytest.mark.timeout(600)  # the first may build images
 
@@ -66,11 +65,14 @@ def test_one_server_runs_in_a_container_and_wants_its_key(commands: Commands) ->
 
 @needs_engine
 def test_a_gateway_hosts_what_its_file_says(commands: Commands) -> None:
-    name = named()
-    tag = f"orsay-test-deploy:{name}"
+    tag = f"orsay-test-deploy:{named()}"
     commands.here("guess:1", tag)
     commands.build_on(image("base"))
-    with removed(tag), serve(BUNDLED[0], options=["--workers", "1"]) as upstream:
+    with (
+        removed(tag),
+        cleared(named()) as name,
+        serve(BUNDLED[0], options=["--workers", "1"]) as upstream,
+    ):
         commands.here("http://10.0.0.7:8080", upstream.url)
         with commands.started(ORSAY_SERVER_NAME=name, ORSAY_WORKERS="1") as server:
             with Client(server.url) as stranger, pytest.raises(Unauthorized):
@@ -88,9 +90,7 @@ def test_a_gateway_hosts_what_its_file_says(commands: Commands) -> None:
             with Client(server.url, api_key="one-more-key") as other:
                 win(other)
         with closing(docker.from_env(timeout=60)) as engine:
-            label = {"label": f"{SERVER_LABEL}={name}"}
-            assert engine.containers.list(all=True, filters=label) == []
-            assert engine.networks.list(filters=label) == []
+            assert left_of(engine, name) == []
 
 
 def change(folder: Path) -> None:
