@@ -355,6 +355,43 @@ async def test_a_result_over_the_limit_is_refused_while_it_comes() -> None:
         assert reply.fault == "result_too_large" and "200000" in reply.error
 
 
+async def test_a_proxy_on_the_way_that_answers_for_the_server_is_asked_again() -> None:
+    answered: dict[str, int] = {}
+
+    def at_second(handler: Handler) -> Handler:
+        async def handle(request: Request, reply: Reply) -> None:
+            answered[request.path] = answered.get(request.path, 0) + 1
+            if answered[request.path] == 1:
+                await reply.raw(b"<html>Bad Gateway</html>", 502, {"Content-Type": "text/html"})
+            else:
+                await handler(request, reply)
+
+        return handle
+
+    async def call(request: Request, reply: Reply) -> None:
+        await reply.result(good("got through", reward=1.0))
+
+    async def create(request: Request, reply: Reply) -> None:
+        await reply.json({"sid": request.headers["x-session-id"]}, headers={"X-Orsay-State": "ready"})
+
+    async def prompt(request: Request, reply: Reply) -> None:
+        await reply.json([{"text": "go", "detail": None, "type": "text"}])
+
+    async def count(request: Request, reply: Reply) -> None:
+        await reply.json({"num_tasks": 3})
+
+    handlers = {"create": create, "prompt": prompt, "num_tasks": count}
+    flaky = {name: at_second(handler) for name, handler in handlers.items()}
+    handler = wild(at_second(call), ours=True, **flaky)
+    async with Scripted(handler) as behind, reached(behind.url) as (_, api):
+        await api.create("wild")
+        assert (await api.get("/prompt")).json()[0]["text"] == "go"
+        assert (await api.call("act")).text == "got through"
+        assert (await api.post("/num_tasks", {"split": "train"})).json() == {"num_tasks": 3}
+        await api.delete()
+    assert answered == dict.fromkeys(("/create", "/prompt", "/call", "/num_tasks"), 2)
+
+
 async def test_redirects_are_followed_within_the_server_and_keep_the_body() -> None:
     async def moved(request: Request, reply: Reply) -> None:
         await reply.raw(b"", 308, {"Location": "/wild/elsewhere"})

@@ -34,6 +34,7 @@ __all__ = [
     "error_of",
     "fault_of",
     "hidden_values",
+    "is_from_between",
     "is_missing_route",
     "is_starting",
     "says_gone",
@@ -140,6 +141,13 @@ def blot_out(hide: tuple[str, ...], error: Faulted | Refused) -> None:
 def is_starting(answer: Answer) -> bool:
     """Nothing ran: setup, or the server itself, still starts."""
     return answer.status == 503 and answer.headers.get(BACKEND_STATE, "").strip().lower() == "starting"
+
+
+def is_from_between(answer: Answer) -> bool:
+    """Something on the way answered in place of the server, which may have got the request all the same."""
+    headers = answer.headers
+    said = headers.get(CODE) or headers.get(FAULT) or is_starting(answer)
+    return answer.status in (502, 503, 504) and not said
 
 
 def is_missing_route(answer: Answer) -> bool:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from orsay_protocol.headers import IDEMPOTENCY_KEY
 from pydantic_core import from_json, to_json
 
-from ...errors import Faulted, Refused
+from ...errors import Faulted
 from ...outcome import Outcome
 from ..base import Operation, Progress
-from .answers import error_of, fault_of
+from .answers import error_of, fault_of, is_from_between
 from .border import Answer, Broken, Stream
 from .events import EventReader, Passed, TextTracker, TooLong, guarded, has_space_at_edge
 from .patience import Patience
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["RemoteCall"]
 
 _PROGRESS_S = 5.0  # a stream that lived so long did its duty: what failed before no longer counts
-_PROXY = frozenset({502, 503, 504})
 
 
 class RemoteCall:
@@ -125,10 +124,9 @@ class RemoteCall:
         if gone is not None:
             return gone
         scoring = self._operation == "score_group"
-        error = error_of(answer, self._upstream.name, fault="score_error" if scoring else "tool_error")
-        if answer.status not in _PROXY or isinstance(error, Refused) or error.fault != "internal":
-            return error
-        broken = Broken(error.message, may_have_run=True)  # of something between us and the upstream
+        if not is_from_between(answer):
+            return error_of(answer, self._upstream.name, fault="score_error" if scoring else "tool_error")
+        broken = Broken(f"status {answer.status} on the way", may_have_run=True)
         if self._upstream.ours or self._task_id is not None:
             return broken
         return self._lost(broken, "the call may have run, and this server cannot tell")

@@ -13,7 +13,7 @@ from orsay_protocol.headers import API_KEY, STATE
 from ...errors import Faulted, Starting
 from ...running import Runs
 from ..base import EnvironmentInfo, Listener, OpenSession
-from .answers import hidden_values
+from .answers import hidden_values, is_from_between
 from .border import Answer, Border, Broken, Misdirected, Stream, parse_url, place_of
 from .discovery import Unusable, env_path
 from .handle import RemoteHandle
@@ -153,10 +153,15 @@ class Upstream:
         *,
         silence_s: float | None = None,
     ) -> Answer:
-        """One request and its whole answer. Raises Broken, or Faulted when the server sends us elsewhere."""
+        """One request and its whole answer. Raises Broken, or Faulted when the server sends us elsewhere.
+
+        What a proxy on the way answers in place of the server is Broken too.
+        """
         limit_s = self.options.request_timeout_s if silence_s is None else silence_s
         try:
             answer = await self._border.send(method, path, headers, body=body, silence_s=limit_s)
+            if is_from_between(answer):
+                raise Broken(f"status {answer.status} on the way", may_have_run=True)
         except Broken as broken:
             self.note(broken)
             raise
