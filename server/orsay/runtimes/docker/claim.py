@@ -14,6 +14,7 @@ import re
 import secrets
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ __all__ = ["CLAIM_LABEL", "NAME_LABEL", "SERVER_LABEL", "Claim"]
 SERVER_LABEL = "orsay.server"
 NAME_LABEL = "orsay.label"
 CLAIM_LABEL = "orsay.lease"
+_OLD_S = 3600.0  # a file that was just made may not be locked yet
 _WORD = re.compile("[0-9a-f]{16}")
 
 _log = get_logger(__name__)
@@ -54,6 +56,7 @@ class Claim:
         if sys.platform == "win32":  # there, every claim of another process looks like one nobody holds
             return
         try:
+            _sweep()
             lock = os.open(_path(self.word), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
             self._lock = lock
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -108,6 +111,14 @@ def _folder() -> Path:
 
 def _path(word: str) -> Path:
     return _folder() / word
+
+
+def _sweep() -> None:
+    """Remove files of claims that ended with their process, and had no containers left."""
+    for each in _folder().iterdir():
+        with contextlib.suppress(OSError):  # another server does the same
+            if time.time() - each.stat().st_mtime > _OLD_S:
+                _held(each.name)
 
 
 def _held(word: str) -> bool:
