@@ -1,0 +1,176 @@
+"""A server that accepts requests: sessions, their HTTP face and the listening socket, put together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+
+from .auth import Keys
+from .calls import CallLimits
+from .faults import FaultLog
+from .http.app import HttpApp
+from .http.connection import Connection
+from .http.episodes import EpisodeEndpoints
+from .http.faces import Face
+from .logs import set_level
+from .runtimes.base import Runtime
+from .runtimes.mixed import MixedRuntime
+from .sessions import SessionLimits, Sessions
+from .settings import Settings
+
+__all__ = ["Running"]
+
+
+class Running:
+    """A server that accepts requests: ``url`` says where, ``ready`` waits for the environments."""
+
+    def __init__(
+        self, settings: Settings, runtime: Runtime, sock: socket.socket, server_id: str = ""
+    ) -> None:
+        self.server_id = server_id
+        self.settings = settings
+        self.runtime = runtime
+        self._keys = Keys(settings.keys)
+        host, port = sock.getsockname()[:2]
+        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        faults = FaultLog(show=settings.shows_exceptions)
+        self.sessions = Sessions(
+            runtime,
+            _session_limits(settings),
+            _call_limits(settings),
+            faults,
+            log_calls=settings.log_level == "debug",
+        )
+        episodes = EpisodeEndpoints(
+            self.sessions,
+            max_body_bytes=settings.max_body_bytes,
+            stream_after_s=settings.stream_after_s,
+            stream_ping_s=settings.stream_ping_s,
+            index_only=settings.index_only,
+        )
+        faces = _other_faces(settings, self.sessions)
+        self.app = HttpApp(
+            episodes,
+            runtime,
+            self._keys,
+            faults,
+            stopping=lambda: self.sessions.stopping,
+            max_body_bytes=settings.max_body_bytes,
+            index_only=settings.index_only,
+            faces=faces,
+        )
+        if isinstance(runtime, MixedRuntime):
+            runtime.changed = self._learn
+        self._sock = sock
+        self._http = _Http(
+            uvicorn.Config(
+                self.app,
+                loop="none",
+                http=Connection,
+                ws="websockets-sansio" if "openenv" in settings.other_protocols else "none",
+                ws_max_size=settings.max_body_bytes,
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                date_header=False,
+                proxy_headers=bool(settings.trusted_proxies),
+                forwarded_allow_ips=settings.trusted_proxies,
+                timeout_keep_alive=settings.keep_alive_s,
+                timeout_graceful_shutdown=5,
+                backlog=4096,
+            )
+        )
+
+    async def serve(self) -> None:
+        """Accept requests until ``stop``."""
+        await self._http.serve(sockets=[self._sock])
+
+    async def load(self) -> None:
+        """Load the environments and let sessions in. Raises LoadError."""
+        await self._http.listening.wait()
+        await self.runtime.start()
+        self._learn()
+        self.sessions.start()
+        await self.app.load_rest()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 100)
+
+    def use(self, settings: Settings) -> None:
+        """Take up those of the settings that can change while the server runs."""
+        self.settings = settings
+        self._keys.replace(settings.keys)
+        set_level(settings.log_level)
+        self.sessions.use(_session_limits(settings), log_calls=settings.log_level == "debug")
+
+    def _learn(self) -> None:
+        for info in self.runtime.environments:
+            self.app.know(info.name)
+            self.app.know(info.key)
+
+    async def shut_down(self) -> None:
+        """Refuse new sessions, let calls finish, tear down, then stop listening (L6)."""
+        self.sessions.refuse_new()
+        await self.sessions.drain(self.settings.shutdown_grace_s)
+        await self.sessions.close_all("the server is shutting down")
+        await self.runtime.stop()
+        await self.app.faces.close()
+        self._http.should_exit = True
+
+
+class _Http(uvicorn.Server):
+    """uvicorn without its signal handling: the order of stopping is ours."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _other_faces(settings: Settings, sessions: Sessions) -> list[Face]:
+    if not settings.other_protocols:
+        return []
+    from .also import make_faces  # loaded only when asked for
+
+    return make_faces(
+        settings.other_protocols,
+        sessions,
+        index_only=settings.index_only,
+        max_body_bytes=settings.max_body_bytes,
+    )
+
+
+def _session_limits(settings: Settings) -> SessionLimits:
+    return SessionLimits(
+        max_sessions=settings.max_sessions,
+        max_sessions_per_owner=settings.max_sessions_per_key,
+        max_calls=settings.max_calls,
+        idle_limit_s=settings.idle_limit_s,
+        lifetime_limit_s=settings.lifetime_limit_s,
+        call_time_limit_s=settings.call_time_limit_s,
+        setup_wait_s=settings.setup_wait_s,
+        client_grace_s=settings.client_grace_s,
+        gone_memory_s=settings.gone_memory_s,
+    )
+
+
+def _call_limits(settings: Settings) -> CallLimits:
+    return CallLimits(
+        results_per_session=settings.stored_results_per_session,
+        bytes_per_session=settings.stored_bytes_per_session,
+        bytes_in_all=settings.stored_bytes,
+        age_s=settings.stored_age_s,
+    )
