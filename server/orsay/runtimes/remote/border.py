@@ -225,15 +225,14 @@ def parse_url(text: str) -> SplitResult:
     """The parts of a server's URL. Raises ConfigError."""
     try:
         parts = urlsplit(text.strip())
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return parts
     except ValueError:
-        good = False
-    if not good:
-        shown = re.sub(r"//[^/]*@", "//", text)  # a password stays out of what is printed
-        raise ConfigError(
-            f"{shown!r} is no URL of a server: it needs http:// or https:// and a host, as http://host:8080"
-        )
-    return parts
+        pass  # a port that is no number, or brackets that do not close
+    shown = re.sub(r"//[^/]*@", "//", text)  # a password stays out of what is printed
+    raise ConfigError(
+        f"{shown!r} is no URL of a server: it needs http:// or https:// and a host, as http://host:8080"
+    )
 
 
 def place_of(text: str) -> str:
