@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -137,12 +137,12 @@ class Compose:
     file: Path
     variables: Mapping[str, str]
     project: str = field(default_factory=lambda: f"orsaytest{uuid.uuid4().hex[:8]}")
+    program: Sequence[str] = tuple(COMPOSE or ())
 
     def __call__(self, *arguments: str, limit_s: float = 300.0) -> str:
         """What a command prints. Raises RuntimeError when it fails."""
-        assert COMPOSE is not None
         done = subprocess.run(
-            [*COMPOSE, "-p", self.project, "-f", str(self.file), *arguments],
+            [*self.program, "-p", self.project, "-f", str(self.file), *arguments],
             env={**os.environ, "DOCKER_BUILDKIT": "0", **self.variables},
             cwd=ROOT,
             capture_output=True,
@@ -181,9 +181,9 @@ _SERVICE = "com.docker.compose.service"
 
 
 @contextmanager
-def compose(file: str, **variables: str) -> Iterator[Compose]:
+def compose(file: str, *, program: Sequence[str] = (), **variables: str) -> Iterator[Compose]:
     """The project up, on a free port; down at the end, whatever happened."""
-    project = Compose(ROOT / file, {"ORSAY_PORT": "0", **variables})
+    project = Compose(ROOT / file, {"ORSAY_PORT": "0", **variables}, program=program or COMPOSE or ())
     try:
         project("up", "-d")
         yield project
