@@ -10,7 +10,7 @@ from typing import Any
 import docker
 import httpx
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]  # has no stubs
 
 from tests.engine import ROOT, image, needs_engine
 
