@@ -200,3 +200,20 @@ def test_trl_plays_environments_in_containers_and_beside_them(running: Gateway) 
     assert echo["scores"] == [1.0, 0.0, 1.0]
     assert [episode["finished"] for episode in echo["episodes"]] == [True, False, True]
     assert guess["episodes"][0]["rewards"][0] is not None
+
+
+def test_a_training_goes_on_when_every_container_is_killed(running: Gateway) -> None:
+    pytest.importorskip("datasets", reason="needs the extra 'trl'")
+    from orsay_trl import EnvironmentSpec
+
+    spec = EnvironmentSpec(running.url, env_name="world", num_tasks=1)
+    environment: Any = spec.environment_factory()
+    environment.reset(**spec.train_dataset[0])
+    assert environment.add(by=1) == "1"
+    killed = running.containers("worlds")
+    for container in killed:
+        docker_kill(container)
+    assert environment.add(by=1) == "2", "the episode is played again up to here"
+    assert environment.win() == "won"
+    assert environment.episode.retried == ["worker_lost"]
+    assert not killed & running.containers("worlds")
