@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -29,7 +28,6 @@ __all__ = [
     "built",
     "cleared",
     "docker_kill",
-    "free_port",
     "gateway",
     "left_of",
     "named",
@@ -143,14 +141,6 @@ def removed(tag: str) -> Iterator[None]:
     finally:
         with closing(docker.from_env(timeout=60)) as engine, contextlib.suppress(ImageNotFound):
             engine.images.remove(tag, force=True)
-
-
-def free_port() -> int:
-    """A port of loopback that is free now."""
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def docker_kill(container: str) -> None:

@@ -17,7 +17,7 @@ from tests.interop.servers import BUNDLED, serve
 from tests.spaces.nginx import nginx
 
 from .commands import Commands
-from .stand import cleared, free_port, left_of, named, removed
+from .stand import cleared, left_of, named, removed
 
 pytestmark = pytest.mark.timeout(600)  # the first may build images
 
@@ -41,16 +41,15 @@ def test_a_laptop_serves_a_class(commands: Commands) -> None:
 
 @needs_engine
 def test_one_server_runs_in_a_container_and_wants_its_key(commands: Commands) -> None:
-    port = free_port()
     project = Compose(commands.folder / "compose.yaml", {})
     variables = {
         "COMPOSE_PROJECT_NAME": project.project,
         "ORSAY_IMAGE": image("server"),
-        "ORSAY_PORT": str(port),
+        "ORSAY_PORT": "0",
     }
     try:
         commands.run(**variables)
-        url = f"http://127.0.0.1:{port}"
+        url = project.url("server")
         until(lambda: ready(url), what="the server in the container is not ready")
         assert httpx.get(f"{url}/list_environments").status_code == 401
         key = (commands.folder / ".env").read_text().split('"')[1]

@@ -24,7 +24,6 @@ from tests.interop.player import player
 from tests.runtimes.stand import Log
 
 from .commands import Commands
-from .stand import free_port
 
 pytestmark = [
     needs_engine,
@@ -53,19 +52,17 @@ serve = ["world"]
 
 
 class Project:
-    """A compose project of the page, under a name and at a port of its own."""
+    """A compose project of the page, under a name of its own and at a free port."""
 
-    def __init__(self, commands: Commands, name: str, file: str, front: str) -> None:
+    def __init__(self, commands: Commands, name: str, file: str) -> None:
         self.compose = Compose(commands.folder / file, {})
         self.commands = commands
-        self.front = front
-        self._port = str(free_port())
-        self.url = f"http://127.0.0.1:{self._port}"
+        self.url = ""
         commands.here(f"-p {name} ", f"-p {self.compose.project} ")
 
     def run(self) -> None:
         """The next block."""
-        self.commands.run(ORSAY_PORT=self._port, ORSAY_IMAGE=image("server"), HAPROXY_IMAGE=image("haproxy"))
+        self.commands.run(ORSAY_PORT="0", ORSAY_IMAGE=image("server"), HAPROXY_IMAGE=image("haproxy"))
 
     def hosts(self, names: list[str]) -> bool:
         try:
@@ -77,10 +74,11 @@ class Project:
 @contextmanager
 def project(commands: Commands, name: str, file: str, front: str) -> Iterator[Project]:
     """Up, by the first block; down, by the last one, and then nothing is left."""
-    found = Project(commands, name, file, front)
+    found = Project(commands, name, file)
     with closing(docker.from_env(timeout=60)) as engine:
         try:
             found.run()
+            found.url = found.compose.url(front)
             yield found
             found.run()
             assert found.compose.left(engine) == []
