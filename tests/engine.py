@@ -22,8 +22,8 @@ __all__ = ["BASE", "ROOT", "ImageName", "image", "needs_engine", "skip_without_e
 BASE = "python:3.11-slim"
 ROOT = Path(__file__).parents[1]
 
-ImageName = Literal["base", "server", "worlds", "openreward", "haproxy"]
-"""``base`` and ``server`` are those of docker/Dockerfile; ``worlds`` serves the classes of
+ImageName = Literal["base", "server", "textarena", "worlds", "openreward", "haproxy"]
+"""``base``, ``server`` and ``textarena`` are those of docker/Dockerfile; ``worlds`` serves the classes of
 tests/runtimes/worlds.py; ``openreward`` is a server of that released package, without anything of ours;
 ``haproxy`` is Debian's, in place of the official image."""
 
@@ -76,6 +76,9 @@ def image(name: ImageName) -> str:
         case "server":
             files = _files(*_SOURCES, *_ENVIRONMENTS)
             return _built(name, files, "docker/Dockerfile", {"BASE": BASE}, target="server")
+        case "textarena":
+            files = _files(*_SOURCES, *_ENVIRONMENTS, "envs/textarena")
+            return _built(name, files, "docker/Dockerfile", {"BASE": BASE}, target="textarena")
         case "worlds":
             files = _files("tests/runtimes/worlds.py", f"{_FOLDER}/worlds.Dockerfile")
             return _built(name, files, f"{_FOLDER}/worlds.Dockerfile", {"BASE": image("base")})

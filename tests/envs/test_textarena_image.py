@@ -92,10 +92,10 @@ def test_the_network_is_not_needed(built: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def project(built: str) -> Iterator[Compose]:
+def project() -> Iterator[Compose]:
     if COMPOSE is None:
         pytest.skip("no docker compose")
-    images = {"ORSAY_BASE": BASE, "ORSAY_IMAGE": image("server"), "TEXTARENA_IMAGE": built}
+    images = {"ORSAY_BASE": BASE, "ORSAY_IMAGE": image("server"), "TEXTARENA_IMAGE": image("textarena")}
     with compose("docker/compose.textarena.yaml", **images) as project:
         yield project
 
