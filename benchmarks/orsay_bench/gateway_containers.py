@@ -48,7 +48,7 @@ def containers(image: str, *, repeat: int, logs: Path, say: Callable[[str], None
         "docker run to /health, s": f"{statistics.median(bare):.2f}",
         "first session of a sleeping container (cold), s": f"{statistics.median(cold):.2f}",
         "session in a container that runs (warm), ms": f"{statistics.median(warm) * 1e3:.1f}",
-        "first session after a container was killed, a spare waiting, ms": f"{statistics.median(spare) * 1e3:.1f}",
+        "first session after a kill, a spare waiting, ms": f"{statistics.median(spare) * 1e3:.1f}",
     }
 
 

@@ -93,7 +93,7 @@ def test_an_element_goes_through_json_and_the_type_and_comes_back(space: Any, se
 
 @given(all_spaces, st.integers(0, 2**32 - 1))
 def test_the_published_schema_takes_every_element(space: Any, seed: int) -> None:
-    import jsonschema  # type: ignore[import-untyped]  # comes with the tests' requirements
+    import jsonschema
 
     space.seed(seed)
     schema = TypeAdapter(annotation(space)).json_schema()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,9 @@ SHOWN = [block for block in blocks() if block.page == PAGE and block.language no
 @pytest.mark.parametrize("block", list(told()), ids=str)
 def test_a_block_of_commands_is_run_by_a_test_or_says_why_not(block: Told) -> None:
     assert block.test or block.reason, "say before it: <!-- run by FILE::TEST --> or <!-- not run: REASON -->"
+    sources = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    for name in re.findall(r"\btest_\w+", block.reason):
+        assert f"def {name}(" in sources, f"there is no {name}"
     if block.test:
         path, _, name = block.test.partition("::")
         statements = ast.parse((ROOT / path).read_text()).body
