@@ -12,10 +12,9 @@ import json
 import shutil
 import statistics
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from . import machine, peers
 from .gateway_containers import containers
@@ -119,6 +118,22 @@ def verdict(runs: Sequence[Run]) -> str:
     return f"the gateway adds {gain:.2f} ms at the median at 200 calls/s (at most {LIMIT_MS:g} ms: {word})"
 
 
+def page(cells: Sequence[Sequence[str]], starts: Mapping[str, str], remarks: Sequence[str]) -> str:
+    """Both tables, and what is to be said of them."""
+    text = markdown(cells, texts=0) + "\n\n"
+    if starts:
+        text += markdown([["containers", ""], *map(list, starts.items())], texts=0) + "\n\n"
+    return text + "".join(f"- {remark}\n" for remark in remarks)
+
+
+def remarks_on(runs: Sequence[Run]) -> list[str]:
+    """What a reader has to know; behind something, the server itself is among the other work."""
+    fronted = {layout.name for layout in LAYOUTS if layout.front != "none"}
+    alone = [run for run in runs if run.server not in fronted]
+    quiet = [replace(run, result={**run.result, "other_cpu": 0.0}) for run in runs if run.server in fronted]
+    return notes([*alone, *quiet])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     seconds, repeat = (1.0, 1) if options.quick else (options.seconds, options.repeat)
@@ -130,10 +145,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     peers.ensure(options.peers, sorted({s.peer for x in layouts if (s := SERVERS[x.server]).peer}), say)
     runs = measure(layouts, place, seconds=seconds, repeat=repeat)
     cells = table(runs, layouts)
-    starts: dict[str, Any] = {}
+    starts: dict[str, str] = {}
     if not options.no_containers:
         starts = containers(options.image, repeat=repeat, logs=logs, say=say)
-    remarks = [verdict(runs), *notes(runs)]
+    remarks = [verdict(runs), *remarks_on(runs)]
     out = options.out or RESULTS / ("partial" if options.quick else "gateway")
     document = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -147,11 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "runs": [asdict(run) for run in runs],
     }
     out.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n")
-    text = markdown(cells, texts=0) + "\n\n"
-    if starts:
-        lines = [["containers", "", ""], *([key, value, ""] for key, value in starts.items())]
-        text += markdown([line[:2] for line in lines], texts=0) + "\n\n"
-    out.with_suffix(".md").write_text(text + "".join(f"- {remark}\n" for remark in remarks))
+    out.with_suffix(".md").write_text(page(cells, starts, remarks))
     print(plain(cells, texts=0))
     for key, value in starts.items():
         print(f"{key}: {value}")
