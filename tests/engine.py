@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import docker
 import pytest
 from docker.errors import APIError, DockerException, ImageNotFound
 
-__all__ = ["BASE", "ROOT", "ImageName", "image", "needs_engine", "skip_without_engine"]
+__all__ = ["BASE", "ROOT", "ImageName", "image", "images", "needs_engine", "problem", "skip_without_engine"]
 
 BASE = "python:3.11-slim"
 ROOT = Path(__file__).parents[1]
@@ -39,7 +39,7 @@ _KEPT_S = 3600.0  # a run of the tests may still use the image of an earlier sta
 
 
 @cache
-def _problem() -> str | None:
+def problem() -> str | None:
     """Why tests cannot use a Docker engine here; None when they can."""
     try:
         client = docker.from_env(timeout=20)
@@ -54,14 +54,15 @@ def _problem() -> str | None:
     return None
 
 
-needs_engine = pytest.mark.skipif(_problem() is not None, reason=_problem() or "")
+needs_engine = pytest.mark.skipif(problem() is not None, reason=problem() or "")
 """For tests, or whole files as ``pytestmark``, that need a Docker engine with the base image."""
 
 
 def skip_without_engine() -> None:
     """The same inside a test or fixture."""
-    if problem := _problem():
-        pytest.skip(problem)
+    why = problem()
+    if why is not None:
+        pytest.skip(why)
 
 
 @cache
@@ -87,6 +88,12 @@ def image(name: ImageName) -> str:
                 f"{_FOLDER}/{name}.Dockerfile", "tests/interop/kit.py", f"{_FOLDER}/serve_openreward.py"
             )
             return _built(name, files, f"{_FOLDER}/{name}.Dockerfile", {"BASE": BASE})
+
+
+def images() -> None:
+    """Make all of them, so that no single test pays for it with its time limit."""
+    for name in get_args(ImageName):
+        image(name)
 
 
 def _files(*places: str) -> Mapping[str, Path]:
