@@ -63,10 +63,10 @@ class _Thread(threading.Thread):
         while (job := self.jobs.get()) is not None:
             result: Any = None
             error: BaseException | None = None
-            with self._lock:
-                self._current = job
             try:
                 try:
+                    with self._lock:  # from here on it can be interrupted, at the very next instruction
+                        self._current = job
                     if job.stopped:  # before this thread had got to it
                         raise Interrupted
                     result = job.run()

@@ -34,7 +34,7 @@ __all__ = [
     "Log",
     "Player",
     "Running",
-    "has_traceback",
+    "is_ours",
     "local_runtime",
     "open_session",
     "process_runtime",
@@ -170,8 +170,8 @@ async def running_runtime(
         yield runtime
 
 
-def has_traceback(runtime: Runtime) -> bool:
-    """Whether faults bring the traceback of the author's code along: not from another server."""
+def is_ours(runtime: Runtime) -> bool:
+    """Whether author code runs in this server: from another one no traceback comes, and words to it take time."""
     return isinstance(runtime, LocalRuntime | ProcessRuntime | MixedRuntime)
 
 

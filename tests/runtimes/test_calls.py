@@ -9,7 +9,7 @@ import pytest
 from orsay.errors import Overloaded
 from orsay.runtimes.base import Runtime
 
-from .stand import MAX_RESULT, Log, has_traceback, open_session, running_runtime, until
+from .stand import MAX_RESULT, Log, is_ours, open_session, running_runtime, until
 from .worlds import EXCEPTIONS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -154,7 +154,7 @@ async def test_a_fault_tells_the_exception_and_keeps_the_traceback_apart(runtime
     player = await open_session(runtime)
     fault = await player.call("do", how="ValueError").fault()
     assert fault.message == "ValueError: no such door"
-    if has_traceback(runtime):
+    if is_ours(runtime):
         assert "worlds.py" in fault.trace and "Traceback" in fault.trace
     else:  # it is in the log of the server where the tool ran, under the same id
         assert fault.fault_id and fault.fault_id in fault.trace
@@ -166,7 +166,7 @@ async def test_what_is_no_result_is_a_fault_that_names_the_tool(runtime: Runtime
     player = await open_session(runtime)
     fault = await player.call(tool).fault()
     assert fault.fault == "tool_error"
-    assert tool in fault.message + fault.trace or (not has_traceback(runtime) and fault.fault_id)
+    assert tool in fault.message + fault.trace or (not is_ours(runtime) and fault.fault_id)
     await player.close()
 
 

@@ -15,7 +15,7 @@ from orsay.errors import (
 )
 from orsay.runtimes.base import OpenSession, Runtime, TaskQuery
 
-from .stand import Log, Player, open_session, until
+from .stand import Log, Player, is_ours, open_session, until
 from .worlds import EXCEPTIONS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -168,7 +168,8 @@ async def test_an_open_that_is_given_up_during_the_constructor_is_torn_down(
         await opening
     log.open("constructor")  # an interrupted constructor never finishes; one that does is torn down
     await until(lambda: runtime_is_quiet(log))
-    assert "setup" not in log.lines
+    if is_ours(runtime):  # to another server the word may be on its way still
+        assert "setup" not in log.lines
     assert log.count("constructed") == log.count("teardown") == log.count("gone")
 
 

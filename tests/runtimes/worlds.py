@@ -186,8 +186,12 @@ class World(Environment):
 
     def note(self, line: str) -> None:
         if "log" in self.task_spec:
-            with open(self.task_spec["log"], "a") as log:
-                log.write(line + "\n")
+            # No file object: an interrupt may leave it open, and the warning then keeps the episode alive.
+            log = os.open(self.task_spec["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            try:
+                os.write(log, f"{line}\n".encode())
+            finally:
+                os.close(log)
 
     def setup(self) -> Any:
         self.note("setup")
