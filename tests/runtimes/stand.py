@@ -171,7 +171,7 @@ async def running_runtime(
 
 
 def is_ours(runtime: Runtime) -> bool:
-    """Whether author code runs in this server: from another one no traceback comes, and words to it take time."""
+    """Whether author code runs in this server: another one sends no traceback, and hears later."""
     return isinstance(runtime, LocalRuntime | ProcessRuntime | MixedRuntime)
 
 
