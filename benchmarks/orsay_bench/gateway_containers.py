@@ -41,7 +41,7 @@ def containers(image: str, *, repeat: int, logs: Path, say: Callable[[str], None
             _session_s(server.url)
             warm += [_session_s(server.url) for _ in range(10)]
             _wait(lambda: len(_ids(label)) == 2, "the spare container is up")
-            _docker("kill", *_busy(label))
+            _docker("kill", _ids(label)[-1])  # the first that was started: sessions are there
             spare.append(_session_s(server.url))
     return {
         f"size of {image}, MB": f"{size / 1e6:.0f}",
@@ -59,11 +59,6 @@ def _docker(*words: str) -> str:
 
 def _ids(label: str) -> list[str]:
     return _docker("ps", "-q", "--filter", f"label=orsay.label={label}").split()
-
-
-def _busy(label: str) -> list[str]:
-    """The container that was started first, in which sessions are."""
-    return _docker("ps", "-q", "--filter", f"label=orsay.label={label}").split()[-1:]
 
 
 @contextmanager

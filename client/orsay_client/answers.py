@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from orsay_protocol.details import detail_text
 from orsay_protocol.headers import FAULT, ORSAY
 
 from . import errors
@@ -64,15 +63,4 @@ def detail_of(answer: Answer) -> str:
         body = answer.json()
     except errors.ProtocolError:
         return ""
-    detail: Any = body.get("detail", "") if isinstance(body, dict) else ""
-    if isinstance(detail, list):
-        return "; ".join(_complaint(entry) for entry in detail)[:_LONGEST_DETAIL]
-    return str(detail)[:_LONGEST_DETAIL]
-
-
-def _complaint(entry: Any) -> str:
-    """One entry of a 422 in words; its ``input`` stays out, for it may be a secret."""
-    if not isinstance(entry, dict):
-        return str(entry)
-    place = ".".join(str(part) for part in entry.get("loc", ()) if part != "body")
-    return f"{place}: {entry.get('msg', '')}" if place else str(entry.get("msg", ""))
+    return detail_text(body, longest=_LONGEST_DETAIL)

@@ -39,7 +39,7 @@ from .serving import Running
 from .settings import Settings
 from .signals import Signals
 
-__all__ = ["Running", "Server"]
+__all__ = ["Server"]
 
 _log = get_logger(__name__)
 

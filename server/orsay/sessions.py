@@ -100,8 +100,8 @@ class Sessions:
     ) -> Session:
         """Open a session, or join the one that the same request opened (L1).
 
-        Returns when the constructor has run. Raises
-        SessionConflict, Overloaded, ShuttingDown, and what ``Runtime.open`` raises.
+        Returns when the constructor has run. Raises SessionConflict, Overloaded, ShuttingDown, and what
+        ``Runtime.open`` raises.
         """
         body = request.model_dump_json(exclude={"run"}).encode()
         digest = hashlib.blake2b(body, digest_size=16).digest()

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 
-from orsay.app import Running
 from orsay.runtimes.base import Runtime
 from orsay.runtimes.remote.options import RemoteOptions
 from orsay.runtimes.remote.runtime import RemoteRuntime
+from orsay.serving import Running
 from orsay.settings import Settings
 
 from ..client.scripted import Handler, Reply, Request

@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 import pytest_asyncio
-from orsay.app import Running
 from orsay.cli import main
 from orsay.runtimes.remote.options import RemoteOptions
+from orsay.serving import Running
 from orsay_client import AsyncClient, SetupError, ToolError
 from pydantic import SecretStr
 

@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from orsay.app import Running
 from orsay.errors import ConfigError, LoadError
 from orsay.runtimes.mixed import Member, MixedRuntime
 from orsay.runtimes.remote.runtime import RemoteRuntime
+from orsay.serving import Running
 from pydantic import SecretStr
 
 from ..client.proxy import CutProxy

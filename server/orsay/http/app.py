@@ -125,7 +125,7 @@ class HttpApp:
         await self._rest.result()(scope, replay(body, receive), send)
 
     def _find(self, method: str, path: str) -> Endpoint | None:
-        """For another letter case, a trailing slash, or an environment's name that is not ours."""
+        """For another letter case, or an environment's name that is not ours."""
         parts = path.strip("/").split("/")
         if len(parts) > 2:
             return None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from ..config.problems import close_to
 from ..errors import ConfigError
 from ..runtimes.docker.engine import Engine
 from .context import read as read_contents
@@ -48,8 +48,7 @@ async def build(
         raise ConfigError("the project's Dockerfile has no ARG ORSAY, so what it installs cannot be chosen")
     for name in recipe.arguments:
         if name not in offered:
-            close = difflib.get_close_matches(name, offered, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
+            hint = close_to(name, offered, all_known=False)
             raise ConfigError(f"the project's Dockerfile has no ARG {name}{hint}")
     contents = read_contents(project)
     for note in contents.notes:

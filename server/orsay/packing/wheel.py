@@ -19,14 +19,8 @@ __all__ = ["Requirement", "requirement"]
 
 _PACKAGES = ("orsay_protocol", "orsay", "orsay_client", "orsay_trl")
 _METADATA = ("METADATA", "entry_points.txt")
-_TIME = (
-    2020,
-    1,
-    1,
-    0,
-    0,
-    0,
-)  # the same content gives the same wheel, so that an engine knows the layer again
+# The same content gives the same wheel, so that an engine knows the layer again.
+_TIME = (2020, 1, 1, 0, 0, 0)
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\s*(\[[^\]]*\])?\s*([<>=!~@;(].*)?|https?://\S+")
 
 

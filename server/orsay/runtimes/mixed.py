@@ -7,13 +7,13 @@ one has ended. A session costs one object more than in its own runtime, and a ca
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from orsay_protocol.faults import FaultClass
 
+from ..config.problems import close_to
 from ..errors import ConfigError, Faulted, LoadError, Overloaded, Refused, ShuttingDown, UnknownEnvironment
 from ..logs import get_logger
 from ..running import Done
@@ -78,9 +78,7 @@ class Member:
         there = [info.key for info in self.runtime.environments]
         for name in self.serve:
             if name not in there:
-                close = difflib.get_close_matches(name, there, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else f"it has: {', '.join(there)}"
-                return f"{self.label} has no environment {name!r} to serve; {hint}"
+                return f"{self.label} has no environment {name!r} to serve{close_to(name, there)}"
         return None
 
     def _here(self, info: EnvironmentInfo) -> EnvironmentInfo:

@@ -19,13 +19,8 @@ __all__ = ["Hub", "Remote", "Runtime"]
 
 _TYPE = "space"
 _NOTHING_IGNORED = "# The folder holds what belongs here."
-_LIBRARIES = (
-    "httpx",
-    "httpx2",
-    "httpcore",
-    "requests",
-    "urllib3",
-)  # of the network, by release of the hub's client
+# Of the network, by release of the hub's client.
+_LIBRARIES = ("httpx", "httpx2", "httpcore", "requests", "urllib3")
 _LOG_LINES = 40
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from orsay_protocol.details import detail_text
 from orsay_protocol.faults import FAULT_CLASSES, Fault, FaultClass
 from orsay_protocol.headers import BACKEND_STATE, CODE, FAULT, FAULT_ID
 from pydantic import ValidationError
@@ -164,16 +165,4 @@ def detail_of(answer: Answer) -> str:
         return ""
     if "json" not in kind:
         return answer.body[:2000].decode(errors="replace").strip()
-    body = answer.json()
-    detail = body.get("detail", "") if isinstance(body, dict) else ""
-    if isinstance(detail, list):
-        return "; ".join(map(_complaint, detail))[:_LONGEST_DETAIL]
-    return str(detail)[:_LONGEST_DETAIL]
-
-
-def _complaint(entry: Any) -> str:
-    """One entry of a 422 in words; its ``input`` stays out, for it may be a secret."""
-    if not isinstance(entry, dict):
-        return str(entry)
-    place = ".".join(str(part) for part in entry.get("loc", ()) if part != "body")
-    return f"{place}: {entry.get('msg', '')}" if place else str(entry.get("msg", ""))
+    return detail_text(answer.json(), longest=_LONGEST_DETAIL)

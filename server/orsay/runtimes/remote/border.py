@@ -126,7 +126,7 @@ class Border:
         self._prefix = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
         # nothing is compressed: a proxy that does so would hold pieces of a stream back
         fixed = "User-Agent: orsay\r\nAccept-Encoding: identity\r\n"
-        self._common = f"Host: {_authority(parts)}\r\n{_login(url)}{fixed}"
+        self._common = f"Host: {_authority(parts)}\r\n{_login(parts)}{fixed}"
         self._targets: dict[str, str] = {}
         self._pool = Pool(parts.hostname or "", port, secure=secure, connect_timeout_s=connect_timeout_s)
 
@@ -245,8 +245,7 @@ def _authority(parts: SplitResult) -> str:
     return parts.netloc.rpartition("@")[2]
 
 
-def _login(text: str) -> str:
-    parts = parse_url(text)
+def _login(parts: SplitResult) -> str:
     if parts.username is None:
         return ""
     login = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
