@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import time
 
-import httpx
 from rich.console import Console
 
 from ..errors import EngineError, NotThere
+from ..runtimes.docker.address import url_of, wait_for_answer
 from ..runtimes.docker.engine import Engine
 from ..runtimes.docker.output import Output
 from ..runtimes.docker.spec import ContainerSpec
@@ -39,7 +38,7 @@ async def try_image(engine: Engine, image: str, console: Console) -> int:
         attached, _ = await engine.attach(container, on_data=output.feed, on_end=lambda: _set(loop, ended))
         await engine.start(container)
         with console.status("starting it"):
-            url = await _reachable(engine, container, port, ended)
+            url = await _reachable(engine, container, image, port, ended)
         if url is None:
             words = "".join(f"\n  {line}" for line in output.last_lines)
             raise EngineError(f"{image} is built, but does not answer on port {port}; it said:{words}")
@@ -53,28 +52,26 @@ async def try_image(engine: Engine, image: str, console: Console) -> int:
         await engine.remove(container)
 
 
-async def _reachable(engine: Engine, container: str, port: int, ended: asyncio.Event) -> str | None:
+async def _reachable(
+    engine: Engine, container: str, image: str, port: int, ended: asyncio.Event
+) -> str | None:
     """The URL, once a server answers there; None when the container ended or took too long."""
-    end = time.monotonic() + _START_LIMIT_S
-    async with httpx.AsyncClient(timeout=5) as http:
-        while time.monotonic() < end and not ended.is_set():
-            url = await _url(engine, container, port)
-            with contextlib.suppress(httpx.HTTPError):  # it does not listen yet
-                # 503 while its environments are being loaded; a server that wants a key says so to the checks
-                if url and (await http.get(f"{url}/list_environments")).status_code < 500:
-                    return url
-            await asyncio.sleep(0.1)
-    return None
-
-
-async def _url(engine: Engine, container: str, port: int) -> str | None:
-    """Where the container's port is published; None while it is not, or not any more."""
     try:
-        ports = (await engine.inspect(container))["NetworkSettings"]["Ports"]
+        found = await engine.inspect(container)
     except NotThere:
         return None
-    published = ports.get(f"{port}/tcp")
-    return f"http://127.0.0.1:{published[0]['HostPort']}" if published else None
+    if not found["State"].get("Running"):
+        return None
+    url = url_of(found, port, image=image)
+    answers = asyncio.create_task(wait_for_answer(url))
+    ends = asyncio.create_task(ended.wait())
+    try:
+        await asyncio.wait({answers, ends}, timeout=_START_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
+        return url if answers.done() else None
+    finally:
+        answers.cancel()
+        ends.cancel()
+        await asyncio.gather(answers, ends, return_exceptions=True)
 
 
 def _set(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
