@@ -105,8 +105,10 @@ def test_training_goes_on_while_workers_are_killed(tmp_path: Path, cls: type) ->
         def kill(stop: threading.Event) -> None:
             nonlocal kills
             draw = random.Random(0)
-            while not stop.wait(draw.uniform(0.2, 0.5)):
-                kills += kill_worker(world)
+            while not stop.wait(0.05):  # often, so that no step is over before it is hit
+                if kill_worker(world):
+                    kills += 1
+                    stop.wait(draw.uniform(0.2, 0.5))
 
         rewards = Rewards()
         with _meanwhile(kill):

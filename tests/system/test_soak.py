@@ -92,7 +92,7 @@ async def serving(runtime: str) -> AsyncIterator[Running]:
         workers=2,
         idle_limit_s=1,
         client_grace_s=0.3,
-        gone_memory_s=5,
+        gone_memory_s=60,  # a player on a slow machine comes back late, and is told that its session is gone
         log_level="error",
     )
     targets = [f"{WORLDS}:World", f"{WORLDS}:AsyncWorld"]
