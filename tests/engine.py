@@ -29,7 +29,7 @@ tests/runtimes/worlds.py; ``openreward`` is a server of that released package, w
 
 _SOURCES = (
     *("pyproject.toml", "README.md", "LICENSE", "docker"),
-    *("protocol", "server", "client", "trainer_bridge"),
+    *("protocol", "server", "client", "evaluation", "trainer_bridge"),
 )
 _ENVIRONMENTS = tuple(f"envs/{name}" for name in ("echo", "guess", "arithmetic", "doors"))
 _LEFT_OUT = ("__pycache__", "tests", ".pytest_cache", ".venv")

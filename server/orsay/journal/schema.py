@@ -1,0 +1,130 @@
+"""The tables, for SQLite and PostgreSQL alike. ``migrations`` makes and changes them.
+
+Times are seconds since 1970, durations are seconds. Ids are 63-bit integers that grow with time (``ids``).
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+__all__ = ["calls", "evaluations", "metadata", "prompts", "scores", "sessions", "values"]
+
+metadata = MetaData()
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("sid", String, nullable=False, index=True),  # what clients call it: X-Session-ID
+    Column("server", String, nullable=False),  # which server hosts it; the same after a restart
+    Column("environment", String, nullable=False),
+    Column("split", String),
+    Column("task_index", Integer),
+    Column("task", String, nullable=False),  # "train:17", or "spec:" and a hash: equal for equal tasks
+    Column("owner", String, nullable=False),  # of the API key; empty without keys
+    Column("client", String, nullable=False),  # User-Agent
+    Column("run", String, nullable=False),  # what the client named, else key and day
+    Column("labelled", Boolean, nullable=False),  # whether the client named the run
+    Column("step", Integer),
+    Column("rollout", String),
+    Column("labels", Text),  # other labels of the client, as JSON
+    Column("trace", String, nullable=False),  # W3C trace id, 32 hex digits
+    Column("digest", String, nullable=False),  # of the request, to tell a repeated one from another (L1)
+    Column("replayable", Boolean, nullable=False),
+    Column("secrets", Boolean, nullable=False),  # whether the client sent any; values are never kept
+    Column("started_at", Float, nullable=False),
+    Column("setup_s", Float),
+    Column("ended_at", Float),  # none: it lives, or its server was killed
+    Column("end_reason", Text),
+    Column("fault", String),  # class, of what ended the session or of its first call that failed
+    Column("calls", Integer),
+    Column("faults", Integer),  # calls that ended in a fault
+    Column("reward", Float),  # the last one
+    Column("reward_sum", Float),
+    Column("finished", Boolean),
+    Index("sessions_open", "server", "ended_at"),
+    Index("sessions_environment", "environment", "id"),
+    Index("sessions_run", "run", "step", "id"),
+    Index("sessions_task", "environment", "task", "id"),
+)
+
+calls = Table(
+    "calls",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("session", BigInteger, nullable=False),
+    Column("number", Integer),  # order of the results in their session, from 1; none while it runs
+    Column("kind", String, nullable=False),  # call or score_group
+    Column("task_id", String, nullable=False),
+    Column("key", String),  # Idempotency-Key
+    Column("name", String, nullable=False),
+    Column("input", Text),  # JSON; large ones are in ``values``
+    Column("result", Text),  # JSON, as clients get it; large ones are in ``values``
+    Column("reward", Float),
+    Column("finished", Boolean, nullable=False),
+    Column("discarded", Boolean, nullable=False),  # it came after the end of the episode (D4)
+    Column("fault", String),  # class
+    Column("fault_id", String),  # what the log calls it
+    Column("message", Text),
+    Column("started_at", Float, nullable=False),
+    Column("queue_s", Float),  # waited for other calls of its session, and for a thread
+    Column("run_s", Float),  # the tool itself
+    Column("stream_s", Float),  # the answer was an open stream for so long; none: it came at once
+    Column("total_s", Float),  # from request to result
+    Index("calls_session", "session", "id"),
+)
+
+prompts = Table(
+    "prompts",
+    metadata,
+    Column("session", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", String, primary_key=True),  # prompt, messages or task_tools
+    Column("text", Text),  # JSON; large ones are in ``values``
+)
+
+scores = Table(
+    "scores",
+    metadata,
+    Column("call", BigInteger, primary_key=True, autoincrement=False),
+    Column("candidate", Integer, primary_key=True, autoincrement=False),
+    Column("session", BigInteger, nullable=False, index=True),
+    Column("reward", Float),
+    Column("detail", Text),  # JSON of the rest
+)
+
+values = Table(
+    "large_values",
+    metadata,
+    Column("row", BigInteger, primary_key=True, autoincrement=False),  # id of the session or call
+    Column("field", String, primary_key=True),  # request, prompt, messages, task_tools, input or result
+    Column("session", BigInteger, nullable=False, index=True),
+    Column("data", LargeBinary, nullable=False),  # zlib of the JSON
+)
+
+evaluations = Table(
+    "evaluations",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("name", String, nullable=False),
+    Column("run", String, nullable=False, index=True),  # the label of its sessions
+    Column("owner", String, nullable=False),
+    Column("environment", String, nullable=False),
+    Column("split", String),
+    Column("model", String, nullable=False),
+    Column("started_at", Float, nullable=False),
+    Column("ended_at", Float),
+    Column("summary", Text, nullable=False),  # JSON: mean, intervals, pass@k, faults, tokens
+    Column("report", LargeBinary, nullable=False),  # zlib of JSON: the whole result, episode by episode
+)
