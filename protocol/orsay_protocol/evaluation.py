@@ -1,0 +1,159 @@
+"""The report of an evaluation: what was played, episode by episode, and what it amounts to.
+
+Written as JSON by ``orsay eval``, and sent to the server's journal. A reader ignores fields that it does not
+know, so that an older server takes the report of a newer client.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+
+__all__ = [
+    "Estimate",
+    "EvaluatedEpisode",
+    "EvaluationReport",
+    "EvaluationSummary",
+    "PassAtK",
+    "Quantiles",
+    "TokenCounts",
+]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Estimate(_Part):
+    """A mean with its 95% confidence interval, clustered by task.
+
+    The bounds are None where nothing can be said about them, as with a single task.
+    """
+
+    mean: FiniteFloat
+    low: FiniteFloat | None = None
+    high: FiniteFloat | None = None
+
+
+class PassAtK(Estimate):
+    """The share of tasks that at least one of ``k`` attempts solves, as ``mean``."""
+
+    k: int = Field(ge=1)
+
+
+class Quantiles(_Part):
+    """How a figure is spread."""
+
+    mean: FiniteFloat
+    p50: FiniteFloat
+    p95: FiniteFloat
+    max: FiniteFloat
+
+
+class TokenCounts(_Part):
+    """Tokens as the model's endpoint counted them; 0 where it counts none."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    """Of ``input``: read from the endpoint's cache."""
+    reasoning: int = 0
+    """Of ``output``: not shown."""
+
+
+class EvaluatedEpisode(_Part):
+    """One attempt at one task. An episode with a ``fault`` has no reward and takes part in no mean."""
+
+    task: str
+    """``split:index``; the same text for the same task in every report."""
+    split: str
+    index: int
+    attempt: int = Field(ge=0)
+    """From 0 to ``k - 1``."""
+    reward: FiniteFloat | None = None
+    """What the rewards of the calls amount to by the evaluation's policy."""
+    reward_sum: FiniteFloat | None = None
+    rewards: list[FiniteFloat] = Field(default_factory=list)
+    """Of the calls that were scored, in order."""
+    finished: bool = False
+    """The environment said that the episode is over."""
+    success: bool | None = None
+    fault: str | None = None
+    """Class of the fault that ended the last of all tries; it was the environment's or the model endpoint's."""
+    fault_message: str = ""
+    retried: list[str] = Field(default_factory=list)
+    """Classes of the faults after which the episode was played again from its start."""
+    stop: str = ""
+    """Why it ended: finished, no_tool_call, max_turns, length, fault, ..."""
+    turns: int = 0
+    """Answers of the model, or of the policy."""
+    calls: int = 0
+    refused: int = 0
+    """Calls that the environment refused, or whose arguments were no JSON."""
+    tokens: TokenCounts = TokenCounts()
+    seconds: FiniteFloat = 0.0
+    """From the request for a session to the last result, of the try that counts."""
+    model_seconds: FiniteFloat = 0.0
+    """Of these: waited for the model."""
+    started_at: FiniteFloat = 0.0
+    sid: str = ""
+    """The session's id on the server."""
+    rollout: str = ""
+    """The label ``rollout`` of its session."""
+    trace: str = ""
+    """W3C trace id, 32 hexadecimal digits."""
+
+
+class EvaluationSummary(_Part):
+    """What the episodes amount to. Means leave out episodes that were lost to faults."""
+
+    n_tasks: int
+    k: int
+    """Attempts at each task."""
+    episodes: int
+    """That were played to an end, faults included."""
+    planned: int
+    """``n_tasks * k``; more than ``episodes`` when the evaluation was interrupted."""
+    scored: int
+    """Episodes without a fault."""
+    mean_reward: Estimate | None = None
+    """None where nothing was scored."""
+    success: Estimate | None = None
+    """The share of episodes whose reward reaches the threshold."""
+    success_threshold: FiniteFloat = 1.0
+    pass_at_k: list[PassAtK] = Field(default_factory=list)
+    faults: dict[str, int] = Field(default_factory=dict)
+    """Episodes lost, by the class of the fault."""
+    retried: dict[str, int] = Field(default_factory=dict)
+    """Faults after which an episode was played again, by class."""
+    stops: dict[str, int] = Field(default_factory=dict)
+    """Scored episodes, by why they ended."""
+    tokens: TokenCounts = TokenCounts()
+    turns: Quantiles | None = None
+    latency: Quantiles | None = None
+    """Seconds of an answer of the model."""
+    seconds: Quantiles | None = None
+    """Of an episode."""
+    wall_seconds: FiniteFloat = 0.0
+    """Of the whole evaluation, without the time between two parts of a resumed one."""
+
+
+class EvaluationReport(_Part):
+    """Everything about one evaluation; no key or secret is ever among ``settings``."""
+
+    format: int = 1
+    name: str
+    run: str
+    """The label of its sessions."""
+    environment: str
+    split: str
+    model: str
+    """As the endpoint calls it; the name of the policy where no model played."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    started_at: FiniteFloat
+    """Seconds since 1970."""
+    ended_at: FiniteFloat | None = None
+    """None: it was interrupted."""
+    summary: EvaluationSummary
+    episodes: list[EvaluatedEpisode] = Field(default_factory=list)
