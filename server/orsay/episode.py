@@ -211,17 +211,22 @@ class Episode:
         gate = self._gate
         if gate is None:
             gate = self._gate = Gate()
+        now = self._place.runs.now
+        entered = came = now()
         if not gate.try_enter(row):
             run.stop_clock()
             await gate.enter(row)
             run.restart_clock()
+            entered = now()
         try:
             if self._finished:
                 return episode_finished(row.name)
             output = await guard_author(
                 "tool_error", f"tool {row.name!r}", self._run_tool(row, args, kwargs), hide=self._secrets
             )
-            return self._outcome(row, output)
+            outcome = self._outcome(row, output)
+            outcome.queue_s, outcome.run_s = entered - came, now() - entered
+            return outcome
         finally:
             gate.leave(row)
 
@@ -241,8 +246,6 @@ class Episode:
         return convert.to_output(value, row.name)
 
     def _outcome(self, row: ToolRow, output: ToolOutput) -> Outcome:
-        if self._finished:
-            return episode_finished(row.name)
         reward = output.reward
         if reward is not None and not math.isfinite(reward):
             text = f"tool {row.name!r} returned the reward {reward}: a reward is a finite number or None"
@@ -252,6 +255,10 @@ class Episode:
         except Exception as exc:
             raise author_fault("tool_error", exc, self._secrets, f"the result of tool {row.name!r}") from exc
         self._bound(data, f"tool {row.name!r}")
+        if self._finished:
+            refused = episode_finished(row.name)
+            refused.discarded = encode_result(data)
+            return refused
         if output.finished:
             self._finished = True
         return Outcome(encode_result(data), reward, output.finished)

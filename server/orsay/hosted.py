@@ -57,6 +57,7 @@ class HostedEnvironment:
     call_time_limit_s: float | None
     setup_time_limit_s: float | None
     supports_score_group: bool
+    replayable: bool
     plain_constructor: bool
     plain_setup: bool
     plain_teardown: bool
@@ -112,6 +113,7 @@ def host(cls: type, *, run: Run = run_author) -> HostedEnvironment:
         call_time_limit_s=_limit(cls, "call_time_limit_s"),
         setup_time_limit_s=_limit(cls, "setup_time_limit_s"),
         supports_score_group=scores,
+        replayable=_flag(cls, "replayable"),
         plain_constructor=not (overrides(cls, base, "__init__") or overrides(cls, base, "__new__")),
         plain_setup=not overrides(cls, base, "setup"),
         plain_teardown=not overrides(cls, base, "teardown"),
@@ -230,6 +232,13 @@ def _limit(cls: type, name: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
         raise LoadError(f"{cls.__name__}.{name} must be a number of seconds over 0; found {value!r}")
     return float(value)
+
+
+def _flag(cls: type, name: str) -> bool:
+    value = getattr(cls, name, False)
+    if not isinstance(value, bool):
+        raise LoadError(f"{cls.__name__}.{name} must be True or False; found {value!r}")
+    return value
 
 
 def _takes_secrets(cls: type) -> bool:

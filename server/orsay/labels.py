@@ -1,7 +1,7 @@
 """What a client calls its sessions: the header X-Orsay-Run, taken apart.
 
-The header is the name of a run, or a JSON object with ``run``, ``step`` (integer) and ``rollout``; whatever else it holds is
-kept as it is.
+The header is the name of a run, or a JSON object with ``run``, ``step`` (integer) and ``rollout``; whatever
+else it holds is kept as it is.
 """
 
 from __future__ import annotations

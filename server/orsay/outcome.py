@@ -14,12 +14,20 @@ __all__ = ["Outcome", "episode_finished", "refusal"]
 
 @dataclass(slots=True)  # not frozen: that makes the one object of every call twice as dear
 class Outcome:
-    """An answer (``wire`` holds the events ``chunk`` and ``end``) or a fault, never both."""
+    """An answer (``wire`` holds the events ``chunk`` and ``end``) or a fault, never both.
+
+    ``discarded`` holds the events of what the tool returned when the answer is a refusal all the same: the episode
+    had finished meanwhile (D4). ``queue_s`` and ``run_s`` tell how long the call waited for others of its session, and
+    how long it ran; None where the place cannot tell.
+    """
 
     wire: bytes = b""
     reward: float | None = None
     finished: bool = False
     fault: Faulted | None = None
+    discarded: bytes = b""
+    queue_s: float | None = None
+    run_s: float | None = None
 
 
 def refusal(reason: RunToolErrorReason, error: str) -> Outcome:

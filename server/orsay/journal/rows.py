@@ -1,7 +1,8 @@
 """What is written into the journal, as the server knows it when it happens.
 
-Made on the event loop for every call, so they are plain tuples; the writer's thread turns them into rows. Bytes are JSON
-unless it says otherwise. ``hide`` holds the values of the session's secrets: the writer takes them out of everything (S3).
+Made on the event loop for every call, so they are plain tuples; the writer's thread turns them into rows.
+Bytes are JSON unless it says otherwise. ``hide`` holds the values of the session's secrets: the writer takes
+them out of everything (S3).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from ..errors import ConfigError
 
 __all__ = ["Requirement", "requirement"]
 
-_PACKAGES = ("orsay_protocol", "orsay", "orsay_client", "orsay_trl")
+_PACKAGES = ("orsay_protocol", "orsay", "orsay_client", "orsay_eval", "orsay_trl")
 _METADATA = ("METADATA", "entry_points.txt")
 # The same content gives the same wheel, so that an engine knows the layer again.
 _TIME = (2020, 1, 1, 0, 0, 0)

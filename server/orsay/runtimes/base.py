@@ -49,6 +49,7 @@ class EnvironmentInfo(BaseModel):
     setup_time_limit_s: float | None
     tool_time_limits_s: dict[str, float]
     detached_tools: frozenset[str]
+    replayable: bool = False
     leads: bool = Field(default=False, exclude=True)
     """Here it is the default, which is known although environments of other places may not be. No other
     process needs to know."""

@@ -74,8 +74,9 @@ class WorkerConfig(BaseModel):
 
 _HEADER = struct.Struct("<IBI")
 _SESSION = struct.Struct("<I")
-_OUTCOME = struct.Struct("<Bd")
-_FINISHED, _REWARD = 1, 2
+_OUTCOME = struct.Struct("<Bdff")
+_LENGTH = struct.Struct("<Q")
+_FINISHED, _REWARD, _TIMED, _DISCARDED = 1, 2, 4, 8
 
 
 class FrameReader:
@@ -130,12 +131,29 @@ def split_session(payload: bytes) -> tuple[int, bytes]:
 def pack_outcome(outcome: Outcome) -> bytes:
     """For an outcome without a fault."""
     flags = (_FINISHED if outcome.finished else 0) | (_REWARD if outcome.reward is not None else 0)
-    return _OUTCOME.pack(flags, outcome.reward or 0.0) + outcome.wire
+    if outcome.run_s is not None:
+        flags |= _TIMED
+    rest = outcome.wire
+    if outcome.discarded:
+        flags |= _DISCARDED
+        rest = _LENGTH.pack(len(outcome.wire)) + outcome.wire + outcome.discarded
+    return _OUTCOME.pack(flags, outcome.reward or 0.0, outcome.queue_s or 0.0, outcome.run_s or 0.0) + rest
 
 
 def unpack_outcome(payload: bytes) -> Outcome:
-    flags, reward = _OUTCOME.unpack_from(payload)
-    return Outcome(payload[9:], reward if flags & _REWARD else None, bool(flags & _FINISHED))
+    flags, reward, queue_s, run_s = _OUTCOME.unpack_from(payload)
+    wire, discarded = payload[_OUTCOME.size :], b""
+    if flags & _DISCARDED:
+        (size,) = _LENGTH.unpack_from(wire)
+        wire, discarded = wire[_LENGTH.size : _LENGTH.size + size], wire[_LENGTH.size + size :]
+    return Outcome(
+        wire,
+        reward if flags & _REWARD else None,
+        bool(flags & _FINISHED),
+        discarded=discarded,
+        queue_s=queue_s if flags & _TIMED else None,
+        run_s=run_s if flags & _TIMED else None,
+    )
 
 
 def error_frame(error: Faulted | Refused) -> bytes:

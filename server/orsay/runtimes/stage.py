@@ -36,6 +36,7 @@ def describe(hosted: HostedEnvironment) -> EnvironmentInfo:
         setup_time_limit_s=hosted.setup_time_limit_s,
         tool_time_limits_s={row.name: row.time_limit_s for row in rows if row.time_limit_s is not None},
         detached_tools=frozenset(row.name for row in rows if row.detached),
+        replayable=hosted.replayable,
     )
 
 
