@@ -80,7 +80,7 @@ class EvaluatedEpisode(_Part):
     """The environment said that the episode is over."""
     success: bool | None = None
     fault: str | None = None
-    """Class of the fault that ended the last of all tries; it was the environment's or the model endpoint's."""
+    """Class of the fault that ended the last of its tries, of the environment or of the model's endpoint."""
     fault_message: str = ""
     retried: list[str] = Field(default_factory=list)
     """Classes of the faults after which the episode was played again from its start."""
