@@ -19,6 +19,7 @@ __all__ = [
     "SECRETS",
     "SESSION_ID",
     "STATE",
+    "TRACE",
     "BadSecrets",
     "decode_secrets",
     "encode_secrets",
@@ -38,6 +39,8 @@ CODE = "X-Orsay-Code"
 FAULT = "X-Orsay-Fault"
 FAULT_ID = "X-Orsay-Fault-Id"
 RUN = "X-Orsay-Run"
+TRACE = "X-Orsay-Trace"
+"""On the answer of /create: the id under which logs, the journal and traces know the session."""
 
 
 class BadSecrets(ValueError):

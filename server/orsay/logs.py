@@ -15,6 +15,8 @@ from typing import Any, Literal, TextIO, cast
 
 import structlog
 
+from .trace import current_trace
+
 __all__ = ["LogWriter", "configure", "get_logger", "set_level"]
 
 _QUEUE_LINES = 10_000
@@ -108,4 +110,6 @@ class _Relay(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         logger = get_logger(record.name)
         say = logger.error if record.levelno >= logging.ERROR else logger.warning
-        say("library", message=record.getMessage(), exc_info=record.exc_info)
+        trace = current_trace()
+        of_trace = {"trace": trace} if trace else {}
+        say("library", message=record.getMessage(), exc_info=record.exc_info, **of_trace)

@@ -80,6 +80,7 @@ class Session:
         "sid",
         "state",
         "touched_at",
+        "trace",
     )
 
     def __init__(
@@ -90,6 +91,7 @@ class Session:
         info: EnvironmentInfo,
         digest: bytes,
         run: str | None = None,
+        trace: str | None = None,
     ) -> None:
         self._shared = shared
         self.sid = sid
@@ -97,6 +99,7 @@ class Session:
         self.info = info
         self.digest = digest
         self.run = run
+        self.trace = trace
         self.state: State = "opening"
         self.created_at = self.touched_at = shared.now()
         self.handle: Handle | None = None
@@ -123,7 +126,11 @@ class Session:
     def context(self) -> dict[str, str]:
         """What every line of the log says of this session."""
         found = {"session": self.sid, "environment": self.info.name}
-        return {**found, "run": self.run} if self.run else found
+        if self.run:
+            found["run"] = self.run
+        if self.trace:
+            found["trace"] = self.trace
+        return found
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:

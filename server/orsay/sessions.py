@@ -103,12 +103,12 @@ class Sessions:
         Returns when the constructor has run. Raises SessionConflict, Overloaded, ShuttingDown, and what
         ``Runtime.open`` raises.
         """
-        body = request.model_dump_json(exclude={"run"}).encode()
+        body = request.model_dump_json(exclude={"run", "trace", "traceparent"}).encode()
         digest = hashlib.blake2b(body, digest_size=16).digest()
         session = self._live.get(sid)
         if session is None:
             self._admit(owner)
-            session = Session(self._shared, sid, owner, info, digest, request.run)
+            session = Session(self._shared, sid, owner, info, digest, request.run, request.trace)
             self._live[sid] = session
             self._per_owner[owner] += 1
             session.opened = self._spawn(self._open(session, request))

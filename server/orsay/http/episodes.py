@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, MutableMapping
 from functools import partial
 from typing import Any
 
-from orsay_protocol.headers import ORSAY, STATE
+from orsay_protocol.headers import ORSAY, STATE, TRACE
 from orsay_protocol.requests import CallTool, CancelCall, CreateSession, ScoreGroup
 from orsay_protocol.sse import PING, encode_event
 from pydantic_core import to_json
@@ -38,7 +38,7 @@ from .messages import (
     session_id,
     text_header,
 )
-from .opening import open_request, run_of, secrets_of
+from .opening import open_request, run_of, secrets_of, traceparent_of
 
 __all__ = ["EpisodeEndpoints"]
 
@@ -48,6 +48,7 @@ _STREAM_HEADERS = (
     (b"x-accel-buffering", b"no"),
 )
 _OK = b'{"status":"ok"}'
+_TRACE = TRACE.lower().encode()
 _MARK = ((ORSAY.lower().encode(), b"1"),)
 _READY = (*_MARK, (STATE.lower().encode(), b"ready"))
 _STARTING = (*_MARK, (STATE.lower().encode(), b"starting"))
@@ -113,10 +114,18 @@ class EpisodeEndpoints:
             secrets = {name: value for name, value in (body.secrets or {}).items() if value is not None}
         deployment = text_header(headers, b"x-deployment")
         info = choose(self._sessions.runtime, body.env_name, deployment)
-        request = open_request(info, body, secrets, index_only=self._index_only, run=run_of(headers))
+        request = open_request(
+            info,
+            body,
+            secrets,
+            index_only=self._index_only,
+            run=run_of(headers),
+            traceparent=traceparent_of(headers),
+        )
         session = await self._sessions.create(sid, owner, info, request)
         state = _READY if session.state == "ready" else _STARTING
-        await send_json(send, to_json({"sid": sid}), headers=state)
+        trace = (_TRACE, (session.trace or "").encode())
+        await send_json(send, to_json({"sid": sid}), headers=(*state, trace))
 
     async def delete(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
         sid = session_id(headers)

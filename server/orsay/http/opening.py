@@ -7,12 +7,13 @@ from typing import Any
 
 from orsay_protocol.headers import BadSecrets, decode_secrets
 from orsay_protocol.requests import CreateSession
+from orsay_protocol.trace import new_trace, read_traceparent
 
 from ..errors import BadRequest, BadTask
 from ..runtimes.base import EnvironmentInfo, OpenSession
 from .messages import Headers, text_header
 
-__all__ = ["open_request", "run_of", "secrets_of"]
+__all__ = ["open_request", "run_of", "secrets_of", "traceparent_of"]
 
 _LONGEST_RUN = 512  # characters of a label that the log keeps
 
@@ -34,6 +35,11 @@ def run_of(headers: Headers) -> str | None:
     return header[:_LONGEST_RUN] if header else None
 
 
+def traceparent_of(headers: Headers) -> str | None:
+    """What the client says of its trace, as it stands there."""
+    return text_header(headers, b"traceparent")
+
+
 def open_request(
     info: EnvironmentInfo,
     body: CreateSession,
@@ -41,8 +47,12 @@ def open_request(
     *,
     index_only: bool,
     run: str | None = None,
+    traceparent: str | None = None,
 ) -> OpenSession:
-    """With ``index_only``, a task_spec passes only if it names split and index (S6). Raises BadTask."""
+    """With ``index_only``, a task_spec passes only if it names split and index (S6). Raises BadTask.
+
+    The session belongs to the trace of ``traceparent``, to a new one where that is missing or not valid.
+    """
     spec = None if body.task_spec is None else dict(body.task_spec)
     split, index = body.split, body.index
     if index_only and spec is not None:
@@ -50,6 +60,7 @@ def open_request(
         if reference is None:
             raise BadTask("this server takes tasks by split and index only, no task_spec")
         spec, (split, index) = None, reference
+    parent = read_traceparent(traceparent)
     return OpenSession(
         key=info.key,
         task_spec=spec,
@@ -58,6 +69,8 @@ def open_request(
         toolset_name=body.toolset_name,
         secrets=secrets,
         run=run,
+        trace=new_trace() if parent is None else parent.trace,
+        traceparent=None if parent is None else str(parent),
     )
 
 

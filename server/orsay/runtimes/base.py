@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 from orsay_protocol.faults import FaultClass
 from orsay_protocol.requests import Split
 from orsay_protocol.tools import ListToolsOutput
+from orsay_protocol.trace import Traceparent
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..errors import Faulted, Refused
@@ -66,6 +67,17 @@ class OpenSession(BaseModel):
     secrets: dict[str, str] = {}
     run: str | None = None
     """What the client calls it (X-Orsay-Run), for logs; two requests that differ in it only are the same."""
+    trace: str | None = None
+    """The trace that it belongs to, 32 hex digits; tells requests apart as little as ``run`` does."""
+    traceparent: str | None = None
+    """W3C ``traceparent`` of who asks for it; None when nobody named one."""
+
+    @property
+    def onward(self) -> str | None:
+        """The ``traceparent`` for servers behind this one."""
+        if self.traceparent is not None or self.trace is None:
+            return self.traceparent
+        return str(Traceparent(self.trace, self.trace[:16]))
 
 
 class TaskQuery(BaseModel):

@@ -14,6 +14,7 @@ from typing import Any
 from ..episode import Episode, Limits
 from ..errors import Faulted, Refused
 from ..running import Done
+from ..trace import within
 from .base import EnvironmentInfo, Listener, OpenSession, Operation, Progress, Stop, TaskQuery
 from .stage import Stage, start_operation
 
@@ -55,10 +56,11 @@ class LocalRuntime:
                     await future.result().close()
             raise
         if episode.needs_setup:
-            episode.start_setup(lambda _, error: listener.setup_ended(error))
+            with within(request.trace):
+                episode.start_setup(lambda _, error: listener.setup_ended(error))
         else:
             listener.setup_ended(None)
-        return LocalHandle(episode)
+        return LocalHandle(episode, request.trace)
 
     async def tasks(self, query: TaskQuery) -> bytes:
         return await self._stage.tasks(query)
@@ -71,10 +73,11 @@ class LocalRuntime:
 class LocalHandle:
     """An episode in this process."""
 
-    __slots__ = ("_episode",)
+    __slots__ = ("_episode", "_trace")
 
-    def __init__(self, episode: Episode) -> None:
+    def __init__(self, episode: Episode, trace: str | None) -> None:
         self._episode = episode
+        self._trace = trace
 
     def start(
         self,
@@ -86,11 +89,12 @@ class LocalHandle:
         progress: Progress | None = None,
     ) -> Stop:
         del limit_s, progress  # nothing outside this process could enforce it; results come in one piece
-        run = start_operation(self._episode, operation, body, done)
+        run = start_operation(self._episode, operation, body, done, self._trace)
         return (lambda: None) if run is None else _stopper(run)
 
     async def close(self) -> None:
-        await self._episode.close()
+        with within(self._trace):
+            await self._episode.close()
 
 
 def _stopper(run: Any) -> Stop:

@@ -17,6 +17,7 @@ from ..errors import Faulted, LoadError, UnknownEnvironment
 from ..hosted import HostedEnvironment, host
 from ..running import Done, Run, Runs
 from ..threads import Threads
+from ..trace import within
 from .base import EnvironmentInfo, OpenSession, Operation, TaskQuery
 
 __all__ = ["Stage", "describe", "start_operation"]
@@ -40,8 +41,15 @@ def describe(hosted: HostedEnvironment) -> EnvironmentInfo:
     )
 
 
-def start_operation(episode: Episode, operation: Operation, body: bytes, done: Done) -> Run | None:
-    """Start ``operation`` on ``episode``; None when it was answered at once."""
+def start_operation(
+    episode: Episode, operation: Operation, body: bytes, done: Done, trace: str | None
+) -> Run | None:
+    """Start ``operation`` on ``episode``, as part of ``trace``; None when it was answered at once."""
+    with within(trace):
+        return _start(episode, operation, body, done)
+
+
+def _start(episode: Episode, operation: Operation, body: bytes, done: Done) -> Run | None:
     match operation:
         case "call":
             return episode.start_call(body, done)
@@ -93,7 +101,10 @@ class Stage:
             )
 
         limit = hosted.setup_time_limit_s or self.place.limits.setup_time_limit_s
-        return self.place.runs.start(body, done, limit_s=limit, what=f"the constructor of {hosted.name!r}")
+        with within(request.trace):
+            return self.place.runs.start(
+                body, done, limit_s=limit, what=f"the constructor of {hosted.name!r}"
+            )
 
     async def tasks(self, query: TaskQuery) -> bytes:
         """JSON answer. Raises Faulted (task_error, time_limit) or Refused."""

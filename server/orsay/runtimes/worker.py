@@ -26,6 +26,7 @@ from ..errors import Faulted, LoadError, Refused
 from ..loader import load
 from ..outcome import Outcome
 from ..running import Run
+from ..trace import mark_log_records, within
 from .base import OpenSession, Operation, TaskQuery
 from .frames import (
     FrameReader,
@@ -61,6 +62,7 @@ class Worker(asyncio.Protocol):
         self._reader = FrameReader()
         self._episodes: dict[int, Episode] = {}
         self._runs: dict[int, Run] = {}
+        self._traces: dict[int, str | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._outbox: Outbox
@@ -91,7 +93,7 @@ class Worker(asyncio.Protocol):
             self._runs.pop(number, None)
             self._answer(number, value, error)
 
-        run = start_operation(episode, operation, body, done)
+        run = start_operation(episode, operation, body, done, self._traces.get(session))
         if run is not None:
             self._runs[number] = run
 
@@ -132,6 +134,7 @@ class Worker(asyncio.Protocol):
 
     def _open(self, number: int, payload: bytes) -> None:
         session, body = split_session(payload)
+        request = OpenSession.model_validate_json(body)
 
         def opened(episode: Any, error: Faulted | Refused | None) -> None:
             self._runs.pop(number, None)
@@ -139,6 +142,7 @@ class Worker(asyncio.Protocol):
                 self._answer(number, None, error)
                 return
             self._episodes[session] = episode
+            self._traces[session] = request.trace
             self._send(Kind.DATA, number, b"starting" if episode.needs_setup else b"ready")
             if episode.needs_setup:
                 episode.start_setup(set_up)
@@ -149,15 +153,16 @@ class Worker(asyncio.Protocol):
             else:
                 self._send(Kind.SETUP_ERROR, 0, with_session(session, error_frame(error)))
 
-        self._runs[number] = self._stage.start_open(OpenSession.model_validate_json(body), opened)
+        self._runs[number] = self._stage.start_open(request, opened)
 
     def _close(self, number: int, payload: bytes) -> None:
         session, _ = split_session(payload)
         episode = self._episodes.pop(session, None)
-        if episode is None or episode.close_at_once():
-            self._send(Kind.DATA, number, b"")
-        else:
-            self._spawn(self._tear_down(number, episode))
+        with within(self._traces.pop(session, None)):
+            if episode is None or episode.close_at_once():
+                self._send(Kind.DATA, number, b"")
+            else:
+                self._spawn(self._tear_down(number, episode))
 
     async def _tear_down(self, number: int, episode: Episode) -> None:
         try:
@@ -260,6 +265,7 @@ def main() -> None:
     loops: list[asyncio.AbstractEventLoop] = []
     threading.Thread(target=_watch_parent, args=(os.getppid(), loops), daemon=True).start()
     config = _read_config(sock)
+    mark_log_records()
     try:
         classes = _load(config)
         with asyncio.Runner(loop_factory=_new_loop) as runner:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsay_protocol.headers import RUN, SECRETS, SESSION_ID, encode_secrets
 from orsay_protocol.sse import Decoder
+from orsay_protocol.trace import TRACEPARENT
 from pydantic_core import from_json, to_json
 
 from ...errors import BadTask, Faulted, OpeningLost, Refused, UnknownEnvironment
@@ -33,6 +34,8 @@ async def new_session(upstream: Upstream, request: OpenSession) -> tuple[dict[st
     headers = {**upstream.headers, SESSION_ID: sid}
     if request.run is not None:
         headers[RUN] = _as_header(request.run)
+    if request.onward is not None:
+        headers[TRACEPARENT] = request.onward
     creating = upstream.spawn(_create(upstream, request, headers))
     try:
         return headers, await asyncio.shield(creating)

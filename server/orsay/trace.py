@@ -1,0 +1,59 @@
+"""Which trace the code that runs now belongs to: for log lines written where no session is at hand."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+
+__all__ = ["current_trace", "mark_log_records", "within"]
+
+_current: contextvars.ContextVar[str] = contextvars.ContextVar("orsay_trace", default="")
+
+
+def current_trace() -> str:
+    """The trace id of the session whose code runs here, empty outside of one."""
+    return _current.get()
+
+
+class within:
+    """What is started inside the block, tasks and threads too, belongs to that trace.
+
+    Made for every call, so it is slim.
+    """
+
+    __slots__ = ("_token", "_trace")
+
+    def __init__(self, trace: str | None) -> None:
+        self._trace = trace or ""
+
+    def __enter__(self) -> None:
+        self._token = _current.set(self._trace)
+
+    def __exit__(self, *error: object) -> None:
+        _current.reset(self._token)
+
+
+class _LastResort(logging.Formatter):
+    """The bare message, as Python writes it where nobody set up logging, with the trace behind it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        trace = _current.get()
+        text = super().format(record)
+        return f"{text} trace={trace}" if trace else text
+
+
+def mark_log_records() -> None:
+    """Give each record of ``logging`` in this process the attribute ``trace``, for formatters of authors.
+
+    Where nobody sets up logging, Python's own last resort says the trace, too.
+    """
+    make = logging.getLogRecordFactory()
+
+    def marked(*args: object, **kwargs: object) -> logging.LogRecord:
+        record = make(*args, **kwargs)
+        record.trace = _current.get()
+        return record
+
+    logging.setLogRecordFactory(marked)
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_LastResort())
