@@ -1,0 +1,5 @@
+import { PageHeader } from "../../shared/PageHeader";
+
+export function Evaluations() {
+  return <PageHeader title="Evaluations" />;
+}

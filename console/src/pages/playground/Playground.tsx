@@ -1,0 +1,5 @@
+import { PageHeader } from "../../shared/PageHeader";
+
+export function Playground() {
+  return <PageHeader title="Playground" />;
+}

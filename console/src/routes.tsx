@@ -1,0 +1,64 @@
+// Which path shows which page. The code of a page is fetched when it is opened.
+import { Button, Container, Stack, Text } from "@mantine/core";
+import { createBrowserRouter, Link, Navigate, useRouteError } from "react-router";
+
+import { routes as environments } from "./pages/environments/routes";
+import { routes as evaluations } from "./pages/evaluations/routes";
+import { routes as live } from "./pages/live/routes";
+import { routes as playground } from "./pages/playground/routes";
+import { routes as runs } from "./pages/runs/routes";
+import { routes as tasks } from "./pages/tasks/routes";
+import { routes as trajectories } from "./pages/trajectories/routes";
+import { consolePath } from "./place";
+import { PageHeader } from "./shared/PageHeader";
+import { Failure, Waiting } from "./shared/states";
+import { Shell } from "./shell/Shell";
+
+export const router = createBrowserRouter(
+  [
+    {
+      element: <Shell />,
+      hydrateFallbackElement: <Waiting />,
+      children: [
+        {
+          errorElement: <Broken />,
+          children: [
+            { index: true, element: <Navigate to="/environments" replace /> },
+            ...environments,
+            ...playground,
+            ...live,
+            ...trajectories,
+            ...runs,
+            ...tasks,
+            ...evaluations,
+            { path: "*", element: <Unknown /> },
+          ],
+        },
+      ],
+    },
+  ],
+  { basename: consolePath || "/" },
+);
+
+function Unknown() {
+  return (
+    <>
+      <PageHeader title="No such page" />
+      <Stack align="flex-start">
+        <Text>Nothing is at this address.</Text>
+        <Button component={Link} to="/environments">
+          To the environments
+        </Button>
+      </Stack>
+    </>
+  );
+}
+
+function Broken() {
+  const error = useRouteError();
+  return (
+    <Container size="sm" py="xl">
+      <Failure error={error} retry={() => window.location.reload()} title="This page failed" />
+    </Container>
+  );
+}

@@ -1,0 +1,27 @@
+// Colours and shapes of the page. Contrasts are checked by the browser tests, light and dark.
+import { createTheme, type MantineColorsTuple } from "@mantine/core";
+
+const lake: MantineColorsTuple = [
+  "#e9f4fd",
+  "#d5e5f4",
+  "#a8c9e6",
+  "#78abd8",
+  "#5192cc",
+  "#3982c5",
+  "#1c67ab",
+  "#175a97",
+  "#114f87",
+  "#024376",
+];
+
+export const theme = createTheme({
+  primaryColor: "lake",
+  primaryShade: { light: 7, dark: 7 },
+  colors: { lake },
+  defaultRadius: "md",
+  fontFamily: 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", "Liberation Sans", Arial, sans-serif',
+  fontFamilyMonospace: 'ui-monospace, "Cascadia Code", "SF Mono", Menlo, "DejaVu Sans Mono", Consolas, monospace',
+  headings: { fontWeight: "600" },
+  cursorType: "pointer",
+  respectReducedMotion: true,
+});

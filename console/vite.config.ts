@@ -1,0 +1,25 @@
+// Builds the page into the Python package. Every address in it is relative to <base> in index.html, so that the
+// server can serve it below any prefix.
+import react from "@vitejs/plugin-react";
+import { defineConfig } from "vite";
+
+export default defineConfig(({ command }) => ({
+  base: command === "serve" ? "/console/" : "./",
+  plugins: [react()],
+  build: {
+    outDir: "../server/orsay/console/static",
+    emptyOutDir: true,
+    target: "es2022",
+    modulePreload: { polyfill: false }, // it would be an inline script
+    assetsInlineLimit: 0, // fonts and images stay files: the policy allows them from here only
+    license: { fileName: "licenses.md" },
+    chunkSizeWarningLimit: 1500,
+  },
+  server: {
+    // `npm run dev` beside `orsay serve` on its usual port
+    proxy: {
+      "^/(?!console/)": "http://127.0.0.1:8080",
+      "/console/api": "http://127.0.0.1:8080",
+    },
+  },
+}));
