@@ -33,14 +33,21 @@ class CallLimits:
 
 
 class Call:
-    """One call. ``outcome`` is set once; what came of the result before is in ``heard``."""
+    """One call. ``outcome`` is set once; what came of the result before is in ``heard``.
+
+    ``answered``: the result is there, though it may wait for the journal. ``entry`` is the call's row there,
+    once it has one, and ``announced`` is done when that is written.
+    """
 
     __slots__ = (
         "_readers",
         "_waiters",
+        "announced",
+        "answered",
         "body",
         "detached",
         "ended_at",
+        "entry",
         "heard",
         "key",
         "name",
@@ -50,6 +57,7 @@ class Call:
         "refused",
         "started_at",
         "stop",
+        "streamed_at",
         "task_id",
     )
 
@@ -74,6 +82,10 @@ class Call:
         self.ended_at = 0.0
         self.orphaned_at: float | None = None
         self.outcome: Outcome | None = None
+        self.answered = False
+        self.entry = 0
+        self.announced: asyncio.Future[None] | None = None
+        self.streamed_at: float | None = None
         self.heard: bytearray | None = None
         self.refused: Refused | None = None
         self.stop: Stop | None = None
@@ -86,7 +98,7 @@ class Call:
 
     def hear(self, events: bytes) -> None:
         """A part of the result is here before its end: whole stream events."""
-        if self.outcome is not None:
+        if self.answered:
             return
         if self.heard is None:
             self.heard = bytearray()
@@ -115,13 +127,19 @@ class Call:
             self._waiters.remove(future)
         return self.outcome is not None
 
-    def finish(self, outcome: Outcome, now: float) -> None:
+    def answer(self, outcome: Outcome) -> None:
+        """The runtime has answered; nobody reads it before ``finish``."""
+        self.answered = True
+        self.stop = None
         if self.heard is not None and outcome.wire:
-            self.heard += outcome.wire
-            outcome.wire, self.heard = bytes(self.heard), None
+            outcome.wire = bytes(self.heard) + outcome.wire
+
+    def finish(self, outcome: Outcome, now: float) -> None:
+        """The outcome is for everybody to read."""
+        if outcome.wire:
+            self.heard = None  # it is the beginning of that
         self.outcome = outcome
         self.ended_at = now
-        self.stop = None
         self._wake()
 
     def _wake(self) -> None:
@@ -215,6 +233,12 @@ class Calls:
         self.running += 1
         self._limits.in_flight += 1
 
+    def restore(self, call: Call, outcome: Outcome, now: float) -> None:
+        """A call that was finished before the server was started again."""
+        self.add(call)
+        call.answer(outcome)
+        self.finish(call, outcome, now)
+
     def finish(self, call: Call, outcome: Outcome, now: float) -> None:
         """Set the outcome, and drop old results beyond the bounds."""
         call.finish(outcome, now)
@@ -264,7 +288,9 @@ class Calls:
         """The session is over: forget every result, and stop what still runs."""
         for call in list(self._by_id.values()):
             if call.outcome is None:
-                self.finish(call, Outcome(fault=Faulted("cancelled", "the session ended")), call.started_at)
+                ended = Outcome(fault=Faulted("cancelled", "the session ended"))
+                call.answer(ended)
+                self.finish(call, ended, call.started_at)
             self._drop(call)
 
     def _drop(self, call: Call) -> None:

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
 from orsay_protocol.faults import FaultClass
 
@@ -14,9 +15,13 @@ from .calls import Call, CallLimits, Calls, TaskIds
 from .errors import Faulted, Overloaded, Refused, SessionGone, Starting
 from .faults import FaultLog
 from .logs import get_logger
+from .meter import Meter
 from .outcome import Outcome
 from .running import settle
 from .runtimes.base import EnvironmentInfo, Handle, Operation
+
+if TYPE_CHECKING:
+    from .journal.recorder import Record
 
 __all__ = ["Session", "SessionLimits", "Shared", "State"]
 
@@ -55,6 +60,8 @@ class Shared:
     lose: Callable[[Session, FaultClass, str], None]
     shed: Callable[[Call], None]
     log_calls: bool
+    meter: Meter
+    needs_journal: bool = False
 
 
 class Session:
@@ -75,6 +82,7 @@ class Session:
         "info",
         "opened",
         "owner",
+        "record",
         "reward",
         "run",
         "sid",
@@ -107,6 +115,7 @@ class Session:
         self.closing: asyncio.Task[Faulted | None] | None = None
         self.count = 0
         self._uses = 0
+        self.record: Record | None = None
         self.reward: float | None = None
         self.finished = False
         self.error: Faulted | Refused | None = None
@@ -186,6 +195,8 @@ class Session:
         if self.state not in ("opening", "starting"):
             return
         self.touched_at = self._shared.now()  # setup was activity, however long it took
+        if self.record is not None:
+            self.record.setup_s = self.touched_at - self.created_at
         if error is None:
             self.enter("ready")
             return
@@ -205,10 +216,13 @@ class Session:
         with self.in_use():
             handle.start(operation, b"", settle(future), limit_s=self.limit_s(operation))
             try:
-                return await future
+                answer = await future
             except Faulted as fault:
                 self._shared.faults.report(fault, **self.context)
                 raise
+            if self.record is not None:
+                self.record.shown(operation, answer)
+            return answer
 
     # calls
 
@@ -233,6 +247,46 @@ class Session:
             raise Faulted("unknown_task_id", "unknown task_id")
         self._shared.call_limits.orphans.discard(call)
         return call
+
+    def now(self) -> float:
+        """Seconds of the server's clock, as in ``created_at``."""
+        return self._shared.now()
+
+    def resume(self, handle: Handle) -> Calls:
+        """It was built again after a restart; returns its calls, none so far."""
+        self.handle = handle
+        self.touched_at = self._shared.now()
+        self.calls = Calls(self._shared.call_limits)
+        return self.calls
+
+    def begin_again(self, call: Call) -> None:
+        """Start a call anew that had begun before a restart, under its old task id."""
+        assert self.calls is not None and self.handle is not None
+        self.calls.add(call)
+        self.count += 1
+        self._start(self.calls, self.handle, call, call.body or b"")
+
+    async def announce(self, call: Call) -> None:
+        """The client is about to read the call's task id: have the journal know it before, so that the client
+        can ask for it again after the server was killed. Returns when that is written, or given up."""
+        call.streamed_at = self._shared.now()
+        record = self.record
+        if record is None or call.answered:
+            return
+        if call.announced is None:
+            if call.entry:  # begun anew after a restart: the journal has it
+                return
+            written = call.announced = asyncio.get_running_loop().create_future()
+            call.entry = record.started(
+                call.operation,
+                call.task_id,
+                call.key,
+                call.name,
+                call.body or b"",
+                call.streamed_at - call.started_at,
+                lambda _: None if written.done() else written.set_result(None),
+            )
+        await asyncio.shield(call.announced)
 
     def cancel(self, task_id: str | None, key: str | None) -> bool:
         """Stop the running call of that task id or idempotency key; it is answered as ``cancelled``.
@@ -274,18 +328,22 @@ class Session:
         calls.add(call)
         self.count += 1
 
-        def done(outcome: Outcome | None, error: Faulted | Refused | None) -> None:
-            if call.outcome is None:
-                self._finish(calls, call, outcome, error)
-
-        stop = handle.start(operation, body, done, limit_s=self.limit_s(name), progress=call.hear)
-        if call.outcome is None:
-            call.stop = stop
+        self._start(calls, handle, call, body)
         return call
 
-    def _finish(
+    def _start(self, calls: Calls, handle: Handle, call: Call, body: bytes) -> None:
+        def done(outcome: Outcome | None, error: Faulted | Refused | None) -> None:
+            if not call.answered:
+                self._answered(calls, call, outcome, error)
+
+        stop = handle.start(call.operation, body, done, limit_s=self.limit_s(call.name), progress=call.hear)
+        if not call.answered:
+            call.stop = stop
+
+    def _answered(
         self, calls: Calls, call: Call, outcome: Outcome | None, error: Faulted | Refused | None
     ) -> None:
+        """The runtime's answer; clients read it once the journal has it (D6)."""
         shared = self._shared
         now = self.touched_at = shared.now()
         if outcome is None:
@@ -295,8 +353,20 @@ class Session:
             else:
                 fault = error or Faulted("internal", "the runtime gave no answer")
             outcome = Outcome(fault=fault)
-        if outcome.fault is not None:
-            shared.faults.report(outcome.fault, **self.context, tool=call.name)
+        call.answer(outcome)
+        fault = outcome.fault
+        if fault is not None:
+            shared.faults.report(fault, **self.context, tool=call.name)
+        streamed_s = None if call.streamed_at is None else now - call.streamed_at
+        shared.meter.call_ended(
+            self.info.name,
+            call.name,
+            None if fault is None else fault.fault,
+            now - call.started_at,
+            outcome.queue_s,
+            outcome.run_s,
+            streamed_s,
+        )
         if shared.log_calls:
             _log.debug(
                 "call",
@@ -305,13 +375,41 @@ class Session:
                 tool=call.name,
                 seconds=round(now - call.started_at, 4),
                 reward=outcome.reward,
-                fault=None if outcome.fault is None else outcome.fault.fault,
+                fault=None if fault is None else fault.fault,
             )
         if outcome.reward is not None:
             self.reward = outcome.reward
         if outcome.finished:
             self.finished = True
-        calls.finish(call, outcome, now)
+        record = self.record
+        if record is None or call.refused is not None:
+            self._settle(calls, call, outcome)
+            return
+        record.finished(
+            call.entry,
+            call.operation,
+            call.task_id,
+            call.key,
+            call.name,
+            call.body or b"",
+            outcome,
+            None if fault is None else fault.fault_id,
+            streamed_s,
+            now - call.started_at,
+            partial(self._written, calls, call, outcome),
+        )
+
+    def _written(self, calls: Calls, call: Call, outcome: Outcome, committed: bool) -> None:
+        if call.outcome is not None:  # the session ended meanwhile
+            return
+        if not committed and self._shared.needs_journal:
+            outcome = Outcome(fault=Faulted("internal", "the journal could not take the result"))
+            self._shared.faults.report(outcome.fault, **self.context, tool=call.name)
+        self._settle(calls, call, outcome)
+
+    def _settle(self, calls: Calls, call: Call, outcome: Outcome) -> None:
+        shared = self._shared
+        calls.finish(call, outcome, shared.now())
         if call.refused is not None:
             calls.forget(call)
         if shared.call_limits.stored_bytes > shared.call_limits.bytes_in_all:

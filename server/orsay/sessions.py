@@ -15,7 +15,7 @@ import contextlib
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orsay_protocol.faults import FaultClass
 
@@ -29,13 +29,20 @@ from .errors import (
     SessionConflict,
     SessionGone,
     ShuttingDown,
+    Starting,
     UnknownSession,
 )
 from .faults import FaultLog
 from .graveyard import Graveyard, Tombstone
 from .logs import get_logger
+from .meter import Meter
 from .runtimes.base import EnvironmentInfo, OpenSession, Runtime
 from .session import Session, SessionLimits, Shared
+
+if TYPE_CHECKING:
+    from .journal.past import Ended, PastSession
+    from .journal.recorder import Recorder
+    from .recovery import Recovery
 
 __all__ = ["Session", "SessionLimits", "Sessions"]
 
@@ -54,8 +61,15 @@ class Sessions:
         faults: FaultLog,
         *,
         log_calls: bool = False,
+        meter: Meter | None = None,
+        recorder: Recorder | None = None,
+        recovery: Recovery | None = None,
+        needs_journal: bool = False,
     ) -> None:
         self.runtime = runtime
+        self.meter = meter or Meter()
+        self._recorder = recorder
+        self._recovery = recovery
         self.limits = limits
         self.call_limits = call_limits
         self.faults = faults
@@ -76,6 +90,8 @@ class Sessions:
             lose=self.lose,
             shed=self._shed,
             log_calls=log_calls,
+            meter=self.meter,
+            needs_journal=needs_journal,
         )
 
     def __len__(self) -> int:
@@ -87,6 +103,10 @@ class Sessions:
         self._shared.log_calls = log_calls
 
     def start(self) -> None:
+        """Begin to look after sessions; those of before a restart are known once the journal was read."""
+        if self._recovery is not None:
+            memory_s = self.limits.gone_memory_s
+            self._spawn(self._recovery.load(self._bury_past, self._live, memory_s=memory_s))
         self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
 
     # opening
@@ -97,21 +117,22 @@ class Sessions:
         owner: str,
         info: EnvironmentInfo,
         request: OpenSession,
+        client: str = "",
     ) -> Session:
         """Open a session, or join the one that the same request opened (L1).
 
-        Returns when the constructor has run. Raises SessionConflict, Overloaded, ShuttingDown, and what
-        ``Runtime.open`` raises.
+        Returns when the constructor has run and the journal knows of the session. ``client`` is what the
+        client says of itself. Raises SessionConflict, Overloaded, ShuttingDown, and what ``Runtime.open`` raises.
         """
         body = request.model_dump_json(exclude={"run", "trace", "traceparent"}).encode()
         digest = hashlib.blake2b(body, digest_size=16).digest()
-        session = self._live.get(sid)
+        session = self._live.get(sid) or self._revive(sid)
         if session is None:
             self._admit(owner)
             session = Session(self._shared, sid, owner, info, digest, request.run, request.trace)
             self._live[sid] = session
             self._per_owner[owner] += 1
-            session.opened = self._spawn(self._open(session, request))
+            session.opened = self._spawn(self._open(session, request, client))
         elif session.owner != owner or session.digest != digest:
             raise SessionConflict(f"Session already exists: {sid!r} was created with another request")
         elif session.state in ("closing", "closed"):
@@ -133,9 +154,14 @@ class Sessions:
         ):
             raise Overloaded(f"this key is at maximum capacity: {limits.max_sessions_per_owner} sessions")
 
-    async def _open(self, session: Session, request: OpenSession) -> None:
+    async def _open(self, session: Session, request: OpenSession, client: str) -> None:
+        written = self._record(session, request, client)
         try:
             session.handle = await self.runtime.open(request, session)
+            if written is not None and not await written and self._shared.needs_journal:
+                handle, session.handle = session.handle, None
+                await handle.close()
+                raise Overloaded("the journal takes no sessions, and this server plays none without it")
         except asyncio.CancelledError:
             if session.state == "closing":
                 raise SessionGone("Session deleted while it was constructed") from None
@@ -147,6 +173,7 @@ class Sessions:
                 session.error = error if isinstance(error, Faulted | Refused) else None
                 self._forget(session)
                 session.enter("closed")
+                self._record_failure(session, error)
                 if isinstance(error, Faulted) and error.fault == "worker_lost":
                     raise OpeningLost(error.message) from error
             raise
@@ -154,16 +181,92 @@ class Sessions:
             session.opened = None
         if session.state == "opening":
             session.state = "starting"
+        self.meter.session_opened(session.info.name)
+
+    def _record(self, session: Session, request: OpenSession, client: str) -> asyncio.Future[bool] | None:
+        """Have the journal know of the session; the future tells whether it does."""
+        if self._recorder is None:
+            return None
+        written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        session.record = self._recorder.open(
+            session.sid,
+            session.owner,
+            session.info.name,
+            request,
+            session.digest,
+            client=client,
+            replayable=session.info.replayable,
+            done=lambda committed: None if written.done() else written.set_result(committed),
+        )
+        return written
+
+    def _record_failure(self, session: Session, error: BaseException) -> None:
+        if session.record is not None:
+            fault = error.fault if isinstance(error, Faulted) else "setup_error"
+            text = error.message if isinstance(error, Faulted) else str(error)
+            session.record.ended(text, fault, 0, None, finished=False)
+
+    # sessions of before a restart
+
+    def _revive(self, sid: str) -> Session | None:
+        """The session of that id which a killed server left, while it is built again."""
+        if self._recovery is None or self._recorder is None or not self._recovery.known:
+            return None
+        past = self._recovery.find(sid)
+        if past is None:
+            return None
+        info = EnvironmentInfo.unknown(past.environment)
+        session = Session(self._shared, sid, past.owner, info, bytes.fromhex(past.digest))
+        session.record = self._recorder.again(past.id)
+        self._recovery.take(past)
+        self._live[sid] = session
+        self._per_owner[past.owner] += 1
+        session.opened = self._spawn(self._rebuild(self._recovery, session, past))
+        return session
+
+    async def _rebuild(self, recovery: Recovery, session: Session, past: PastSession) -> None:
+        try:
+            await recovery.rebuild(session, past)
+        except asyncio.CancelledError:
+            if session.state == "closing":
+                raise SessionGone("Session deleted while it was built again") from None
+            raise
+        except Starting as error:
+            self._forget(session)
+            recovery.put_back(past)
+            session.error = error
+            session.enter("failed")
+            raise
+        except BaseException as error:
+            gone = error if isinstance(error, SessionGone) else SessionGone(f"server restarted: {error}")
+            session.error = gone
+            self._bury(session, gone.detail, "session_gone")
+            raise gone from error
+        finally:
+            session.opened = None
+        session.enter("ready")
+
+    def _bury_past(self, ended: Ended) -> None:
+        self._gone.bury(ended.sid, ended.owner, Tombstone(ended.reason, "session_gone"), self._now())
+
+    async def _end_past(self, past: PastSession, reason: str) -> None:
+        assert self._recovery is not None
+        await self._recovery.end(past, reason)
+        self._gone.bury(past.sid, past.owner, Tombstone(reason, "session_gone"), self._now())
 
     # looking up
 
     def get(self, sid: str, owner: str) -> Session:
-        """The live session, touched. Raises SessionGone or UnknownSession (L4)."""
-        session = self._live.get(sid)
+        """The live session, touched. Raises SessionGone or UnknownSession (L4); Starting after a restart."""
+        session = self._live.get(sid) or self._revive_of(sid, owner)
         if session is None or session.owner != owner:
             raise self._missing(sid, owner)
         session.touched_at = self._now()
         return session
+
+    def _revive_of(self, sid: str, owner: str) -> Session | None:
+        past = None if self._recovery is None else self._recovery.find(sid)
+        return self._revive(sid) if past is not None and past.owner == owner else None
 
     def _missing(self, sid: str, owner: str) -> Refused:
         tombstone = self._gone.find(sid, owner, self._now())
@@ -198,6 +301,10 @@ class Sessions:
     async def delete(self, sid: str, owner: str) -> Faulted | None:
         """End the session, if there is one, and wait until it is torn down (L2); tells how that failed."""
         session = self._live.get(sid)
+        if session is None and self._recovery is not None and self._recovery.known:
+            past = self._recovery.find(sid)
+            if past is not None and past.owner == owner:
+                await self._end_past(past, "Session deleted")
         if session is None or session.owner != owner:
             return None
         return await self.close(session, "Session deleted")
@@ -246,6 +353,10 @@ class Sessions:
             session.calls.clear()
             session.calls = None
         self._gone.bury(session.sid, session.owner, Tombstone(reason, fault), now)
+        if session.record is not None:
+            ended_by = None if fault == "session_gone" else fault
+            session.record.ended(reason, ended_by, session.count, session.reward, finished=session.finished)
+        self.meter.session_ended(session.info.name, fault, now - session.created_at)
         _log.info(
             "session_ended",
             **session.context,
@@ -293,6 +404,11 @@ class Sessions:
             elif session.created_at < born_before:
                 self._expire(session, f"Session expired: older than {limits.lifetime_limit_s:g} s")
         self._gone.expire(now)
+        for past in () if self._recovery is None else self._recovery.expired(limits.idle_limit_s):
+            self._recovery.take(past)
+            self._spawn(
+                self._end_past(past, f"Session expired: idle for {limits.idle_limit_s:g} s after a restart")
+            )
 
     def _expire(self, session: Session, reason: str) -> None:
         self._spawn(self.close(session, reason))

@@ -122,7 +122,8 @@ class EpisodeEndpoints:
             run=run_of(headers),
             traceparent=traceparent_of(headers),
         )
-        session = await self._sessions.create(sid, owner, info, request)
+        client = text_header(headers, b"user-agent") or ""
+        session = await self._sessions.create(sid, owner, info, request, client)
         state = _READY if session.state == "ready" else _STARTING
         trace = (_TRACE, (session.trace or "").encode())
         await send_json(send, to_json({"sid": sid}), headers=(*state, trace))
@@ -220,7 +221,7 @@ class EpisodeEndpoints:
                 complete = key is not None or not has_gone(receive)
                 await self._send_finished(call, send)
             else:
-                complete = await self._stream(call, scope, receive, send)
+                complete = await self._stream(session, call, scope, receive, send)
         finally:
             call.leave(gone, self._now(), complete=complete)
             if not complete and call.orphaned_at is not None:
@@ -231,12 +232,13 @@ class EpisodeEndpoints:
             raise call.refused
         await send_once(send, 200, _task_id_event(call) + self._result(call), _STREAM_HEADERS)
 
-    async def _stream(self, call: Call, scope: Scope, receive: Receive, send: Send) -> bool:
+    async def _stream(self, session: Session, call: Call, scope: Scope, receive: Receive, send: Send) -> bool:
         """Stream until the outcome; tells whether the client was there to the end.
 
         The first second is streamed here, since a busy server has many streams that end in it; what is still
         open then is left to sse-starlette, which sends comments and hears when the client goes.
         """
+        await session.announce(call)
         await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
         await send({"type": "http.response.body", "body": _task_id_event(call), "more_body": True})
         sent = 0

@@ -51,6 +51,23 @@ class EnvironmentInfo(BaseModel):
     tool_time_limits_s: dict[str, float]
     detached_tools: frozenset[str]
     replayable: bool = False
+
+    @classmethod
+    def unknown(cls, name: str) -> EnvironmentInfo:
+        """Stands in for an environment of which only the name is known yet."""
+        return cls(
+            name=name,
+            key=name.lower(),
+            description="",
+            listing=ListToolsOutput(tools=[]),
+            splits=(),
+            supports_score_group=False,
+            call_time_limit_s=None,
+            setup_time_limit_s=None,
+            tool_time_limits_s={},
+            detached_tools=frozenset(),
+        )
+
     leads: bool = Field(default=False, exclude=True)
     """Here it is the default, which is known although environments of other places may not be. No other
     process needs to know."""

@@ -1,0 +1,305 @@
+"""Sessions that go on after their server was killed (L7).
+
+What a killed server left open is read from the journal when the next one starts. A session of an environment
+that is declared ``replayable`` is built again when somebody first asks for it: its prompt is asked and its calls
+are made again, in the order of their results, and each answer must be the recorded one. Calls that had begun are
+begun anew under their old task ids. Everything else ends with the restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Container
+from functools import partial
+from typing import TypeVar
+
+from orsay_protocol.faults import FaultClass
+from orsay_protocol.sse import encode_result
+from pydantic_core import from_json
+from sqlalchemy import Connection
+
+from .calls import Call
+from .errors import Faulted, Overloaded, Refused, SessionGone, ShuttingDown, Starting
+from .journal.ids import new_id
+from .journal.past import (
+    Ended,
+    PastCall,
+    PastContent,
+    PastSession,
+    ended_after,
+    ending,
+    left_open,
+    read_content,
+)
+from .journal.recorder import Recorder
+from .journal.trouble import JournalDown
+from .journal.values import result_of
+from .logs import get_logger
+from .outcome import Outcome, episode_finished
+from .running import settle
+from .runtimes.base import EnvironmentInfo, Handle, OpenSession, Operation, Runtime
+from .session import Session
+
+__all__ = ["Recovery"]
+
+_log = get_logger(__name__)
+_T = TypeVar("_T")
+_READ_AGAIN_S = 1.0
+_REMEMBERED = 10_000  # of the sessions that ended before the restart
+_RESTARTED = "server restarted"
+_REPEATABLE = frozenset({"tool_error", "bad_reward", "result_too_large"})
+_PASSING = frozenset({"worker_lost", "overloaded", "shutdown"})
+_HOOKS: dict[str, Operation] = {"prompt": "prompt", "messages": "messages", "task_tools": "task_tools"}
+
+
+class _Diverged(Exception):
+    """The replayed session is another one than the recorded."""
+
+
+class Recovery:
+    """Sessions of the past that may go on. ``known`` is False until the journal was read."""
+
+    def __init__(self, recorder: Recorder, runtime: Runtime) -> None:
+        self._recorder = recorder
+        self._runtime = runtime
+        self._waiting: dict[str, PastSession] = {}
+        self._read_at = 0.0
+        self._begun = new_id()
+        self.known = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def load(self, bury: Callable[[Ended], None], living: Container[str], *, memory_s: float) -> None:
+        """Read what was left open. Ends what cannot go on, and tells ``bury`` of that and of what ended lately.
+
+        Waits for the journal as long as that is down: sessions may be in it that clients still play.
+        """
+        server = self._recorder.server
+        while True:
+            try:
+                ended = await self._read(
+                    partial(ended_after, server=server, time=time.time() - memory_s, limit=_REMEMBERED)
+                )
+                found = await self._read(partial(left_open, server=server))
+                break
+            except JournalDown as exc:
+                if self._recorder.writer.health.state == "off":
+                    ended, found = [], []
+                    break
+                _log.warning("journal_not_read", reason=str(exc), hint="old sessions go on once it answers")
+                await asyncio.sleep(_READ_AGAIN_S)
+        for each in ended:
+            bury(each)
+        for past in found:
+            reason = _why_not(past)
+            if past.sid in living:  # made anew, or of this very server, while the journal could not be read
+                if past.id < self._begun:
+                    await self.end(past, _RESTARTED)
+            elif reason is None:
+                self._waiting[past.sid] = past
+            else:
+                await self.end(past, reason)
+                bury(Ended(past.sid, past.owner, reason))
+        self._read_at = time.time()
+        self.known = True
+        if found:
+            _log.info(
+                "sessions_of_the_past", going_on=len(self._waiting), ended=len(found) - len(self._waiting)
+            )
+
+    def find(self, sid: str) -> PastSession | None:
+        """A session that may go on. Raises Starting while nobody knows."""
+        if not self.known:
+            raise Starting("the server was started again and still reads its journal")
+        return self._waiting.get(sid)
+
+    def take(self, past: PastSession) -> None:
+        """It goes on now, or has ended."""
+        self._waiting.pop(past.sid, None)
+
+    def put_back(self, past: PastSession) -> None:
+        self._waiting[past.sid] = past
+
+    async def end(self, past: PastSession, reason: str) -> None:
+        """Write the end of a session that does not go on."""
+        self.take(past)
+        with contextlib.suppress(JournalDown):
+            row = await self._read(partial(ending, session=past.id, ended_at=time.time(), reason=reason))
+            self._recorder.writer.add(row)
+
+    def expired(self, idle_limit_s: float) -> list[PastSession]:
+        """Those that nobody has asked for in all the time since the start."""
+        if not self._waiting or time.time() - self._read_at < idle_limit_s:
+            return []
+        return list(self._waiting.values())
+
+    async def rebuild(self, session: Session, past: PastSession) -> None:
+        """Bring ``session`` to where the journal says that it was, and make it ready.
+
+        Raises SessionGone when that cannot be, and Starting when it may be possible later.
+        """
+        try:
+            content = await self._read(partial(read_content, session=past.id))
+            request = OpenSession.model_validate_json(content.request)
+            info = self._environment(request.key)
+            if not info.replayable:
+                raise _Diverged(f"the environment {info.name!r} is not declared replayable any more")
+            session.info, session.run, session.trace = info, request.run, request.trace
+            handle = await self._replay(session, request, content)
+        except JournalDown as exc:
+            raise Starting(f"the session is in the journal, which cannot be read now: {exc}") from exc
+        except (Starting, Overloaded, ShuttingDown) as exc:
+            raise Starting(f"the session cannot be built again yet: {exc.detail}") from exc
+        except Faulted as exc:
+            if exc.fault in _PASSING:
+                raise Starting(f"the session cannot be built again yet: {exc.message}") from exc
+            raise _gone(f"{exc.fault}: {exc.message}") from exc
+        except Refused as exc:
+            raise _gone(exc.detail) from exc
+        except (_Diverged, ValueError) as exc:
+            raise _gone(str(exc)) from exc
+        _restore(session, content, handle)
+        _log.info("session_rebuilt", **session.context, calls=len(content.calls))
+
+    def _environment(self, key: str) -> EnvironmentInfo:
+        info = next((each for each in self._runtime.environments if each.key == key), None)
+        if info is not None:
+            return info
+        if self._runtime.pending:
+            raise Starting(f"the environment {key!r} is still being loaded")
+        raise _Diverged(f"the environment {key!r} is not here any more")
+
+    async def _replay(self, session: Session, request: OpenSession, content: PastContent) -> Handle:
+        listener = _Setup(session)
+        handle = await self._runtime.open(request, listener)
+        try:
+            await listener.over
+            for kind, shown in content.prompts.items():
+                operation = _HOOKS[kind]
+                answer: bytes = await _run(session, handle, operation, b"", session.limit_s(operation))
+                if from_json(answer) != from_json(shown):
+                    raise _Diverged(f"its {kind} is another one than the recorded")
+            for call in content.calls:
+                if call.number is not None and call.kind == "call" and not call.discarded:
+                    await _repeat(session, handle, call)
+        except BaseException:
+            with contextlib.suppress(Faulted, Refused):
+                await handle.close()
+            raise
+        listener.replayed = True
+        return handle
+
+    async def _read(self, work: Callable[[Connection], _T]) -> _T:
+        return await self._recorder.writer.read(work)
+
+
+class _Setup:
+    """Hears of the session while it is built again."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.replayed = False
+
+    def setup_ended(self, error: Faulted | Refused | None) -> None:
+        if self.over.done():
+            return
+        if error is None:
+            self.over.set_result(None)
+        else:
+            self.over.set_exception(error)
+
+    def lost(self, fault: FaultClass, reason: str) -> None:
+        if self.replayed:
+            self._session.lost(fault, reason)
+        elif not self.over.done():
+            self.over.set_exception(Faulted(fault, reason))
+
+
+async def _run(session: Session, handle: Handle, operation: Operation, body: bytes, limit_s: float) -> _T:
+    future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+    heard = bytearray()
+    handle.start(operation, body, settle(future), limit_s=limit_s, progress=heard.extend)
+    answer = await future
+    if heard and isinstance(answer, Outcome):
+        answer.wire = bytes(heard) + answer.wire
+    return answer
+
+
+async def _repeat(session: Session, handle: Handle, call: PastCall) -> None:
+    """Make a recorded call again. Raises _Diverged unless it is answered as it was."""
+    if call.fault is not None and call.fault not in _REPEATABLE:
+        raise _Diverged(f"its call {call.number} of {call.name!r} was stopped half-way ({call.fault})")
+    fault: str | None = None
+    outcome = Outcome()
+    try:
+        outcome = await _run(session, handle, "call", call.body, session.limit_s(call.name))
+    except Faulted as exc:
+        if exc.fault in _PASSING:
+            raise
+        fault = exc.fault
+    if fault != call.fault:
+        raise _Diverged(f"its call {call.number} of {call.name!r} ended otherwise than recorded")
+    if fault is None and from_json(result_of(outcome.wire)) != from_json(call.result or b"null"):
+        raise _Diverged(f"its call {call.number} of {call.name!r} was answered otherwise than recorded")
+
+
+def _restore(session: Session, content: PastContent, handle: Handle) -> None:
+    """Put the recorded results where clients find them, and begin again what had begun."""
+    calls = session.resume(handle)
+    for past in content.calls:
+        if past.number is None:
+            continue
+        outcome = _outcome(past)
+        calls.restore(_call(session, past), outcome, session.now())
+        session.count += 1
+        if outcome.reward is not None:
+            session.reward = outcome.reward
+        session.finished = session.finished or outcome.finished
+    record = session.record
+    if record is not None:
+        done = [past for past in content.calls if past.number is not None]
+        rewards = [past.reward for past in done if past.reward is not None]
+        record.resume(
+            tuple(content.prompts),
+            number=max((past.number or 0 for past in done), default=0),
+            faults=[past.fault for past in done if past.fault is not None],
+            reward_sum=sum(rewards) if rewards else None,
+        )
+    for past in content.calls:
+        if past.number is None:
+            call = _call(session, past)
+            call.entry = past.id
+            session.begin_again(call)
+
+
+def _call(session: Session, past: PastCall) -> Call:
+    operation: Operation = "call" if past.kind == "call" else "score_group"
+    detached = past.name in session.info.detached_tools
+    return Call(past.task_id, operation, past.name, past.body, past.key, session.now(), detached=detached)
+
+
+def _outcome(past: PastCall) -> Outcome:
+    if past.fault is not None:
+        fault: FaultClass = past.fault  # type: ignore[assignment]  # written by this server
+        found = Faulted(fault, past.message or "")
+        found.fault_id, found.reported = past.fault_id or "", True
+        return Outcome(fault=found)
+    if past.discarded:
+        return episode_finished(past.name)
+    return Outcome(encode_result(past.result or b""), past.reward, past.finished)
+
+
+def _why_not(past: PastSession) -> str | None:
+    if not past.replayable:
+        return f"{_RESTARTED}: the environment {past.environment!r} is not declared replayable"
+    if past.secrets:
+        return f"{_RESTARTED}: the session had secrets, which are not recorded"
+    return None
+
+
+def _gone(text: str) -> SessionGone:
+    return SessionGone(f"{_RESTARTED}, and the session could not be built again: {text}")
