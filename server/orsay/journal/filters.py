@@ -1,0 +1,87 @@
+"""Which sessions a reader asks for, as conditions in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, and_, case, exists, func, or_, select
+
+from .schema import calls, sessions
+
+__all__ = ["Filter", "conditions", "is_lost"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Conditions that all hold; None asks for nothing.
+
+    ``fault`` is ``any``, ``none`` or a class. ``since`` and ``until`` bound the start of the session, in
+    seconds since 1970, ``until`` excluded. ``owner`` is the name of an API key: its holder sees these
+    sessions only. ``text`` is what a person types to search: see ``search``.
+    """
+
+    environment: str | None = None
+    run: str | None = None
+    split: str | None = None
+    task: str | None = None
+    owner: str | None = None
+    step: int | None = None
+    reward_min: float | None = None
+    reward_max: float | None = None
+    fault: str | None = None
+    finished: bool | None = None
+    text: str | None = None
+    since: float | None = None
+    until: float | None = None
+
+
+def conditions(wanted: Filter) -> Iterator[ColumnElement[bool]]:
+    """All but ``text``. Sessions without an end are judged by their calls."""
+    for name in ("environment", "run", "split", "task", "owner", "step"):
+        value = getattr(wanted, name)
+        if value is not None:
+            yield sessions.c[name] == value
+    if wanted.since is not None:
+        yield sessions.c.started_at >= wanted.since
+    if wanted.until is not None:
+        yield sessions.c.started_at < wanted.until
+    if wanted.reward_min is not None:
+        yield _reward() >= wanted.reward_min
+    if wanted.reward_max is not None:
+        yield _reward() <= wanted.reward_max
+    if wanted.finished is not None:
+        yield _finished() if wanted.finished else ~_finished()
+    if wanted.fault == "none":
+        yield and_(sessions.c.fault.is_(None), ~_faulted())
+    elif wanted.fault == "any":
+        yield or_(sessions.c.fault.is_not(None), _faulted())
+    elif wanted.fault is not None:
+        yield or_(sessions.c.fault == wanted.fault, _faulted(wanted.fault))
+
+
+def is_lost() -> ColumnElement[bool]:
+    """A fault kept the session from its end: its reward says nothing of the one who played."""
+    return and_(sessions.c.fault.is_not(None), sessions.c.finished.is_not(True))
+
+
+def _reward() -> ColumnElement[float]:
+    last = (
+        select(calls.c.reward)
+        .where(calls.c.session == sessions.c.id, calls.c.reward.is_not(None), ~calls.c.discarded)
+        .order_by(calls.c.number.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    return case((sessions.c.ended_at.is_(None), last), else_=sessions.c.reward)
+
+
+def _finished() -> ColumnElement[bool]:
+    done = exists().where(calls.c.session == sessions.c.id, calls.c.finished, ~calls.c.discarded)
+    return case((sessions.c.ended_at.is_(None), done), else_=func.coalesce(sessions.c.finished, False))
+
+
+def _faulted(fault: str | None = None) -> ColumnElement[bool]:
+    """A call of the open session failed."""
+    which = calls.c.fault.is_not(None) if fault is None else calls.c.fault == fault
+    return and_(sessions.c.ended_at.is_(None), exists().where(calls.c.session == sessions.c.id, which))

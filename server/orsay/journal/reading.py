@@ -1,0 +1,107 @@
+"""From rows back to what was said: JSON that stands in the row or, large, beside it.
+
+What cannot be read is shown as text rather than raised: a reader wants the rest of the page.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic_core import from_json
+from sqlalchemy import Row
+
+from .trajectory import Block, Image, Score, Step, Text
+
+__all__ = ["Large", "as_json", "read_blocks", "read_step", "read_tools"]
+
+Large = Mapping[tuple[int, str], bytes]
+"""Compressed values by the id of their row and the name of their field."""
+
+
+def as_json(text: str | None, large: Large, row: int, field: str) -> Any:
+    """The value of a field; None when there is none."""
+    if text is None:
+        packed = large.get((row, field))
+        if packed is None:
+            return None
+        try:
+            data: str | bytes = zlib.decompress(packed)
+        except zlib.error:
+            return "(this value is damaged)"
+    else:
+        data = text
+    try:
+        return from_json(data)
+    except ValueError:
+        return data if isinstance(data, str) else data.decode(errors="replace")
+
+
+def read_blocks(value: Any) -> list[Block]:
+    """Blocks as environments send them; a plain string is one block of text."""
+    if value is None:
+        return []
+    return [_block(each) for each in (value if isinstance(value, list) else [value])]
+
+
+def read_tools(value: Any) -> list[dict[str, Any]] | None:
+    """The tools of a session, from the answer of ``/task_tools``."""
+    found = value.get("tools") if isinstance(value, dict) else value
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else None
+
+
+def read_step(row: Row[Any], large: Large, scores: Sequence[Row[Any]]) -> Step:
+    """One call, from its row in ``calls`` and its rows in ``scores``."""
+    result = as_json(row.result, large, row.id, "result")
+    output: dict[str, Any] = {}
+    error = reason = None
+    blocks: list[Block] = []
+    if isinstance(result, dict):
+        if result.get("ok") is False:
+            error, reason = str(result.get("error", "")), result.get("reason")
+        elif isinstance(result.get("output"), dict):
+            output = result["output"]
+            blocks = read_blocks(output.get("blocks"))
+    elif result is not None:
+        blocks = read_blocks(str(result))
+    return Step(
+        id=str(row.id),
+        number=row.number,
+        kind=row.kind,
+        task_id=row.task_id,
+        name=row.name,
+        input=as_json(row.input, large, row.id, "input"),
+        blocks=blocks,
+        metadata=output.get("metadata"),
+        error=error,
+        reason=None if reason is None else str(reason),
+        reward=row.reward,
+        finished=row.finished,
+        discarded=row.discarded,
+        fault=row.fault,
+        fault_id=row.fault_id,
+        message=row.message,
+        started_at=row.started_at,
+        queue_s=row.queue_s,
+        run_s=row.run_s,
+        stream_s=row.stream_s,
+        total_s=row.total_s,
+        scores=[
+            Score(
+                candidate=each.candidate,
+                reward=each.reward,
+                detail=as_json(each.detail, large, row.id, f"detail {each.candidate}"),
+            )
+            for each in scores
+        ],
+    )
+
+
+def _block(value: Any) -> Block:
+    if isinstance(value, dict):
+        if isinstance(value.get("data"), str):
+            return Image(data=value["data"], mimeType=str(value.get("mimeType", "image/png")))
+        if isinstance(value.get("text"), str):
+            return Text(text=value["text"])
+    return Text(text=str(value))

@@ -1,0 +1,238 @@
+"""What readers of the journal get: sessions as trajectories, runs as figures. The console's JSON is made of
+these.
+
+Ids are decimal strings, since JavaScript rounds integers of this size. Times are seconds since 1970,
+durations seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict
+
+__all__ = [
+    "Block",
+    "EvaluationItem",
+    "Histogram",
+    "Image",
+    "Page",
+    "Point",
+    "RunSummary",
+    "Score",
+    "Series",
+    "Step",
+    "Summary",
+    "TaskCell",
+    "Text",
+    "Trajectory",
+]
+
+
+class _Read(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Text(_Read):
+    """A block of text."""
+
+    type: Literal["text"] = "text"
+    text: str
+
+
+class Image(_Read):
+    """An image; ``data`` is base64 of the encoded file."""
+
+    type: Literal["image"] = "image"
+    data: str
+    mimeType: str
+
+
+Block: TypeAlias = Text | Image
+
+
+class Summary(_Read):
+    """One session, without what was said in it.
+
+    ``reward`` is that of its last scored call, ``reward_sum`` the sum of all. While the session lives, and
+    when its server was killed, both come from its calls; ``ended_at`` is None then.
+    """
+
+    id: str
+    sid: str
+    environment: str
+    split: str | None
+    task_index: int | None
+    task: str
+    run: str
+    labelled: bool
+    step: int | None
+    rollout: str | None
+    trace: str
+    started_at: float
+    ended_at: float | None
+    setup_s: float | None
+    end_reason: str | None
+    fault: str | None
+    calls: int
+    faults: int
+    reward: float | None
+    reward_sum: float | None
+    finished: bool
+    owner: str
+    client: str
+    replayable: bool
+
+
+class Score(_Read):
+    """What a group score said of one candidate."""
+
+    candidate: int
+    reward: float | None
+    detail: Any = None
+
+
+class Step(_Read):
+    """One call with its result.
+
+    ``error`` and ``reason`` are set when the environment refused the call, ``fault``, ``fault_id`` and
+    ``message`` when it failed. ``number`` is None while the call runs, and for a call that was cut off by the
+    death of its server.
+    """
+
+    id: str
+    number: int | None
+    kind: str
+    task_id: str
+    name: str
+    input: Any
+    blocks: list[Block]
+    metadata: Any
+    error: str | None
+    reason: str | None
+    reward: float | None
+    finished: bool
+    discarded: bool
+    fault: str | None
+    fault_id: str | None
+    message: str | None
+    started_at: float
+    queue_s: float | None
+    run_s: float | None
+    stream_s: float | None
+    total_s: float | None
+    scores: list[Score]
+
+
+class Trajectory(Summary):
+    """One session with everything that was said in it.
+
+    ``request`` says how it was opened (``task_spec``, or ``split`` and ``index``); ``prompt``, ``messages``
+    and ``tools`` are None when the client never asked for them.
+    """
+
+    labels: dict[str, Any] | None
+    request: dict[str, Any] | None
+    prompt: list[Block] | None
+    messages: list[dict[str, Any]] | None
+    tools: list[dict[str, Any]] | None
+    steps: list[Step]
+
+
+class Page(_Read):
+    """Sessions, newest first. ``next`` is what to give as ``before`` for the next page; None at the end.
+
+    ``unindexed`` counts the sessions that a search for text has not looked at yet.
+    """
+
+    items: list[Summary]
+    next: str | None = None
+    unindexed: int = 0
+
+
+class RunSummary(_Read):
+    """The sessions of one run together.
+
+    ``reward_*`` are the mean of the last rewards and its 95% interval, ``success`` the share of episodes
+    whose reward reaches the threshold, ``length_mean`` the calls of an episode. Episodes that were lost to a
+    fault are in ``fault_rate`` and in nothing else. ``running`` have not ended yet.
+    """
+
+    run: str
+    labelled: bool
+    environments: list[str]
+    first_at: float
+    last_at: float
+    episodes: int
+    running: int
+    steps: int
+    reward_mean: float | None
+    reward_low: float | None
+    reward_high: float | None
+    success: float | None
+    fault_rate: float | None
+    length_mean: float | None
+
+
+class Point(_Read):
+    """The episodes of one step of training; without steps, of one stretch of time that begins at ``at``.
+
+    ``n`` counts those that ended, the ones lost to faults among them.
+    """
+
+    step: int | None
+    at: float
+    n: int
+    reward_mean: float | None
+    reward_low: float | None
+    reward_high: float | None
+    success: float | None
+    success_low: float | None
+    success_high: float | None
+    length_mean: float | None
+    fault_rate: float | None
+
+
+class Histogram(_Read):
+    """How often rewards fall between ``edges[i]`` and ``edges[i + 1]``; the last bin holds its upper edge
+    too.
+    """
+
+    edges: list[float]
+    counts: list[int]
+
+
+class Series(_Read):
+    """How a run went on."""
+
+    run: str
+    points: list[Point]
+    histogram: Histogram
+
+
+class TaskCell(_Read):
+    """How often a task was played to an end, and solved."""
+
+    environment: str
+    task: str
+    split: str | None
+    task_index: int | None
+    n: int
+    solved: int
+    reward_mean: float | None
+    last_at: float
+
+
+class EvaluationItem(_Read):
+    """An evaluation in a list; ``summary`` is as ``orsay_protocol.evaluation`` says."""
+
+    id: str
+    name: str
+    run: str
+    owner: str
+    environment: str
+    split: str | None
+    model: str
+    started_at: float
+    ended_at: float | None
+    summary: dict[str, Any]
