@@ -1,9 +1,9 @@
 """Sessions that go on after their server was killed (L7).
 
-What a killed server left open is read from the journal when the next one starts. A session of an environment
-that is declared ``replayable`` is built again when somebody first asks for it: its prompt is asked and its calls
-are made again, in the order of their results, and each answer must be the recorded one. Calls that had begun are
-begun anew under their old task ids. Everything else ends with the restart.
+What a killed server left open is read from the journal when the next one starts. A session of an
+environment that is declared ``replayable`` is built again when somebody first asks for it: its prompt is
+asked and its calls are made again, in the order of their results, and each answer must be the recorded one.
+Calls that had begun are begun anew under their old task ids. Everything else ends with the restart.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Recovery:
         return len(self._waiting)
 
     async def load(self, bury: Callable[[Ended], None], living: Container[str], *, memory_s: float) -> None:
-        """Read what was left open. Ends what cannot go on, and tells ``bury`` of that and of what ended lately.
+        """Read what was left open, and end what cannot go on; ``bury`` hears of that and of what ended lately.
 
         Waits for the journal as long as that is down: sessions may be in it that clients still play.
         """

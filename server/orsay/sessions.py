@@ -122,7 +122,8 @@ class Sessions:
         """Open a session, or join the one that the same request opened (L1).
 
         Returns when the constructor has run and the journal knows of the session. ``client`` is what the
-        client says of itself. Raises SessionConflict, Overloaded, ShuttingDown, and what ``Runtime.open`` raises.
+        client says of itself. Raises SessionConflict, Overloaded, ShuttingDown, and what ``Runtime.open``
+        raises.
         """
         body = request.model_dump_json(exclude={"run", "trace", "traceparent"}).encode()
         digest = hashlib.blake2b(body, digest_size=16).digest()

@@ -70,7 +70,7 @@ class ServerProcess:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "orsay", "serve", *arguments],
             cwd=folder,
-            env={**clean, **env},
+            env={**clean, "ORSAY_JOURNAL": "off", **env},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
