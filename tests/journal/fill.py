@@ -25,23 +25,6 @@ ENVIRONMENTS = ("guess", "doors", "arithmetic")
 START = 1_780_000_000.0  # when the first session began, in seconds since 1970
 _TEXT = "amber basil cedar delta ember fjord grove haven inlet joker karma lotus mango noble ocean pearl"
 _WORDS = _TEXT.split()
-    "amber",
-    "basil",
-    "cedar",
-    "delta",
-    "ember",
-    "fjord",
-    "grove",
-    "haven",
-    "inlet",
-    "joker",
-    "karma",
-    "lotus",
-    "mango",
-    "noble",
-    "ocean",
-    "pearl",
-]
 _FAULTS = ("tool_error", "time_limit", "worker_lost")
 _CHUNK = 2000  # sessions in one statement
 _LARGE = 2000  # bytes of JSON from which on a value stands beside its row

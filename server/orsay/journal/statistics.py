@@ -25,8 +25,8 @@ class Interval:
 def mean_interval(n: int, total: float, squares: float) -> Interval | None:
     """The mean of ``n`` values from their sum and the sum of their squares, with Student's interval.
 
-    ``mean ± t(n - 1) * s / sqrt(n)``, where ``s`` has ``n - 1`` in its denominator: Student, "The probable error of a
-    mean", Biometrika 6 (1908). None without values.
+    ``mean ± t(n - 1) * s / sqrt(n)``, where ``s`` has ``n - 1`` in its denominator: Student, "The probable
+    error of a mean", Biometrika 6 (1908). None without values.
     """
     if n == 0:
         return None
@@ -41,8 +41,8 @@ def mean_interval(n: int, total: float, squares: float) -> Interval | None:
 def share_interval(hits: int, n: int) -> Interval | None:
     """The share of ``hits`` among ``n`` with Wilson's score interval, which never leaves 0 to 1.
 
-    E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22 (1927). None without
-    trials.
+    E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22 (1927). None
+    without trials.
     """
     if n == 0:
         return None
