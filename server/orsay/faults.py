@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from orsay_protocol.faults import RETRYABLE, Fault
 
 from .errors import Faulted
 from .logs import get_logger
 
-__all__ = ["FaultLog"]
+__all__ = ["FaultLog", "Hear"]
 
 _log = get_logger(__name__)
 _AUTHORS = frozenset(
     {"tool_error", "setup_error", "prompt_error", "score_error", "task_error", "internal", "bad_reward"}
 )
+Hear: TypeAlias = Callable[[Faulted, dict[str, Any]], None]
+"""``(fault, context)``; the context names session, environment and tool, as far as there is one."""
 
 
 class FaultLog:
@@ -26,6 +29,11 @@ class FaultLog:
 
     def __init__(self, *, show: bool) -> None:
         self._show = show
+        self._hearers: list[Hear] = []
+
+    def listen(self, hear: Hear) -> None:
+        """Tell ``hear`` of every fault from now on, when it is logged."""
+        self._hearers.append(hear)
 
     def report(self, fault: Faulted, **context: Any) -> None:
         """Give the fault an id and log it, once."""
@@ -35,8 +43,10 @@ class FaultLog:
         fault.fault_id = fault.fault_id or os.urandom(6).hex()
         if fault.fault == "unknown_task_id":
             return
-        trace = {"trace": fault.trace} if fault.trace else {}
-        _log.warning("fault", fault=fault.fault, id=fault.fault_id, message=fault.message, **context, **trace)
+        more = {"traceback": fault.trace} if fault.trace else {}
+        _log.warning("fault", fault=fault.fault, id=fault.fault_id, message=fault.message, **context, **more)
+        for hear in self._hearers:
+            hear(fault, context)
 
     def text(self, fault: Faulted) -> str:
         """What a client reads."""

@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 import gc
 import socket
+import time
 from collections.abc import Iterator
 
 import uvicorn
 
 from .auth import Keys
 from .calls import CallLimits
+from .console.about import ServerFacts
+from .console.face import ConsoleFace
 from .faults import FaultLog
 from .http.app import HttpApp
 from .http.connection import Connection
@@ -54,6 +57,8 @@ class Running:
             index_only=settings.index_only,
         )
         faces = _other_faces(settings, self.sessions)
+        if settings.console:
+            faces.insert(0, _console(settings, self.sessions, self._keys, self.journal))
         self.app = HttpApp(
             episodes,
             runtime,
@@ -151,6 +156,16 @@ def _other_faces(settings: Settings, sessions: Sessions) -> list[Face]:
         index_only=settings.index_only,
         max_body_bytes=settings.max_body_bytes,
     )
+
+
+def _console(settings: Settings, sessions: Sessions, keys: Keys, journal: Writer | None) -> Face:
+    facts = ServerFacts(
+        name=settings.server_name or socket.gethostname(),
+        runtime=settings.runtime,
+        workers=settings.workers if settings.runtime == "process" else None,
+        started_at=time.time(),
+    )
+    return ConsoleFace(sessions, keys, facts, journal=journal)
 
 
 def _session_limits(settings: Settings) -> SessionLimits:

@@ -14,7 +14,8 @@ import asyncio
 import contextlib
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from orsay_protocol.faults import FaultClass
@@ -462,3 +463,10 @@ class Sessions:
             _log.info("closing_sessions", sessions=len(self._live))
         closing = [self.close(session, reason) for session in list(self._live.values())]
         await asyncio.gather(*closing, return_exceptions=True)
+
+    # looking on
+
+    @property
+    def live(self) -> Mapping[str, Session]:
+        """The sessions that are there, by their ids, the oldest first; a view, for reading only."""
+        return MappingProxyType(self._live)

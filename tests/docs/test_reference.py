@@ -120,8 +120,12 @@ def test_every_endpoint_is_documented() -> None:
     published = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
     told = {
         code(row[0])
-        for heading in ("## Without a session", "## A session")
-        for row in cells("protocol.md", heading)
+        for page, heading in (
+            ("protocol.md", "## Without a session"),
+            ("protocol.md", "## A session"),
+            ("console.md", "## API"),
+        )
+        for row in cells(page, heading)
     }
     assert told == published
 

@@ -66,7 +66,7 @@ async def test_what_the_upstream_hides_stays_hidden_and_the_id_joins_the_logs(
     assert reply.error == f"tool_error: see the server's log for id {number}"
     await until(lambda: any(line["id"] == number for line in behind.events("fault")))
     logged = next(line for line in behind.events("fault") if line["id"] == number)
-    assert logged["message"] == "ValueError: no such door" and "Traceback" in logged["trace"]
+    assert logged["message"] == "ValueError: no such door" and "Traceback" in logged["traceback"]
     await api.delete()
 
 

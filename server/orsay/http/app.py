@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from pydantic import ValidationError
 
-from ..auth import Keys
+from ..auth import ANYONE, Keys
 from ..errors import Faulted, Refused, ShuttingDown, Starting, Unauthorized, exception_text
 from ..faults import FaultLog
 from ..logs import get_logger
@@ -89,26 +89,33 @@ class HttpApp:
         path, method = scope["path"], scope["method"]
         headers: Headers = dict(scope["headers"])
         try:
-            owner = "" if path in _OPEN_PATHS else self._keys.owner(headers)
-            endpoint = self._exact.get((method, path)) or self._find(method, path)
-            if endpoint is None:
-                endpoint = self.faces.find(method, path, headers)
+            endpoint: Endpoint | None
+            try:
+                owner = "" if path in _OPEN_PATHS else self._keys.owner(headers)
+            except Unauthorized:
+                owner, endpoint = ANYONE, self.faces.find_open(method, path, headers)
+                if endpoint is None:
+                    raise
+            else:
+                endpoint = self._exact.get((method, path)) or self._find(method, path)
+                if endpoint is None:
+                    endpoint = self.faces.find(method, path, headers)
             if endpoint is not None:
                 await endpoint(scope, headers, owner, receive, send)
             else:
                 await self._answer_rest(scope, headers, receive, send)
         except ValidationError as exc:
-            await send_json(send, validation_answer(exc), status=422)
+            await send_json(send, validation_answer(exc), status=422, headers=self.faces.headers(path))
         except (Refused, Faulted) as exc:
             if isinstance(exc, Unauthorized):
                 _log.info("key_refused", client=_address(scope), method=method, path=path)
             status, body, extra = error_answer(exc, self._faults)
-            await send_json(send, body, status=status, headers=extra)
+            await send_json(send, body, status=status, headers=(*extra, *self.faces.headers(path)))
         except Exception as exc:
             _log.exception("request_failed", method=method, path=path)
             status, body, extra = error_answer(Faulted("internal", exception_text(exc)), self._faults)
             with contextlib.suppress(RuntimeError):  # an answer had begun, and breaks off
-                await send_json(send, body, status=status, headers=extra)
+                await send_json(send, body, status=status, headers=(*extra, *self.faces.headers(path)))
 
     async def _answer_rest(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
         parts = scope["path"].strip("/").split("/")

@@ -10,7 +10,7 @@ import contextlib
 import ipaddress
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 from urllib.parse import urlsplit
 
 from ..auth import Keys
@@ -21,12 +21,14 @@ from .errors import error_answer
 from .messages import Headers, Receive, Scope, Send, send_json, text_header
 from .operations import Operation
 
-__all__ = ["Endpoint", "Face", "Faces"]
+__all__ = ["Endpoint", "Face", "Faces", "Page", "Pairs", "is_loopback"]
 
 _log = get_logger(__name__)
 Endpoint: TypeAlias = Callable[[Scope, Headers, str, Receive, Send], Awaitable[None]]
 """``(scope, headers, owner, receive, send)``; instead of answering it may raise Refused, Faulted or a
 ValidationError."""
+Pairs: TypeAlias = tuple[tuple[bytes, bytes], ...]
+"""Names and values of headers."""
 
 
 class Face(Protocol):
@@ -46,11 +48,23 @@ class Face(Protocol):
         """Sessions are closed: answer what still waits, and release everything."""
 
 
+@runtime_checkable
+class Page(Protocol):
+    """What a face tells beside, when browsers load pages from it."""
+
+    def is_open(self, path: str) -> bool:
+        """Whether that path is answered without a key, since nothing secret is there."""
+
+    def headers(self, path: str) -> Pairs:
+        """What each answer at that path carries, errors included; its endpoints add them by themselves."""
+
+
 class Faces:
     """The faces of one server."""
 
     def __init__(self, faces: Sequence[Face], keys: Keys, faults: FaultLog) -> None:
         self._faces = faces
+        self._pages = [face for face in faces if isinstance(face, Page)]
         self._keys = keys
         self._faults = faults
 
@@ -64,8 +78,18 @@ class Faces:
             methods = face.find(path)
             if methods:
                 self._refuse_foreign_pages(headers)
-                return methods.get(method) or partial(_not_allowed, ", ".join(methods))
+                return methods.get(method) or partial(_not_allowed, ", ".join(methods), self.headers(path))
         return None
+
+    def find_open(self, method: str, path: str, headers: Headers) -> Endpoint | None:
+        """The same for a request without a key, where that path needs none."""
+        if any(page.is_open(path) for page in self._pages):
+            return self.find(method, path, headers)
+        return None
+
+    def headers(self, path: str) -> Pairs:
+        """What an error at that path carries beside its own headers."""
+        return tuple(pair for page in self._pages for pair in page.headers(path))
 
     async def answer_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A WebSocket, from its handshake to its end."""
@@ -107,14 +131,15 @@ class Faces:
         origin = text_header(headers, b"origin")
         if origin is None or self._keys:
             return
-        if not _is_loopback(urlsplit(origin).hostname or ""):
+        if not is_loopback(urlsplit(origin).hostname or ""):
             raise Unauthorized(
                 "this server has no API keys, so web pages of other machines may not use it;"
                 f" this one is of {origin}"
             )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether that name or address is this machine itself."""
     if host == "localhost":
         return True
     try:
@@ -124,7 +149,7 @@ def _is_loopback(host: str) -> bool:
 
 
 async def _not_allowed(
-    methods: str, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
+    methods: str, more: Pairs, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
 ) -> None:
     text = b'{"detail":"Method Not Allowed"}'
-    await send_json(send, text, status=405, headers=((b"allow", methods.encode()),))
+    await send_json(send, text, status=405, headers=((b"allow", methods.encode()), *more))

@@ -5,6 +5,7 @@ FastAPI describes the discovery endpoints; the table here describes the rest, an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -280,6 +281,10 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
                 "schema": {"type": "string"},
             }
         )
+    for name in re.findall(r"\{(\w+)\}", operation.path.replace("{env}", "")):
+        schema = {"type": "string", "minLength": 1, "maxLength": 256}
+        parameters.append({"name": name, "in": "path", "required": True, "schema": schema})
+    parameters += _query(operation.query) if operation.query is not None else []
     names = (["X-Session-ID"] if operation.session else []) + list(operation.headers)
     for name in names:
         required = operation.session and name == "X-Session-ID"
@@ -294,3 +299,18 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
             }
         )
     return parameters
+
+
+def _query(model: type[BaseModel]) -> list[dict[str, Any]]:
+    found = model.model_json_schema()
+    wanted = found.get("required", ())
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "required": name in wanted,
+            "description": schema.get("description", ""),
+            "schema": {key: value for key, value in schema.items() if key not in ("title", "description")},
+        }
+        for name, schema in found.get("properties", {}).items()
+    ]

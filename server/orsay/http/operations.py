@@ -18,7 +18,8 @@ class Operation:
     """One method of one path.
 
     ``stream``: the answer is, or may become, a stream of events. ``session``: X-Session-ID must be sent.
-    ``name`` is the operationId, the path's last part unless given.
+    ``query`` has a field for each parameter of the query. ``name`` is the operationId, the path's last part
+    unless given.
     """
 
     method: str
@@ -32,3 +33,4 @@ class Operation:
     errors: Sequence[int] = field(default=(400, 401, 404, 410))
     tag: str = "sessions"
     name: str | None = None
+    query: type[BaseModel] | None = None

@@ -313,6 +313,10 @@ class MixedRuntime:
         finally:
             member.leave()
 
+    def place_of(self, key: str) -> Runtime:
+        """Where the environment of that key lives. Raises UnknownEnvironment."""
+        return self._route(key)[0].runtime
+
     def _route(self, key: str) -> tuple[Member, str]:
         try:
             return self._current().routes[key]

@@ -1,0 +1,196 @@
+"""Where requests for the console go: the page and its files for anybody, the API for who has a key."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orsay_protocol.sse import encode_event
+
+from ..auth import Keys
+from ..errors import Overloaded, ShuttingDown, Unauthorized, Unsupported
+from ..http.faces import Endpoint, Pairs, is_loopback
+from ..http.messages import Headers, Receive, Scope, Send, has_gone, text_header
+from ..http.operations import Operation
+from ..sessions import Sessions
+from .about import JournalState, ServerFacts, describe_environments, describe_server
+from .answers import send_value, strict_headers
+from .live import Feed, rates
+from .operations import OPERATIONS
+from .recent import Ended, Faults, RecentFaults
+from .site import Site
+
+if TYPE_CHECKING:
+    from ..journal.writer import Writer
+
+__all__ = ["ConsoleFace"]
+
+_ROOT = "/console"
+_API = "/console/api"
+_END = re.compile(r"/sessions/(?P<sid>.+)/end", re.DOTALL)
+_STREAMS = 256
+_PATIENCE_S = 30.0
+_DISCOVERY = frozenset({"tools", "splits", "tasks", "num_tasks", "task", "task_range"})
+_STREAM: Pairs = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+class ConsoleFace:
+    """``/console`` and everything below it, but what is asked of an environment that has this very name.
+
+    ``journal`` is None when it is off. ``site`` is the folder of the built page.
+    """
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        keys: Keys,
+        facts: ServerFacts,
+        *,
+        journal: Writer | None = None,
+        site: Path | None = None,
+    ) -> None:
+        self._sessions = sessions
+        self._keys = keys
+        self._facts = facts
+        self._journal = journal
+        self._site = Site() if site is None else Site(site)
+        self._faults = RecentFaults(sessions.faults, sessions.live)
+        self._feed = Feed(sessions.live, partial(rates, sessions.meter))
+        self._table: dict[str, Mapping[str, Endpoint]] = {
+            "/server": {"GET": self._server},
+            "/environments": {"GET": self._environments},
+            "/live": {"GET": self._live},
+            "/faults": {"GET": self._recent_faults},
+        }
+
+    # what faces do
+
+    @property
+    def operations(self) -> list[Operation]:
+        return list(OPERATIONS)
+
+    def find(self, path: str) -> Mapping[str, Endpoint]:
+        if path != _ROOT and not path.startswith(_ROOT + "/"):
+            return {}
+        if path == _API or path.startswith(_API + "/"):
+            found = self._find(path[len(_API) :])
+            return {method: partial(self._guarded, endpoint) for method, endpoint in found.items()}
+        place = path[len(_ROOT) + 1 :]
+        if place in _DISCOVERY and any(info.key == "console" for info in self._sessions.runtime.environments):
+            return {}
+        page = partial(self._page, place)
+        return {"GET": page, "HEAD": page}
+
+    def find_socket(self, path: str) -> Endpoint | None:
+        return None
+
+    async def close(self) -> None:
+        await self._feed.close()
+
+    def is_open(self, path: str) -> bool:
+        """The page and its files hold nothing that is not in the package."""
+        inside = path == _ROOT or path.startswith(_ROOT + "/")
+        return inside and path != _API and not path.startswith(_API + "/")
+
+    def headers(self, path: str) -> Pairs:
+        return strict_headers() if path == _ROOT or path.startswith(_ROOT + "/") else ()
+
+    def _find(self, path: str) -> Mapping[str, Endpoint]:
+        found = self._table.get(path)
+        if found is not None:
+            return found
+        match = _END.fullmatch(path)
+        if match is not None:
+            return {"POST": partial(self._end, match["sid"])}
+        raise Unsupported(
+            f"the console's API has no {path.lstrip('/') or 'such path'!r}: see docs/console.md"
+        )
+
+    # the page
+
+    async def _page(
+        self, place: str, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
+    ) -> None:
+        await self._site.answer(scope, headers, send, place)
+
+    # the API
+
+    async def _guarded(
+        self, endpoint: Endpoint, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
+    ) -> None:
+        """Without keys, only what a browser took from this very machine is answered.
+
+        A page of another machine could have its own name lead here; it cannot choose what Host then says.
+        """
+        host = text_header(headers, b"host") or ""
+        if not self._keys and not is_loopback(_name(host)):
+            raise Unauthorized(
+                f"this server has no API keys, so its console is for this machine only, and not at {host!r}:"
+                " open it by http://127.0.0.1 or http://localhost, or set ORSAY_API_KEYS"
+            )
+        await endpoint(scope, headers, owner, receive, send)
+
+    async def _server(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+        entry = describe_server(self._facts, keys=bool(self._keys), journal=self._journal_state())
+        await send_value(send, headers, entry)
+
+    def _journal_state(self) -> JournalState | None:
+        if self._journal is None:
+            return None
+        health = self._journal.health
+        return JournalState(
+            state=health.state,
+            reason=health.reason or "",
+            lag_s=health.lag_s,
+            waiting=health.waiting,
+            lost=health.lost,
+        )
+
+    async def _environments(
+        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
+    ) -> None:
+        found = await describe_environments(self._sessions.runtime, self._sessions.live, owner)
+        await send_value(send, headers, found)
+
+    async def _recent_faults(
+        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
+    ) -> None:
+        await send_value(send, headers, Faults(self._faults.of(owner)))
+
+    async def _end(
+        self, sid: str, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
+    ) -> None:
+        session = self._sessions.get(sid, owner)
+        fault = await self._sessions.close(session, "Session ended from the console")
+        text = None if fault is None else self._sessions.faults.text(fault)
+        await send_value(send, headers, Ended(sid=sid, fault=text))
+
+    async def _live(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+        if self._feed.closed:
+            raise ShuttingDown("the server is shutting down")
+        if len(self._feed) >= _STREAMS:
+            raise Overloaded(f"the console at maximum capacity: {_STREAMS} streams are open")
+        with self._feed.listening(owner) as listener:
+            start = {"type": "http.response.start", "status": 200}
+            await send({**start, "headers": [*_STREAM, *strict_headers()]})
+            while not has_gone(receive) and (snapshot := await listener.next()) is not None:
+                event = encode_event("snapshot", snapshot.decode())
+                try:
+                    async with asyncio.timeout(_PATIENCE_S):
+                        await send({"type": "http.response.body", "body": event, "more_body": True})
+                except TimeoutError:  # it is there, and reads nothing
+                    break
+        await send({"type": "http.response.body", "body": b""})
+
+
+def _name(host: str) -> str:
+    """Of ``name:port`` or ``[address]:port``."""
+    return host[1 : host.find("]")] if host.startswith("[") else host.partition(":")[0]

@@ -1,0 +1,75 @@
+"""The last faults of this server, each for the owner of its session."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, RootModel
+
+from ..errors import Faulted
+from ..faults import FaultLog
+from ..session import Session
+
+__all__ = ["Ended", "FaultEntry", "Faults", "RecentFaults"]
+
+_KEPT = 500
+_SHOWN = 100
+_LONGEST = 2_000
+
+
+class FaultEntry(BaseModel):
+    """One fault; ``id`` is what the log calls it, ``at`` in seconds since 1970."""
+
+    id: str
+    at: float
+    fault: str
+    environment: str
+    tool: str | None
+    session: str
+    message: str
+
+
+class Faults(RootModel[list[FaultEntry]]):
+    """The newest first."""
+
+
+class Ended(BaseModel):
+    """The session that was ended; ``fault`` tells how its teardown failed, if it did."""
+
+    sid: str
+    fault: str | None = None
+
+
+class RecentFaults:
+    """Hears of faults as they are logged, and keeps the last few hundred.
+
+    A message is what the client could read of it (S4).
+    """
+
+    def __init__(self, faults: FaultLog, live: Mapping[str, Session]) -> None:
+        self._faults = faults
+        self._live = live
+        self._kept: deque[tuple[str | None, FaultEntry]] = deque(maxlen=_KEPT)
+        faults.listen(self._hear)
+
+    def of(self, owner: str) -> list[FaultEntry]:
+        """Those in sessions of that owner, the newest first."""
+        found = [entry for whose, entry in reversed(self._kept) if whose == owner]
+        return found[:_SHOWN]
+
+    def _hear(self, fault: Faulted, context: dict[str, Any]) -> None:
+        sid = str(context.get("session", ""))
+        session = self._live.get(sid)
+        entry = FaultEntry(
+            id=fault.fault_id,
+            at=time.time(),
+            fault=fault.fault,
+            environment=str(context.get("environment", "")),
+            tool=context.get("tool"),
+            session=sid,
+            message=self._faults.text(fault)[:_LONGEST],
+        )
+        self._kept.append((None if session is None else session.owner, entry))

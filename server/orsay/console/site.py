@@ -1,0 +1,161 @@
+"""The built page and its assets: found in a table, compressed once, and kept by browsers while they are good.
+
+Only what was there when the folder was listed can be asked for. It is listed anew when the page was built
+again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..http.faces import Pairs
+from ..http.messages import Headers, Scope, Send, send_once
+from .answers import accepts_gzip, strict_headers
+
+__all__ = ["Site"]
+
+_BUILT = Path(__file__).parent / "static"
+_BASE = b'<base href="/console/"'
+_NONCE = b"__CSP_NONCE__"
+_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".ico": "image/x-icon",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".map": "application/json",
+    ".md": "text/markdown; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+    ".webmanifest": "application/manifest+json",
+    ".webp": "image/webp",
+    ".woff2": "font/woff2",
+}
+_PACKED = frozenset({".ico", ".png", ".webp", ".woff2"})
+_FOREVER = b"public, max-age=31536000, immutable"
+_ASK_AGAIN = b"no-cache"
+_NOT_BUILT = b"""<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>Orsay</title><meta name="viewport" content="width=device-width"></head>
+<body>
+<h1>Orsay</h1>
+<p>The server runs, but the page of its console is not built. In the folder <code>console</code> of the
+source, run <code>npm ci</code> and <code>npm run build</code>, then load this page again.</p>
+<p>The API that the page reads is there: <code>/console/api/server</code>.</p>
+</body>
+</html>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asset:
+    """A file as it is sent; ``packed`` is the same compressed, where that makes it smaller."""
+
+    body: bytes
+    packed: bytes | None
+    kind: bytes
+    mark: bytes
+    keep: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    built_at: int
+    paths: dict[str, Path]
+
+
+class Site:
+    """The files of a folder, by their paths below it; ``index.html`` stands for every other path."""
+
+    def __init__(self, folder: Path = _BUILT) -> None:
+        self._folder = folder
+        self._listing = _Listing(-1, {})
+        self._assets: dict[str, _Asset] = {}
+
+    async def answer(self, scope: Scope, headers: Headers, send: Send, place: str) -> None:
+        """Send what is at ``place``, a path below the console's; empty for the console itself."""
+        await self._look()
+        if place in self._listing.paths and place != "index.html":
+            await self._send_asset(await self._asset(place), headers, send)
+        elif place.startswith("assets/"):  # of an older build: a page in its place would not help
+            text = b"this file is of another build of the console: load the page again"
+            kind = (b"content-type", b"text/plain; charset=utf-8")
+            await send_once(send, 404, text, (kind, (b"cache-control", b"no-store"), *strict_headers()))
+        else:
+            await self._send_index(scope, send)
+
+    async def _look(self) -> None:
+        """List the folder, if the page is another one than before."""
+        try:
+            built_at = (self._folder / "index.html").stat().st_mtime_ns
+        except OSError:
+            built_at = 0
+        if built_at != self._listing.built_at:
+            self._listing = await asyncio.to_thread(_list, self._folder, built_at)
+            self._assets.clear()
+
+    async def _asset(self, place: str) -> _Asset:
+        found = self._assets.get(place)
+        if found is None:
+            found = await asyncio.to_thread(_read, self._listing.paths[place], place)
+            self._assets[place] = found
+        return found
+
+    async def _send_asset(self, asset: _Asset, headers: Headers, send: Send) -> None:
+        more: Pairs = (
+            (b"content-type", asset.kind),
+            (b"cache-control", asset.keep),
+            (b"etag", asset.mark),
+            (b"vary", b"accept-encoding"),
+            *strict_headers(),
+        )
+        marks = headers.get(b"if-none-match", b"").replace(b"W/", b"").split(b",")
+        if asset.mark in [mark.strip() for mark in marks]:
+            await send({"type": "http.response.start", "status": 304, "headers": list(more)})
+            await send({"type": "http.response.body", "body": b""})
+        elif asset.packed is not None and accepts_gzip(headers):
+            await send_once(send, 200, asset.packed, (*more, (b"content-encoding", b"gzip")))
+        else:
+            await send_once(send, 200, asset.body, more)
+
+    async def _send_index(self, scope: Scope, send: Send) -> None:
+        """The page, with a nonce of its own, for whatever prefix a proxy puts in front of its path."""
+        nonce = secrets.token_urlsafe(16)
+        page = (await self._asset("index.html")).body if "index.html" in self._listing.paths else _NOT_BUILT
+        page = page.replace(_NONCE, nonce.encode())
+        page = page.replace(_BASE, b'<base href="' + _relative(scope).encode() + b'"')
+        kind = (b"content-type", b"text/html; charset=utf-8")
+        keep = (b"cache-control", _ASK_AGAIN)
+        await send_once(send, 200, page, (kind, keep, *strict_headers(nonce)))
+
+
+def _relative(scope: Scope) -> str:
+    """From the path that was asked for to the console's folder, as a relative address."""
+    path = bytes(scope.get("raw_path") or scope["path"].encode())
+    below = path[path.find(b"/console") + len(b"/console") :]
+    depth = below.count(b"/")
+    return "console/" if not depth else "../" * (depth - 1) or "./"
+
+
+def _list(folder: Path, built_at: int) -> _Listing:
+    files = [each for each in folder.rglob("*") if each.is_file()] if built_at else []
+    return _Listing(built_at, {each.relative_to(folder).as_posix(): each for each in files})
+
+
+def _read(path: Path, place: str) -> _Asset:
+    body = path.read_bytes()
+    packed = None if path.suffix in _PACKED else gzip.compress(body, 9, mtime=0)
+    return _Asset(
+        body=body,
+        packed=packed if packed is not None and len(packed) < len(body) else None,
+        kind=_TYPES.get(path.suffix, "application/octet-stream").encode(),
+        mark=b'"' + hashlib.blake2b(body, digest_size=12).hexdigest().encode() + b'"',
+        keep=_FOREVER if place.startswith("assets/") else _ASK_AGAIN,
+    )
