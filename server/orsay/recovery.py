@@ -13,7 +13,7 @@ import contextlib
 import time
 from collections.abc import Callable, Container
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from orsay_protocol.faults import FaultClass
 from orsay_protocol.sse import encode_result
@@ -21,7 +21,7 @@ from pydantic_core import from_json
 from sqlalchemy import Connection
 
 from .calls import Call
-from .errors import Faulted, Overloaded, Refused, SessionGone, ShuttingDown, Starting
+from .errors import Faulted, JournalDown, Overloaded, Refused, SessionGone, ShuttingDown, Starting
 from .journal.ids import new_id
 from .journal.past import (
     Ended,
@@ -34,7 +34,6 @@ from .journal.past import (
     read_content,
 )
 from .journal.recorder import Recorder
-from .journal.trouble import JournalDown
 from .journal.values import result_of
 from .logs import get_logger
 from .outcome import Outcome, episode_finished
@@ -73,7 +72,7 @@ class Recovery:
         return len(self._waiting)
 
     async def load(self, bury: Callable[[Ended], None], living: Container[str], *, memory_s: float) -> None:
-        """Read what was left open, and end what cannot go on; ``bury`` hears of that and of what ended lately.
+        """Read what was left open; end what cannot go on. ``bury`` hears of that and of what ended lately.
 
         Waits for the journal as long as that is down: sessions may be in it that clients still play.
         """
@@ -179,7 +178,7 @@ class Recovery:
             await listener.over
             for kind, shown in content.prompts.items():
                 operation = _HOOKS[kind]
-                answer: bytes = await _run(session, handle, operation, b"", session.limit_s(operation))
+                answer: bytes = await _run(session, handle, operation, operation, b"")
                 if from_json(answer) != from_json(shown):
                     raise _Diverged(f"its {kind} is another one than the recorded")
             for call in content.calls:
@@ -193,7 +192,8 @@ class Recovery:
         return handle
 
     async def _read(self, work: Callable[[Connection], _T]) -> _T:
-        return await self._recorder.writer.read(work)
+        found: _T = await self._recorder.writer.read(work)
+        return found
 
 
 class _Setup:
@@ -219,9 +219,11 @@ class _Setup:
             self.over.set_exception(Faulted(fault, reason))
 
 
-async def _run(session: Session, handle: Handle, operation: Operation, body: bytes, limit_s: float) -> _T:
-    future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+async def _run(session: Session, handle: Handle, operation: Operation, name: str, body: bytes) -> Any:
+    """JSON of a hook, or the Outcome of a call. Raises Faulted or Refused."""
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     heard = bytearray()
+    limit_s = session.limit_s(name)
     handle.start(operation, body, settle(future), limit_s=limit_s, progress=heard.extend)
     answer = await future
     if heard and isinstance(answer, Outcome):
@@ -236,14 +238,14 @@ async def _repeat(session: Session, handle: Handle, call: PastCall) -> None:
     fault: str | None = None
     outcome = Outcome()
     try:
-        outcome = await _run(session, handle, "call", call.body, session.limit_s(call.name))
+        outcome = await _run(session, handle, "call", call.name, call.body)
     except Faulted as exc:
         if exc.fault in _PASSING:
             raise
         fault = exc.fault
     if fault != call.fault:
         raise _Diverged(f"its call {call.number} of {call.name!r} ended otherwise than recorded")
-    if fault is None and from_json(result_of(outcome.wire)) != from_json(call.result or b"null"):
+    if fault is None and from_json(result_of(outcome.wire) or "null") != from_json(call.result or b"null"):
         raise _Diverged(f"its call {call.number} of {call.name!r} was answered otherwise than recorded")
 
 

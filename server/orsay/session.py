@@ -349,10 +349,10 @@ class Session:
         if outcome is None:
             if isinstance(error, Refused):
                 call.refused = error
-                fault = Faulted(error.fault or "internal", error.detail)
+                failure = Faulted(error.fault or "internal", error.detail)
             else:
-                fault = error or Faulted("internal", "the runtime gave no answer")
-            outcome = Outcome(fault=fault)
+                failure = error or Faulted("internal", "the runtime gave no answer")
+            outcome = Outcome(fault=failure)
         call.answer(outcome)
         fault = outcome.fault
         if fault is not None:
@@ -403,8 +403,9 @@ class Session:
         if call.outcome is not None:  # the session ended meanwhile
             return
         if not committed and self._shared.needs_journal:
-            outcome = Outcome(fault=Faulted("internal", "the journal could not take the result"))
-            self._shared.faults.report(outcome.fault, **self.context, tool=call.name)
+            lost = Faulted("internal", "the journal could not take the result")
+            self._shared.faults.report(lost, **self.context, tool=call.name)
+            outcome = Outcome(fault=lost)
         self._settle(calls, call, outcome)
 
     def _settle(self, calls: Calls, call: Call, outcome: Outcome) -> None:

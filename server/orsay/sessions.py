@@ -406,11 +406,11 @@ class Sessions:
             elif session.created_at < born_before:
                 self._expire(session, f"Session expired: older than {limits.lifetime_limit_s:g} s")
         self._gone.expire(now)
-        for past in () if self._recovery is None else self._recovery.expired(limits.idle_limit_s):
-            self._recovery.take(past)
-            self._spawn(
-                self._end_past(past, f"Session expired: idle for {limits.idle_limit_s:g} s after a restart")
-            )
+        if self._recovery is not None:
+            reason = f"Session expired: idle for {limits.idle_limit_s:g} s after a restart"
+            for past in self._recovery.expired(limits.idle_limit_s):
+                self._recovery.take(past)
+                self._spawn(self._end_past(past, reason))
 
     def _expire(self, session: Session, reason: str) -> None:
         self._spawn(self.close(session, reason))

@@ -19,6 +19,8 @@ _SPLITS = {split: Problems(split) for split in SIZES}
 class ArithmeticEnvironment(Environment):
     """Solve a word problem; the last message is the answer."""
 
+    replayable = True
+
     splits: ClassVar = _SPLITS
     grader: ClassVar = Grader()
 

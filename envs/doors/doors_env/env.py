@@ -18,6 +18,8 @@ __all__ = ["DoorsEnvironment"]
 class DoorsEnvironment(Environment):
     """Look at a door for its code word, then open it."""
 
+    replayable = True
+
     splits: ClassVar = TASKS
 
     def __init__(self, task_spec: JSONObject | None = None, secrets: dict[str, str] | None = None) -> None:

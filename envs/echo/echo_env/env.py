@@ -18,6 +18,8 @@ WORDS = ("hello", "world", "trl", "openreward", "spec", "factory", "dataset", "r
 class EchoEnvironment(Environment):
     """Repeat the target word with one tool call."""
 
+    replayable = True
+
     splits: ClassVar = {
         "train": [{"id": f"echo-{number}", "target": word} for number, word in enumerate(WORDS)]
     }

@@ -23,6 +23,8 @@ SHAPING = 0.1
 class GuessEnvironment(Environment):
     """Find the hidden number within a limited number of guesses."""
 
+    replayable = True
+
     @classmethod
     def list_splits(cls) -> list[str | Split]:
         return list(SPLITS)

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, and_, func, select
 
 from .rows import SessionEnded
 from .schema import calls, prompts, sessions, values
-from .values import unpacked
+from .values import unpack
 
 __all__ = [
     "Ended",
@@ -137,7 +137,7 @@ def ending(connection: Connection, session: int, ended_at: float, reason: str) -
 def read_content(connection: Connection, session: int) -> PastContent:
     """Everything about a session that is needed to build it again."""
     large = {
-        (row.row, row.field): unpacked(row.data)
+        (row.row, row.field): unpack(row.data).encode()
         for row in connection.execute(
             select(values.c.row, values.c.field, values.c.data).where(values.c.session == session)
         )

@@ -1,0 +1,65 @@
+"""Environments whose rewards tell whether each call counted exactly once, for tests that kill the server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import ClassVar
+
+from orsay import Environment, ToolOutput, tool
+
+
+class Sum(Environment):
+    """Add numbers up, then end. The reward is the sum, with the number of calls after the point."""
+
+    replayable = True
+    splits: ClassVar = {"train": [{"first": i} for i in range(1000)]}
+
+    def setup(self) -> None:
+        self.total = int(self.task_spec["first"])
+        self.calls = 0
+
+    def prompt(self) -> str:
+        return f"Begin with {self.task_spec['first']}."
+
+    @tool
+    async def add(self, number: int, seconds: float = 0.0) -> ToolOutput:
+        """Add a number, slowly if asked."""
+        await asyncio.sleep(seconds)
+        self.total += number
+        self.calls += 1
+        return ToolOutput(blocks=[str(self.total)], reward=0.0)
+
+    @tool
+    def fail(self) -> ToolOutput:
+        """Count, and raise."""
+        self.calls += 1
+        raise ValueError(f"failed after {self.calls} calls")
+
+    @tool
+    def end(self) -> ToolOutput:
+        """The end."""
+        return ToolOutput(blocks=["over"], reward=self.total + self.calls / 100, finished=True)
+
+
+class Mortal(Sum):
+    """The same, without being replayable."""
+
+    replayable = False
+
+
+class Fickle(Sum):
+    """Says that it can be replayed, and answers differently in each process."""
+
+    @tool
+    def where(self) -> str:
+        """The process."""
+        return str(os.getpid())
+
+
+class FicklePrompt(Sum):
+    """Its prompt is another one each time the server is started."""
+
+    def prompt(self) -> str:
+        return Path(str(self.task_spec["file"])).read_text()

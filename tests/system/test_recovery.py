@@ -1,0 +1,257 @@
+"""A server that is killed and started again with the same journal."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from orsay_client import AsyncClient, Retry
+from orsay_protocol.sse import Decoder
+
+from .serving import ROOT, Api, Reply, ServerProcess, api_for, until
+
+COUNTING = str(ROOT / "tests" / "system" / "counting.py")
+PATIENT = Retry(tries=60, first_delay_s=0.1, max_delay_s=1.0)
+WAIT_S = 90.0
+
+
+class Immortal:
+    """A server on one port and one journal, which can be killed and started again."""
+
+    def __init__(self, folder: Path, *classes: str, **settings: str) -> None:
+        self.file = folder / "journal.db"
+        self._targets = [f"{COUNTING}:{name}" for name in classes]
+        self._variables = {"ORSAY_WORKERS": "2", "ORSAY_JOURNAL": str(self.file), "ORSAY_LOG_FORMAT": "json"}
+        self._variables |= {f"ORSAY_{name.upper()}": value for name, value in settings.items()}
+        self.port = "0"
+        self.process = self._start()
+        self.port = self.process.url.rpartition(":")[2]
+
+    @property
+    def url(self) -> str:
+        return self.process.url
+
+    def _start(self) -> ServerProcess:
+        process = ServerProcess(["--port", self.port, *self._targets], self._variables)
+        process.wait_for_url()
+        return process
+
+    async def kill(self) -> None:
+        """``kill -9``, and start it again."""
+        self.process.signal(signal.SIGKILL)
+        await asyncio.to_thread(self.process.end)
+        self.process = await asyncio.to_thread(self._start)
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.file)) as connection:
+            return connection.execute(query).fetchall()
+
+
+@pytest.fixture
+def immortal(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Immortal]:
+    server = Immortal(tmp_path, *getattr(request, "param", ("Sum",)))
+    try:
+        yield server
+    finally:
+        server.process.end()
+
+
+@asynccontextmanager
+async def opened(server: Immortal, **spec: Any) -> AsyncIterator[Api]:
+    """A session that is not deleted at the end."""
+    async with api_for(server.url) as api:
+        answer = await api.post("/create", {"env_name": "", "task_spec": {"first": 5, **spec}})
+        assert answer.status_code == 200, answer.text
+        yield api
+
+
+async def patiently(ask: Callable[[], Awaitable[Reply]]) -> Reply:
+    """Ask again while the session is being built."""
+    async with asyncio.timeout(WAIT_S):
+        while (reply := await ask()).status == 503:
+            assert reply.response.headers["x-backend-state"] == "starting"
+            await asyncio.sleep(0.05)
+    return reply
+
+
+@pytest.mark.contract("L7", "D6")
+async def test_an_episode_goes_on_where_the_kill_left_it(immortal: Immortal) -> None:
+    async with opened(immortal) as api:
+        await api.get("/prompt")
+        assert [(await api.call("add", number=n)).text for n in (1, 2)] == ["6", "8"]
+        assert (await api.call("fail")).fault == "tool_error"
+        assert (await api.call("add", number="x")).result["ok"] is False
+        await immortal.kill()
+        reply = await patiently(lambda: api.call("add", number=3))
+        assert reply.text == "11"
+        over = (await api.call("end")).result["output"]
+        assert (over["reward"], over["finished"]) == (pytest.approx(11.04), True)
+        assert (await api.call("add", number=1)).result["reason"] == "episode_finished"
+        await api.delete()
+    ended = immortal.rows("select calls, faults, reward, finished, end_reason from sessions")
+    assert ended == [(7, 1, pytest.approx(11.04), 1, "Session deleted")]
+    assert immortal.rows("select number from calls order by number") == [(n,) for n in range(1, 8)]
+
+
+@pytest.mark.contract("L7")
+async def test_a_finished_episode_stays_finished_and_keeps_its_results(immortal: Immortal) -> None:
+    async with opened(immortal) as api:
+        first = await api.call("add", number=1)
+        await api.call("end")
+        await immortal.kill()
+        again = await patiently(lambda: api.attach(first.task_id))
+        assert again.text == first.text
+        assert (await api.call("add", number=1)).result["reason"] == "episode_finished"
+
+
+@pytest.mark.contract("L7")
+async def test_a_client_in_the_middle_of_a_call_gets_the_result_under_its_task_id(immortal: Immortal) -> None:
+    async with opened(immortal) as api:
+        body = {"name": "add", "input": {"number": 1, "seconds": 1.5}}
+        decoder, events = Decoder(), []
+        with pytest.raises(httpx.TransportError):
+            headers = {"X-Session-ID": api.sid}
+            async with api.http.stream("POST", "/call", json=body, headers=headers) as stream:
+                async for part in stream.aiter_bytes():
+                    events += decoder.feed(part)
+                    if events:
+                        immortal.process.signal(signal.SIGKILL)
+        await immortal.kill()
+        assert events[0].event == "task_id"
+        reply = await patiently(lambda: api.attach(events[0].data))
+        assert reply.text == "6"
+        assert (await api.call("end")).result["output"]["reward"] == pytest.approx(6.01)
+
+
+@pytest.mark.contract("L7", "D2")
+async def test_a_call_repeated_with_its_key_is_answered_from_the_journal(immortal: Immortal) -> None:
+    async with opened(immortal) as api:
+        headers = {"Idempotency-Key": "one"}
+        first = await api.call("add", number=1, headers=headers)
+        await immortal.kill()
+        again = await patiently(lambda: api.call("add", number=1, headers=headers))
+        assert (again.text, again.task_id) == (first.text, first.task_id)
+        assert (await api.call("add", number=1)).text == "7"
+
+
+@pytest.mark.contract("L7", "L1")
+async def test_create_after_the_kill_is_the_same_session_or_a_conflict(immortal: Immortal) -> None:
+    async with opened(immortal) as api:
+        await api.call("add", number=1)
+        await immortal.kill()
+        body = {"env_name": "", "task_spec": {"first": 5}}
+        await until(lambda: immortal.process.events("sessions_of_the_past"), timeout_s=WAIT_S)
+        assert (await api.post("/create", body)).status_code == 200
+        assert (await api.call("add", number=1)).text == "7"
+        assert (await api.post("/create", {**body, "task_spec": {"first": 6}})).status_code == 409
+
+
+@pytest.mark.contract("L7", "L4")
+@pytest.mark.parametrize("immortal", [("Mortal",)], indirect=True)
+async def test_a_session_that_cannot_be_replayed_says_that_the_server_was_restarted(
+    immortal: Immortal,
+) -> None:
+    async with opened(immortal) as api:
+        await api.call("add", number=1)
+        await immortal.kill()
+        reply = await patiently(lambda: api.call("add", number=1))
+        assert (reply.status, reply.response.headers["x-orsay-fault"]) == (410, "session_gone")
+        assert "server restarted" in reply.response.json()["detail"]
+        assert (await api.other().call("add", number=1)).status == 404
+    assert immortal.rows("select calls, end_reason is null, fault from sessions") == [(1, 0, "session_gone")]
+
+
+@pytest.mark.contract("L7", "S3")
+async def test_a_session_with_secrets_is_not_built_again_without_them(immortal: Immortal) -> None:
+    async with api_for(immortal.url) as api:
+        body = {"env_name": "", "task_spec": {"first": 5}, "secrets": {"token": "very-secret-value"}}
+        assert (await api.post("/create", body)).status_code == 200
+        await immortal.kill()
+        reply = await patiently(lambda: api.call("add", number=1))
+        assert reply.status == 410 and "secrets" in reply.response.json()["detail"]
+    assert b"very-secret-value" not in immortal.file.read_bytes()
+
+
+@pytest.mark.contract("L7")
+@pytest.mark.parametrize("immortal", [("Fickle",)], indirect=True)
+async def test_a_session_that_is_answered_otherwise_is_gone(immortal: Immortal) -> None:
+    async with opened(immortal) as api:
+        await api.call("add", number=1)
+        await api.call("where")
+        await immortal.kill()
+        reply = await patiently(lambda: api.call("add", number=1))
+        assert reply.status == 410
+        assert "call 2 of 'where' was answered otherwise" in reply.response.json()["detail"]
+        assert (await api.call("add", number=1)).status == 410
+
+
+@pytest.mark.contract("L7")
+@pytest.mark.parametrize("immortal", [("FicklePrompt",)], indirect=True)
+async def test_a_session_with_another_prompt_is_gone(immortal: Immortal, tmp_path: Path) -> None:
+    file = tmp_path / "prompt"
+    file.write_text("one")
+    async with opened(immortal, file=str(file)) as api:
+        await api.get("/prompt")
+        await immortal.kill()
+        file.write_text("two")
+        reply = await patiently(lambda: api.call("add", number=1))
+        assert reply.status == 410 and "its prompt is another one" in reply.response.json()["detail"]
+
+
+@pytest.mark.contract("L7", "L2")
+async def test_a_session_of_the_past_can_be_deleted_without_being_built(immortal: Immortal) -> None:
+    async with opened(immortal) as api:
+        await api.call("add", number=1)
+        await immortal.kill()
+        await until(lambda: immortal.process.events("sessions_of_the_past"), timeout_s=WAIT_S)
+        await api.delete()
+        assert (await api.call("add", number=1)).status == 410
+        assert not immortal.process.events("session_rebuilt")
+
+
+@pytest.mark.contract("L7", "D6", "D2")
+async def test_two_hundred_episodes_outlive_five_kills(immortal: Immortal) -> None:
+    rewards: dict[int, float | None] = {}
+
+    async def play(client: AsyncClient, number: int) -> None:
+        draw = random.Random(number)
+        async with client.environment().session(task_spec={"first": number}) as session:
+            for n in range(8):
+                seconds = draw.choice((0.0, 0.0, 0.05, 0.3))
+                answer = await session.call("add", {"number": n, "seconds": seconds})
+                expected = number + n * (n + 1) // 2
+                assert [block.model_dump()["text"] for block in answer.blocks] == [str(expected)]
+            rewards[number] = (await session.call("end", {})).reward
+
+    room = asyncio.Semaphore(50)
+
+    async def one(client: AsyncClient, number: int) -> None:
+        async with room:
+            await play(client, number)
+
+    async with (
+        AsyncClient(immortal.url, retry=PATIENT) as client,
+        asyncio.timeout(110),
+        asyncio.TaskGroup() as group,
+    ):
+        for number in range(200):
+            group.create_task(one(client, number))
+        for kill in range(5):
+            enough = 30 * kill + 5
+            while len(rewards) < enough:
+                await asyncio.sleep(0.01)
+            await immortal.kill()
+    assert rewards == {number: pytest.approx(number + 28 + 0.08) for number in range(200)}
+    counted = immortal.rows(
+        "select count(*), min(calls), max(calls), sum(finished), count(fault) from sessions"
+    )
+    assert counted == [(200, 9, 9, 200, 0)]
+    assert immortal.rows("select count(*) from calls where number is null") == [(0,)]
