@@ -293,7 +293,7 @@ async def test_a_worker_full_of_calls_that_never_end_is_replaced() -> None:
     async with started(process_runtime(1, targets=WORLD)) as runtime:
         players = [await open_session(runtime) for _ in range(9)]
         pid = await pid_of(players[0])
-        calls = [player.call("limited", how="sleep:6") for player in players]
+        calls = [player.call("limited", how="sleep:20") for player in players]
         for call in calls:
             assert (await call.fault()).fault == "time_limit"
         fresh = players[0]
