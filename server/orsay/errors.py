@@ -5,6 +5,7 @@
     │   └── ImageMissing       the Docker engine has no such image and cannot get it
     ├── ToolDefinitionError    a method marked as a tool cannot be one; also a TypeError
     ├── ConfigError            a setting is wrong
+    ├── JournalDown            the journal cannot be read or written now; the text says why and what to do
     ├── EngineError            the Docker engine refused, or does not answer
     │   └── NotThere           it knows no such container, image or network
     ├── SpaceError             a Space cannot be made of the project, or the hub refused
@@ -35,6 +36,7 @@ __all__ = [
     "ImageMissing",
     "InvalidIndex",
     "InvalidSplit",
+    "JournalDown",
     "ListingUnsupported",
     "LoadError",
     "NotThere",
@@ -75,6 +77,16 @@ class ToolDefinitionError(OrsayError, TypeError):
 
 class ConfigError(OrsayError):
     """A setting is wrong, or two settings contradict each other."""
+
+
+class JournalDown(OrsayError):
+    """The journal cannot be read or written now. ``hint`` says what to do; neither text holds a password."""
+
+    def __init__(self, reason: str, hint: str = "", *, corrupt: bool = False) -> None:
+        super().__init__(f"{reason}; {hint}" if hint else reason)
+        self.reason = reason
+        self.hint = hint
+        self.corrupt = corrupt
 
 
 class EngineError(OrsayError):

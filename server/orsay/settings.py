@@ -133,6 +133,21 @@ class Settings(BaseSettings):
     worker_start_limit_s: float = Field(120, gt=0)
     worker_stall_s: float = Field(2, gt=0, description="silence after which a worker counts as blocked")
 
+    journal: str = Field(
+        "auto",
+        repr=False,  # a URL may hold a password
+        description="auto: .orsay/journal.db; off; a path; sqlite:///PATH; postgresql://USER@HOST/NAME",
+    )
+    journal_durability: Literal["process", "fsync"] = Field(
+        "process", description="what a recorded result outlives: the server's death, or power loss too"
+    )
+    journal_required: bool = Field(False, description="no journal, no play")
+    journal_max_age_days: float | None = Field(None, gt=0, description="older sessions are removed")
+    journal_max_sessions: int | None = Field(None, ge=1, description="beyond them, the oldest are removed")
+    journal_max_bytes: int = Field(
+        10 * 1024 * _MIB, ge=0, description="beyond it, the oldest sessions are removed; 0: no bound"
+    )
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "console", "json"] = "auto"
 

@@ -22,11 +22,12 @@ from sqlalchemy import (
 __all__ = ["calls", "evaluations", "metadata", "prompts", "scores", "sessions", "values"]
 
 metadata = MetaData()
+_Id = BigInteger().with_variant(Integer, "sqlite")  # there, only INTEGER is the key of the table itself
 
 sessions = Table(
     "sessions",
     metadata,
-    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("id", _Id, primary_key=True, autoincrement=False),
     Column("sid", String, nullable=False, index=True),  # what clients call it: X-Session-ID
     Column("server", String, nullable=False),  # which server hosts it; the same after a restart
     Column("environment", String, nullable=False),
@@ -63,7 +64,7 @@ sessions = Table(
 calls = Table(
     "calls",
     metadata,
-    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("id", _Id, primary_key=True, autoincrement=False),
     Column("session", BigInteger, nullable=False),
     Column("number", Integer),  # order of the results in their session, from 1; none while it runs
     Column("kind", String, nullable=False),  # call or score_group
@@ -116,7 +117,7 @@ values = Table(
 evaluations = Table(
     "evaluations",
     metadata,
-    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("id", _Id, primary_key=True, autoincrement=False),
     Column("name", String, nullable=False),
     Column("run", String, nullable=False, index=True),  # the label of its sessions
     Column("owner", String, nullable=False),

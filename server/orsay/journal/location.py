@@ -1,0 +1,99 @@
+"""Where the journal is kept and how: what the settings ``journal*`` mean."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from ..errors import ConfigError
+from ..settings import Settings
+
+__all__ = ["AUTO", "OFF", "JournalOptions", "journal_url", "options_from", "shown"]
+
+AUTO = "auto"
+OFF = "off"
+_FOLDER = ".orsay"
+_FILE = "journal.db"
+_POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
+
+
+@dataclass(frozen=True, slots=True)
+class JournalOptions:
+    """A journal that is on. ``url`` is SQLAlchemy's, with our driver; ``repr`` does not show its password.
+
+    The bounds are those of retention; None is no bound.
+    """
+
+    url: URL
+    durability: Literal["process", "fsync"] = "process"
+    required: bool = False
+    max_age_days: float | None = None
+    max_sessions: int | None = None
+    max_bytes: int | None = None
+
+    @property
+    def path(self) -> Path | None:
+        """The file, for SQLite."""
+        return Path(self.url.database or "") if self.url.get_backend_name() == "sqlite" else None
+
+
+def options_from(settings: Settings) -> JournalOptions | None:
+    """What the settings say; None when the journal is off. Raises ConfigError."""
+    if settings.journal == OFF:
+        return None
+    return JournalOptions(
+        journal_url(settings.journal),
+        settings.journal_durability,
+        settings.journal_required,
+        settings.journal_max_age_days,
+        settings.journal_max_sessions,
+        settings.journal_max_bytes or None,
+    )
+
+
+def journal_url(text: str) -> URL:
+    """The URL for ``auto``, a path or a URL; paths are absolute then. Raises ConfigError without the password."""
+    if text == AUTO:
+        return _sqlite(Path(_FOLDER) / _FILE)
+    if "://" not in text:
+        return _sqlite(Path(text).expanduser())
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        scheme = text.partition("://")[0]
+        raise ConfigError(
+            f"journal: this {scheme} URL cannot be read; write postgresql://USER:PASSWORD@HOST:PORT/NAME,"
+            " with %40 for an @ in the password"
+        ) from None
+    if url.drivername == "sqlite":
+        if not url.database or url.database == ":memory:":
+            raise ConfigError("journal: name a file, such as sqlite:///journal.db; to keep nothing, say off")
+        return _sqlite(Path(url.database).expanduser())
+    if url.drivername not in _POSTGRES:
+        raise ConfigError(
+            f"journal: {url.drivername!r} is no kind of journal; there are: a path, sqlite:///PATH and"
+            " postgresql://USER:PASSWORD@HOST/NAME, auto and off"
+        )
+    if importlib.util.find_spec("psycopg") is None:
+        raise ConfigError("a journal in PostgreSQL needs psycopg: pip install 'orsay[postgres]'")
+    if "password" in url.query:  # where no message would hide it
+        url = url.set(password=str(url.query["password"])).difference_update_query(["password"])
+    if not url.database:
+        raise ConfigError(f"journal: {shown(url)} names no database; write postgresql://USER@HOST/NAME")
+    return url.set(drivername="postgresql+psycopg")
+
+
+def shown(url: URL) -> str:
+    """The place for logs and messages: a path, or a URL without password."""
+    if url.get_backend_name() == "sqlite":
+        return url.database or ""
+    return url.set(drivername="postgresql").render_as_string(hide_password=True)
+
+
+def _sqlite(path: Path) -> URL:
+    return URL.create("sqlite", database=str(path.absolute()))

@@ -1,0 +1,232 @@
+"""The thread that writes the journal: takes all that waits, commits it together, and tries again when that fails."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+
+from ..errors import JournalDown
+from ..logs import get_logger
+from .aside import move_aside
+from .groups import encode, writable
+from .rows import CallEnded, CallStarted, Prompted, Row, SessionEnded, SessionOpened
+from .sinks import PostgresSink, Sink, SqliteSink
+from .store import Store
+from .trouble import is_about_rows, trouble
+
+__all__ = ["Scribe"]
+
+_RETRY_S = 1.0
+_GIVE_UP_S = 5.0  # after close, in trouble
+_NONE: frozenset[int] = frozenset()
+
+log = get_logger("journal")
+
+
+class Scribe:
+    """Writes what stands in ``queue``. ``report`` is called in the thread, after each group: how many rows are settled, and
+    which of them were given up.
+
+    ``asleep``, ``wake`` and ``queue`` are for one other thread, that of the event loop.
+    """
+
+    most_rows = 1_000
+    """In one group."""
+    longest_close_s = _GIVE_UP_S + 10
+
+    def __init__(self, store: Store, report: Callable[[int, frozenset[int]], None]) -> None:
+        self.queue: deque[Row] = deque()
+        self.asleep = False
+        self.committed = 0
+        self.trouble: JournalDown | None = None
+        self.trouble_since = 0.0
+        self.unknown: set[int] = set()
+        """Sessions that are not in the journal: their rows are given up."""
+        self._store = store
+        self._report = report
+        self._signal: SimpleQueue[None] = SimpleQueue()
+        self._close_at: float | None = None
+        self._closing = threading.Event()
+        self._when_closed: Callable[[], None] | None = None
+        self._live: set[int] = set()
+        self._settled = 0
+        self._sink: Sink | None = None
+        self._release: Callable[[], None] = _nothing
+        self._thread = threading.Thread(target=self._run, name="orsay-journal", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        """After a row was put into the queue while ``asleep``."""
+        self.asleep = False
+        self._signal.put(None)
+
+    def close(self, closed: Callable[[], None]) -> None:
+        """Write what is there, then end and call ``closed`` in the thread."""
+        self._when_closed = closed
+        self._close_at = time.monotonic()
+        self._closing.set()
+        self._signal.put(None)
+
+    # the thread
+
+    def _run(self) -> None:
+        try:
+            self._serve()
+        except Exception:
+            log.exception("journal_thread_failed")
+        finally:
+            self._drop()
+            if self._when_closed is not None:
+                self._when_closed()
+
+    def _serve(self) -> None:
+        """Until closed: open, take what waits, commit. What could not be committed is tried again."""
+        rows: list[Row] = []
+        attempts = 0
+        while True:
+            try:
+                if self._sink is None:
+                    self._open()
+                lost = self._write(rows) if rows else _NONE
+                self._settled += len(rows)
+                self._works(lost)
+                rows, attempts = [], 0
+            except Exception as exc:
+                self._drop()
+                attempts += 1
+                if self._given_up(rows):
+                    return
+                self._failed(trouble(exc, self._store.place), attempts)
+                continue
+            rows = self._take()
+            if not rows:
+                return
+
+    def _take(self) -> list[Row]:
+        """What waits, at most so much; waits for something, and is empty when closed."""
+        queue = self.queue
+        while not queue:
+            if self._close_at is not None:
+                return []
+            self.asleep = True
+            if not queue and self._close_at is None:
+                self._signal.get()
+            self.asleep = False
+        return [queue.popleft() for _ in range(min(len(queue), self.most_rows))]
+
+    def _open(self) -> None:
+        self._store.open()
+        connection, self._release = self._store.driver_connection()
+        self._sink = SqliteSink(connection) if self._store.is_sqlite else PostgresSink(connection)
+
+    def _drop(self) -> None:
+        self._sink = None
+        release, self._release = self._release, _nothing
+        try:
+            release()
+            self._store.close()
+        except Exception as exc:  # it is broken, that is why it is dropped
+            log.debug("journal_close_failed", reason=str(exc))
+
+    def _write(self, rows: list[Row]) -> frozenset[int]:
+        """Commit them; returns which had to be given up, by their number since the start."""
+        assert self._sink is not None
+        wanted = rows if not self.unknown else [row for row in rows if self._is_known(row)]
+        try:
+            if wanted:
+                self._sink.write(encode(wanted))
+            refused: list[Row] = []
+        except Exception as exc:
+            if not is_about_rows(exc):
+                raise
+            refused = [row for row in wanted if not self._write_one(row)]
+        self.committed += len(wanted) - len(refused)
+        self._note(wanted)
+        if len(wanted) == len(rows) and not refused:
+            return _NONE
+        kept = {id(row) for row in wanted} - {id(row) for row in refused}
+        return frozenset(self._settled + at for at, row in enumerate(rows, 1) if id(row) not in kept)
+
+    def _write_one(self, row: Row) -> bool:
+        """Whether it could be: a row that the database does not take must not stop all others."""
+        assert self._sink is not None
+        try:
+            self._sink.write(writable(encode([row])))
+        except Exception as exc:
+            if not is_about_rows(exc):
+                raise
+            reason = trouble(exc, self._store.place).reason
+            log.error("journal_row_refused", row=type(row).__name__, id=_session(row), reason=reason)
+            if isinstance(row, SessionOpened):
+                self.unknown.add(row.id)
+            return False
+        return True
+
+    def _is_known(self, row: Row) -> bool:
+        session = _session(row)
+        if session not in self.unknown:
+            return True
+        if isinstance(row, SessionEnded):
+            self.unknown.discard(session)
+        return False
+
+    def _note(self, rows: list[Row]) -> None:
+        for row in rows:
+            if type(row) is SessionOpened:
+                self._live.add(row.id)
+            elif type(row) is SessionEnded:
+                self._live.discard(row.id)
+
+    # trouble
+
+    def _works(self, lost: frozenset[int]) -> None:
+        if self.trouble is not None:
+            seconds = round(time.time() - self.trouble_since, 1)
+            self.trouble = None
+            log.info("journal_recovered", place=self._store.place, seconds=seconds)
+        self._report(self._settled, lost)
+
+    def _failed(self, found: JournalDown, attempts: int) -> None:
+        """Tell, once; wait before the next attempt, but not before the second one: a connection may be stale."""
+        if found.corrupt and self._store.options.path is not None:
+            found = self._begin_anew(self._store.options.path, found)
+        elif attempts == 1:
+            return
+        if self.trouble is None:
+            self.trouble_since = time.time()
+            log.error("journal_trouble", reason=found.reason, hint=found.hint)
+        self.trouble = found
+        self._report(self._settled, _NONE)
+        self._closing.wait(_RETRY_S)
+
+    def _begin_anew(self, path: Path, found: JournalDown) -> JournalDown:
+        try:
+            aside = move_aside(path)
+        except OSError as exc:
+            return JournalDown(
+                f"{found.reason} and cannot be moved away: {exc.strerror}", "move it away by hand"
+            )
+        self.unknown |= self._live
+        self._live.clear()
+        return JournalDown(found.reason, f"it is kept as {aside}, and a new one is begun")
+
+    def _given_up(self, rows: list[Row]) -> bool:
+        """Whether the thread is closed, and has tried long enough."""
+        if self._close_at is None or time.monotonic() - self._close_at < _GIVE_UP_S:
+            return False
+        log.error("journal_rows_lost", rows=len(rows) + len(self.queue))
+        return True
+
+
+def _session(row: Row) -> int:
+    return row.session if isinstance(row, Prompted | CallStarted | CallEnded) else row.id
+
+
+def _nothing() -> None:
+    """There is no connection to give back."""

@@ -1,0 +1,158 @@
+"""The database behind the journal: how it is opened, and the settings of its connections."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DatabaseError
+
+from ..errors import JournalDown
+from .location import JournalOptions, shown
+from .migrations import migrate
+from .trouble import trouble
+
+__all__ = ["Store"]
+
+_BUSY_MS = 500
+_CONNECT_S = 5
+_OPTIONS_OF_WRITES = {"orsay_writes": True}
+
+
+class Store:
+    """A journal's database. ``open`` comes first; connections are the engine's."""
+
+    def __init__(self, options: JournalOptions) -> None:
+        self.options = options
+        self.place = shown(options.url)
+        self._engine: Engine | None = None
+
+    @property
+    def engine(self) -> Engine:
+        if self._engine is None:
+            raise JournalDown(f"the journal {self.place} is not open")
+        return self._engine
+
+    @property
+    def is_open(self) -> bool:
+        return self._engine is not None
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.options.path is not None
+
+    def open(self) -> None:
+        """Make the database, or bring it up to date. Raises JournalDown; may be called again then."""
+        try:
+            if self.options.path is not None:
+                _prepare(self.options.path)
+            self._engine = _sqlite(self.options) if self.is_sqlite else _postgres(self.options)
+            with self.writing() as connection:
+                migrate(connection)
+        except Exception as exc:  # of any layer between here and the disk
+            self.close()
+            raise trouble(exc, self.place) from exc
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection that sees one state of the journal, and does not hold up who writes. Raises JournalDown."""
+        with self._connected(self.engine) as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A connection with a transaction, committed at the end. Raises JournalDown.
+
+        While it lasts the writer of a SQLite journal waits: keep it to milliseconds.
+        """
+        with self._connected(self.engine.execution_options(**_OPTIONS_OF_WRITES)) as connection:
+            yield connection
+
+    def driver_connection(self) -> tuple[Any, Callable[[], None]]:
+        """A connection of the driver itself, and what closes it."""
+        fairy = self.engine.raw_connection()
+        connection = fairy.driver_connection
+        assert connection is not None
+        fairy.detach()  # the pool does not wait for it, nor close it
+        return connection, connection.close
+
+    @contextmanager
+    def _connected(self, engine: Engine) -> Iterator[Connection]:
+        try:
+            with engine.connect() as connection, connection.begin():
+                yield connection
+        except DatabaseError as exc:
+            raise trouble(exc, self.place) from exc
+
+    def close(self) -> None:
+        """Close idle connections; those in use close when they are given back."""
+        if self._engine is not None:
+            self._engine.dispose()
+            self._engine = None
+
+
+def _prepare(path: Path) -> None:
+    """The folder, and a file that only its owner reads: it holds what users and models wrote."""
+    folder = path.parent
+    if not folder.is_dir():
+        folder.mkdir(parents=True)
+        if folder.name == ".orsay":
+            (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+
+
+def _sqlite(options: JournalOptions) -> Engine:
+    synchronous = "FULL" if options.durability == "fsync" else "NORMAL"
+    engine = create_engine(
+        options.url,
+        hide_parameters=True,
+        pool_size=4,
+        max_overflow=16,
+        connect_args={"check_same_thread": False, "timeout": _BUSY_MS / 1000, "cached_statements": 512},
+    )
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # transactions begin where we say so
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # of a new file; else nothing happens
+        (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+        if mode != "wal":
+            raise OSError(f"its file system has no shared memory for SQLite (journal mode {mode})")
+        connection.execute(f"PRAGMA synchronous={synchronous}")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get("orsay_writes")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _postgres(options: JournalOptions) -> Engine:
+    commit = "on" if options.durability == "fsync" else "off"
+    engine = create_engine(
+        options.url,
+        hide_parameters=True,
+        pool_size=4,
+        max_overflow=16,
+        pool_pre_ping=True,
+        connect_args={
+            "connect_timeout": _CONNECT_S,
+            "application_name": "orsay",
+            "tcp_user_timeout": 10_000,
+            "keepalives_idle": 10,
+        },
+    )
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: Any, _record: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET synchronous_commit = {commit}")
+            cursor.execute("SET lock_timeout = '5s'")
+        connection.commit()
+
+    return engine

@@ -1,0 +1,76 @@
+"""What a driver's error says about the journal: the one border where they become ours."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from sqlalchemy.exc import DBAPIError
+
+from ..errors import JournalDown
+
+__all__ = ["BAD_ROW", "driver_error", "is_about_rows", "trouble"]
+
+BAD_ROW: Final = (ValueError, TypeError, OverflowError)
+"""What Python raises for a value that the driver cannot write, lone surrogates among them."""
+
+_SQLITE: Final = {
+    sqlite3.SQLITE_BUSY: (
+        "it is locked by another process",
+        "end what holds it, or wait until it has finished",
+    ),
+    sqlite3.SQLITE_LOCKED: ("it is locked", "end what holds it, or wait until it has finished"),
+    sqlite3.SQLITE_FULL: ("there is no room left", "free some on that disk, or lower journal_max_bytes"),
+    sqlite3.SQLITE_READONLY: ("it cannot be written to", "let this user write to the file and to its folder"),
+    sqlite3.SQLITE_PERM: ("it cannot be written to", "let this user write to the file and to its folder"),
+    sqlite3.SQLITE_CANTOPEN: ("it cannot be opened", "let this user write to the file and to its folder"),
+    sqlite3.SQLITE_IOERR: ("its disk failed", "see whether the disk is full or broken"),
+}
+_CORRUPT: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_POSTGRES: Final = {
+    "53100": "free some room on the disk of the database server",
+    "28000": "correct the user or the password in the setting journal",
+    "28P01": "correct the user or the password in the setting journal",
+    "3D000": "create that database, or correct the setting journal",
+    "42501": "let this user write to the tables",
+    "57014": "see what holds locks on its tables",
+    "55P03": "see what holds locks on its tables",
+    "25006": "name the server that takes writes",
+}
+_AWAY: Final = "see whether the database server runs and can be reached"
+
+
+def driver_error(exc: BaseException) -> BaseException:
+    """Without what SQLAlchemy puts around it: its text would show statements and values."""
+    return exc.orig if isinstance(exc, DBAPIError) and exc.orig is not None else exc
+
+
+def is_about_rows(exc: BaseException) -> bool:
+    """Whether something in the rows is wrong, not the database: it would fail again."""
+    found = driver_error(exc)
+    if isinstance(found, BAD_ROW):
+        return True
+    names = {cls.__name__ for cls in type(found).__mro__}  # of either driver; psycopg may not be there
+    return bool(names & {"IntegrityError", "DataError", "InterfaceError", "ProgrammingError"})
+
+
+def trouble(exc: BaseException, place: str) -> JournalDown:
+    """The error in our words; ``place`` is the journal's, without a password."""
+    found = driver_error(exc)
+    if isinstance(found, JournalDown):
+        return found
+    start = f"the journal {place} does not work"
+    if isinstance(found, sqlite3.Error):
+        code = getattr(found, "sqlite_errorcode", 0) & 0xFF
+        if code in _CORRUPT:
+            return JournalDown(f"{start}: the file is damaged ({found})", corrupt=True)
+        said, hint = _SQLITE.get(code, (str(found), ""))
+        return JournalDown(f"{start}: {said}", hint)
+    if isinstance(found, OSError):
+        return JournalDown(f"{start}: {found.strerror or found}", "see to the folder, its owner and its disk")
+    if type(found).__module__.partition(".")[0] not in ("psycopg", "psycopg_pool"):
+        return JournalDown(
+            f"{start}: {type(found).__name__}: {found}", "this looks like a mistake of ours: report it"
+        )
+    hint = _POSTGRES.get(getattr(found, "sqlstate", None) or "", _AWAY)
+    return JournalDown(f"{start}: {' '.join(str(found).split())}", hint)

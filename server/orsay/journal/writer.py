@@ -1,0 +1,231 @@
+"""The journal as the event loop sees it: rows go in, and are told when they are committed.
+
+``scribe`` is the thread that writes them. When it cannot, calls wait for a moment only, rows wait in bounded memory, and
+what does not fit is given up and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from sqlalchemy import Connection
+
+from ..errors import JournalDown
+from ..logs import get_logger
+from .location import JournalOptions
+from .rows import CallEnded, Row, SessionEnded, SessionOpened
+from .scribe import Scribe
+from .store import Store
+
+__all__ = ["JournalHealth", "Writer"]
+
+T = TypeVar("T")
+Done = Callable[[bool], None]
+
+_TICK_S = 0.25
+_PATIENCE_S = 1.0  # that a call waits when something is wrong
+_STALL_S = 5.0  # that a commit may take when nothing is
+_READERS = 8
+_MOST_ROWS = 200_000  # that wait in memory
+_MOST_BYTES = 256 * 1024 * 1024
+_ROW_BYTES = 1_000  # besides its texts
+
+log = get_logger("journal")
+
+
+@dataclass(frozen=True, slots=True)
+class JournalHealth:
+    """How the journal is. ``lag_s`` is the age of the oldest row that is not committed yet."""
+
+    state: Literal["ok", "trouble", "off"]
+    reason: str = ""
+    hint: str = ""
+    since: float | None = None
+    """Of the trouble, in seconds since 1970."""
+    waiting: int = 0
+    lag_s: float = 0.0
+    committed: int = 0
+    lost: int = 0
+    """Rows given up since the start."""
+
+
+class Writer:
+    """A journal that is on. Its methods are for the event loop's thread."""
+
+    def __init__(self, options: JournalOptions) -> None:
+        self.options = options
+        self.store = Store(options)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._scribe = Scribe(self.store, self._report)
+        self._queue = self._scribe.queue
+        self._added = 0  # rows handed to the scribe
+        self._settled = 0  # of those: committed or given up
+        self._lost = 0
+        self._waiting: deque[tuple[int, Done]] = deque()
+        self._marks: deque[tuple[int, float]] = deque()  # how many rows had been added when
+        self._stuck = False  # nobody waits for commits
+        self._stalled_at: float | None = None
+        self._held_bytes = 0
+        self._ticking: asyncio.TimerHandle | None = None
+        self._tried = asyncio.Event()
+        self._readers = ThreadPoolExecutor(_READERS, "orsay-journal-read")
+        self._closed = False
+
+    def start(self) -> None:
+        """Begin; the journal is opened, and its tables made or brought up to date, by the thread."""
+        self._loop = asyncio.get_running_loop()
+        self._scribe.start()
+        self._tick()
+
+    def add(self, row: Row, done: Done | None = None) -> None:
+        """Have the row written. ``done`` is called once, on the event loop: with True when the row is committed,
+        with False when nobody should wait for it any longer (it may be written later all the same).
+        """
+        if self._stuck or self._closed:
+            self._add_stuck(row, done)
+            return
+        self._added = added = self._added + 1
+        if done is not None:
+            self._waiting.append((added, done))
+        self._queue.append(row)
+        if self._scribe.asleep:
+            self._scribe.wake()
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """``work`` in a thread, with a connection that sees what is committed. Raises JournalDown."""
+        if self._closed:
+            raise JournalDown("the journal is closed")
+        await self._tried.wait()
+        assert self._loop is not None
+        return await self._loop.run_in_executor(self._readers, self._read, work)
+
+    async def close(self) -> None:
+        """Commit what was added, and end the thread. In trouble, what waits is given up after a while."""
+        if self._closed or self._loop is None:
+            return
+        self._closed = True
+        ended = asyncio.Event()
+        self._scribe.close(lambda: self._tell(ended.set))
+        try:
+            await asyncio.wait_for(ended.wait(), self._scribe.longest_close_s)
+        except TimeoutError:  # it hangs in a call; it is a daemon
+            log.error(
+                "journal_abandoned", reason="a write has not come back", rows=self._added - self._settled
+            )
+        if self._ticking is not None:
+            self._ticking.cancel()
+        self._lost += self._added - self._settled
+        self._settled = self._added
+        self._release()
+        await self._loop.run_in_executor(self._readers, self.store.close)
+        self._readers.shutdown(wait=False)
+
+    @property
+    def health(self) -> JournalHealth:
+        """How it is now."""
+        waiting = self._added - self._settled
+        found = self._scribe.trouble
+        since = self._scribe.trouble_since
+        if found is None and self._stalled_at is not None:
+            found = JournalDown(
+                f"the journal {self.store.place} takes too long to write", "see to its disk or server"
+            )
+            since = self._stalled_at
+        return JournalHealth(
+            state="ok" if found is None else "trouble",
+            reason="" if found is None else found.reason,
+            hint="" if found is None else found.hint,
+            since=None if found is None else since,
+            waiting=waiting,
+            lag_s=time.monotonic() - self._marks[0][1] if self._marks and waiting else 0.0,
+            committed=self._scribe.committed,
+            lost=self._lost,
+        )
+
+    def _read(self, work: Callable[[Connection], T]) -> T:
+        if self._scribe.trouble is not None and not self.store.is_open:
+            raise JournalDown(self._scribe.trouble.reason, self._scribe.trouble.hint)
+        with self.store.reading() as connection:
+            return work(connection)
+
+    # what the scribe reports
+
+    def _report(self, upto: int, lost: frozenset[int]) -> None:
+        """From the scribe's thread: the first ``upto`` rows are settled, but ``lost`` were given up."""
+        self._tell(self._settle, upto, lost)
+
+    def _tell(self, what: Callable[..., object], *args: object) -> None:
+        assert self._loop is not None
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(what, *args)
+
+    def _settle(self, upto: int, lost: frozenset[int]) -> None:
+        self._tried.set()
+        self._settled = max(self._settled, upto)
+        self._lost += len(lost)
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= upto:
+            number, done = waiting.popleft()
+            done(number not in lost)
+        if self._stuck and self._scribe.trouble is None and self._added - upto <= self._scribe.most_rows:
+            self._stuck = False
+            self._held_bytes = 0
+        if self._stalled_at is not None and not self._stuck:
+            log.info("journal_recovered", seconds=round(time.time() - self._stalled_at, 1), lost=self._lost)
+            self._stalled_at = None
+
+    # when it cannot write
+
+    def _tick(self) -> None:
+        assert self._loop is not None
+        now = time.monotonic()
+        marks = self._marks
+        while marks and marks[0][0] <= self._settled:
+            marks.popleft()
+        if self._added > (marks[-1][0] if marks else self._settled):
+            marks.append((self._added, now))
+        lag = now - marks[0][1] if marks else 0.0
+        broken = self._scribe.trouble is not None
+        if not self._stuck and lag >= (_PATIENCE_S if broken else _STALL_S):
+            self._stuck = True
+            if not broken:
+                self._stalled_at = time.time()
+                found = self.health
+                log.error("journal_trouble", reason=found.reason, hint=found.hint)
+            self._release()
+        self._ticking = self._loop.call_later(_TICK_S, self._tick)
+
+    def _release(self) -> None:
+        """Nobody waits any longer; the rows still do."""
+        waiting, self._waiting = self._waiting, deque()
+        for _, done in waiting:
+            done(False)
+
+    def _add_stuck(self, row: Row, done: Done | None) -> None:
+        assert self._loop is not None
+        if done is not None:
+            self._loop.call_soon(done, False)
+        size = _size(row)
+        full = self._added - self._settled >= _MOST_ROWS or self._held_bytes + size > _MOST_BYTES
+        if self._closed or (full and not isinstance(row, SessionEnded)):  # else it would seem to live on
+            self._lost += 1
+            if isinstance(row, SessionOpened):
+                self._scribe.unknown.add(row.id)  # what comes of it is given up too
+            return
+        self._held_bytes += size
+        self._added += 1
+        self._queue.append(row)
+        if self._scribe.asleep:
+            self._scribe.wake()
+
+
+def _size(row: Row) -> int:
+    if isinstance(row, CallEnded):
+        return _ROW_BYTES + len(row.body) + len(row.wire)
+    return _ROW_BYTES + sum(len(part) for part in row if isinstance(part, bytes))
