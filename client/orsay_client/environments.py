@@ -7,6 +7,7 @@ from typing import Any, overload
 
 from orsay_protocol import JSONObject, ListToolsOutput, Split, TerminalToolSpec, ToolSpec
 from orsay_protocol.headers import RUN
+from orsay_protocol.trace import TRACEPARENT
 
 from . import parse
 from .connection import Connection
@@ -15,6 +16,7 @@ from .labels import RunLabels, run_header
 from .opening import Opening, env_path
 from .sessions import AsyncSession
 from .tasks import AsyncTasks, Task
+from .traces import current_traceparent
 
 __all__ = ["AsyncEnvironment", "opening"]
 
@@ -72,8 +74,10 @@ class AsyncEnvironment:
         """A session for exactly one of: ``task``, ``split`` with ``index``, ``task_spec``.
 
         ``secrets_in_body`` is for servers of ors-sdk, which read secrets nowhere else; others refuse it.
-        ``run_labels`` (text, or a flat mapping) and ``traceparent`` (W3C) go with every request of the
-        session, for logs and traces.
+        ``run_labels`` (the name of the run, or a flat mapping, of which servers of ours know ``run``,
+        ``step`` and ``rollout``) and ``traceparent`` (W3C) go with every request of the session, for logs,
+        traces and the journal. Without ``traceparent`` the session belongs to the trace of the OpenTelemetry
+        span that is active where this is called, and to a new one where there is none.
         """
         return AsyncSession(
             self._connection,
@@ -120,10 +124,11 @@ def opening(
     headers = {}
     if run_labels:
         headers[RUN] = run_header(run_labels)
-    if traceparent:
-        if not traceparent.isascii() or not traceparent.isprintable():
-            raise ValueError("traceparent must be printable ASCII, as 00-<trace>-<span>-01")
-        headers["traceparent"] = traceparent
+    if traceparent is None:
+        traceparent = current_traceparent()
+    elif not traceparent.isascii() or not traceparent.isprintable():
+        raise ValueError("traceparent must be printable ASCII, as 00-<trace>-<span>-01")
+    headers[TRACEPARENT] = traceparent
     return Opening(
         env_name=env_name,
         body=body,

@@ -70,7 +70,13 @@ __all__ = [
 
 
 class OrsayClientError(Exception):
-    """Base of everything this package raises on purpose."""
+    """Base of everything this package raises on purpose.
+
+    ``trace`` is the trace id of the session that it happened to, which the logs of every server on the way
+    tell, too; "" outside of a session. Tracebacks show it.
+    """
+
+    trace: str = ""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message)

@@ -9,11 +9,12 @@ import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from orsay_protocol.headers import IDEMPOTENCY_KEY, SECRETS, encode_secrets
+from orsay_protocol.headers import IDEMPOTENCY_KEY, SECRETS, TRACE, encode_secrets
 from orsay_protocol.sse import Decoder
+from orsay_protocol.trace import TRACEPARENT, read_traceparent
 
 from . import errors
 from .answers import detail_of, error_for, is_orsay
@@ -23,7 +24,7 @@ from .retry import Attempts
 from .streams import EVENT_STREAM
 from .transport import Answer
 
-__all__ = ["Opening", "create", "delete", "env_path", "new_sid"]
+__all__ = ["Created", "Opening", "create", "delete", "env_path", "new_sid"]
 
 _log = logging.getLogger("orsay_client")
 _AMBIGUOUS = frozenset({502, 504})
@@ -47,6 +48,19 @@ class Opening:
     def path(self, path: str) -> str:
         return env_path(self.env_name, path)
 
+    @property
+    def trace(self) -> str:
+        """The trace that the session is to belong to; "" when what was given names none."""
+        found = read_traceparent(self.headers.get(TRACEPARENT))
+        return "" if found is None else found.trace
+
+
+class Created(NamedTuple):
+    """``at_most_once``: the server does calls once per idempotency key. ``trace`` is what it says, or ""."""
+
+    at_most_once: bool
+    trace: str
+
 
 async def new_sid(connection: Connection, opening: Opening) -> str:
     """A session id from the server, which sends it as JSON or as a stream."""
@@ -66,8 +80,8 @@ async def new_sid(connection: Connection, opening: Opening) -> str:
 
 async def create(
     connection: Connection, opening: Opening, headers: Mapping[str, str], redact: Redact
-) -> bool:
-    """Build the environment. True when the server does calls once per idempotency key.
+) -> Created:
+    """Build the environment.
 
     The session id makes a repeated /create harmless: a server that has the session says so.
     """
@@ -91,7 +105,7 @@ async def create(
                 raise errors.ConnectionLost(redact(lost.message), may_have_run=may_exist) from lost
         else:
             if answer.status == 200 or (may_exist and _already_exists(answer)):
-                return is_orsay(answer)
+                return Created(is_orsay(answer), answer.headers.get(TRACE, ""))
             may_exist = may_exist or answer.status in _AMBIGUOUS
             delay = attempts.after_answer(answer.status, answer.headers)
             if delay is None:

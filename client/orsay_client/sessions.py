@@ -30,6 +30,7 @@ from .connection import Connection
 from .formats import Format, format_messages, format_tools
 from .opening import Opening, create, delete, new_sid
 from .streams import ResultStream, StreamRules
+from .traces import Named
 from .transport import NotJSON
 
 __all__ = ["AsyncSession"]
@@ -50,6 +51,7 @@ class AsyncSession:
         self._opening = opening
         self._redact = connection.redact.also(opening.secrets.values())
         self._headers = dict(opening.headers)
+        self._named = Named(opening.trace)
         self._sid = ""
         self._open = False
         self._lost: errors.SessionLost | None = None
@@ -68,6 +70,11 @@ class AsyncSession:
     def sid(self) -> str:
         """The session's id on the server; "" before it is open."""
         return self._sid
+
+    @property
+    def trace(self) -> str:
+        """The session's W3C trace id: it joins the logs, traces and journals of every server on the way."""
+        return self._named.trace
 
     @property
     def rewards(self) -> tuple[float, ...]:
@@ -101,14 +108,17 @@ class AsyncSession:
         self._connection.check_open()
         if self._sid:
             raise errors.ClientClosed("a session is opened once; ask the environment for another")
-        sid = await new_sid(self._connection, self._opening)
-        self._headers[SESSION_ID] = self._sid = sid
-        try:
-            self._at_most_once = await create(self._connection, self._opening, self._headers, self._redact)
-        except BaseException as exc:
-            if not isinstance(exc, errors.RequestError):
-                self._connection.background(delete(self._connection, self._headers, also_sid=True))
-            raise
+        with self._named:
+            sid = await new_sid(self._connection, self._opening)
+            self._headers[SESSION_ID] = self._sid = sid
+            try:
+                created = await create(self._connection, self._opening, self._headers, self._redact)
+            except BaseException as exc:
+                if not isinstance(exc, errors.RequestError):
+                    self._connection.background(delete(self._connection, self._headers, also_sid=True))
+                raise
+        self._at_most_once = created.at_most_once
+        self._named.trace = created.trace or self._named.trace
         self._open = True
         self._touch()
         self._connection.keepalive.watch(self)
@@ -265,14 +275,15 @@ class AsyncSession:
         self._check()
         self._touch()
         try:
-            answer = await self._connection.request_if_offered(
-                "GET",
-                self._opening.path(path),
-                headers=self._headers,
-                in_session=True,
-                redact=self._redact,
-                optional=optional,
-            )
+            with self._named:
+                answer = await self._connection.request_if_offered(
+                    "GET",
+                    self._opening.path(path),
+                    headers=self._headers,
+                    in_session=True,
+                    redact=self._redact,
+                    optional=optional,
+                )
         except errors.SessionLost as lost:
             self._mark_lost(lost)
             raise
@@ -298,8 +309,9 @@ class AsyncSession:
             self._connection.transport, self._opening.path(path), body, self._headers, rules
         )
         try:
-            async with asyncio.timeout(timeout_s):
-                return await stream.result()
+            with self._named:
+                async with asyncio.timeout(timeout_s):
+                    return await stream.result()
         except errors.SessionLost as lost:
             if not scoring:
                 self._mark_lost(lost)
@@ -310,7 +322,8 @@ class AsyncSession:
     def _check(self) -> None:
         self._connection.check_open()
         if self._lost is not None:
-            raise copy.copy(self._lost)
+            with self._named:
+                raise copy.copy(self._lost)
         if not self._open:
             raise errors.ClientClosed("the session is not open; use it inside 'async with'")
 

@@ -241,6 +241,11 @@ class Session:
         return self._async.sid
 
     @property
+    def trace(self) -> str:
+        """As AsyncSession.trace."""
+        return self._async.trace
+
+    @property
     def rewards(self) -> tuple[float, ...]:
         """Rewards of the calls so far, in the order in which they were received."""
         return self._async.rewards

@@ -208,7 +208,7 @@ async def test_error_detail_is_one_policy_for_streams_and_answers(log: Log) -> N
                     match = re.search(r"[0-9a-f]{12}", text)
                     assert match is not None
                     line = logged[match.group()]
-                    assert line["message"] == "ValueError: no such door" and "worlds.py" in line["trace"]
+                    assert line["message"] == "ValueError: no such door" and "worlds.py" in line["traceback"]
 
 
 @pytest.mark.contract("S4")

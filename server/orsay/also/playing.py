@@ -70,10 +70,12 @@ class Players:
         choice: Choice,
         secrets: dict[str, str],
         sid: str | None = None,
+        *,
+        traceparent: str | None = None,
     ) -> Player:
         """A session that is ready; or raises what creating and setup raise, and leaves nothing behind."""
         body = await self._body(info, choice)
-        request = open_request(info, body, secrets, index_only=self._index_only)
+        request = open_request(info, body, secrets, index_only=self._index_only, traceparent=traceparent)
         sid = sid or str(uuid.uuid4())
         try:
             session = await self.sessions.create(sid, owner, info, request)

@@ -16,7 +16,7 @@ from pydantic_core import from_json, to_json
 from ...errors import BadRequest, Faulted, Refused, ShuttingDown, UnknownSession
 from ...http.faces import Endpoint
 from ...http.messages import Headers, Receive, Scope, Send, has_gone, read_body, replay, send_json
-from ...http.opening import secrets_of
+from ...http.opening import secrets_of, traceparent_of
 from ...http.operations import OPENING_ERRORS, Operation
 from ...logs import get_logger
 from ..playing import Choice, Players
@@ -140,7 +140,9 @@ class McpFace:
     async def _begin(self, scope: Scope, headers: Headers, owner: str) -> Conversation:
         """Open a session for the task that the query names. Raises Refused or Faulted."""
         info = self._players.environment(_environment(scope["path"]) or "")
-        player = await self._players.open(owner, info, _choice(scope), secrets_of(headers) or {})
+        player = await self._players.open(
+            owner, info, _choice(scope), secrets_of(headers) or {}, traceparent=traceparent_of(headers)
+        )
         try:
             conversation = Conversation(player, await player.prompt(), self._players.faults)
             await conversation.start()

@@ -13,7 +13,7 @@ from pydantic_core import from_json, to_json
 from ...errors import BadRequest, Faulted, Refused, exception_text
 from ...http.faces import Endpoint
 from ...http.messages import Headers, Receive, Scope, Send, read_body, send_json, session_id
-from ...http.opening import secrets_of
+from ...http.opening import secrets_of, traceparent_of
 from ...http.operations import OPENING_ERRORS, Operation
 from ...logs import get_logger
 from ...runtimes.base import EnvironmentInfo
@@ -155,7 +155,14 @@ class OpenEnvFace:
         ResetRequest.model_validate(data)
         keep = b"x-session-id" in headers
         sid = session_id(headers) if keep else None
-        room = Room(self._players, owner, self._info(scope), secrets_of(headers) or {}, sid=sid)
+        room = Room(
+            self._players,
+            owner,
+            self._info(scope),
+            secrets_of(headers) or {},
+            sid=sid,
+            traceparent=traceparent_of(headers),
+        )
         try:
             await send_json(send, to_json(await room.reset(data)))
         finally:
@@ -169,7 +176,13 @@ class OpenEnvFace:
             room = self._room_of(self._players.find(owner, session_id(headers)), owner, headers)
             await send_json(send, to_json(await room.step(request.action, request.request_id)))
             return
-        room = Room(self._players, owner, self._info(scope), secrets_of(headers) or {})
+        room = Room(
+            self._players,
+            owner,
+            self._info(scope),
+            secrets_of(headers) or {},
+            traceparent=traceparent_of(headers),
+        )
         try:
             await room.reset(request.model_extra or {})
             await send_json(send, to_json(await room.step(request.action)))
@@ -232,7 +245,7 @@ class OpenEnvFace:
         if named:  # made by openenv/session/create, and closed by it, or when it is idle
             room = self._room_of(self._players.find(owner, named[0]), owner, headers)
         else:
-            room = Room(self._players, owner, self._info(scope), secrets)
+            room = Room(self._players, owner, self._info(scope), secrets, traceparent=traceparent_of(headers))
         rpc = Rpc(self._players, owner, room.info, secrets, room)
 
         async def answer(text: str) -> str | None:
@@ -281,7 +294,7 @@ class OpenEnvFace:
         self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
     ) -> None:
         secrets = secrets_of(headers) or {}
-        room = Room(self._players, owner, self._info(scope), secrets)
+        room = Room(self._players, owner, self._info(scope), secrets, traceparent=traceparent_of(headers))
         rpc = Rpc(self._players, owner, room.info, secrets, room)
 
         async def answer(text: str) -> str:

@@ -30,11 +30,13 @@ class Room:
         *,
         player: Player | None = None,
         sid: str | None = None,
+        traceparent: str | None = None,
     ) -> None:
         self._players = players
         self._owner = owner
         self.info = info
         self._secrets = secrets
+        self._traceparent = traceparent
         self._sid = player.sid if player is not None else sid
         self.player = player
         self._episode_id: str | None = None
@@ -105,5 +107,7 @@ class Room:
             await self._players.sessions.delete(self._sid, self._owner)
 
     async def _open(self, choice: Choice) -> Player:
-        self.player = await self._players.open(self._owner, self.info, choice, self._secrets, sid=self._sid)
+        self.player = await self._players.open(
+            self._owner, self.info, choice, self._secrets, sid=self._sid, traceparent=self._traceparent
+        )
         return self.player
