@@ -93,7 +93,7 @@ class EvaluatedEpisode(_Part):
     """Calls that the environment refused, or whose arguments were no JSON."""
     tokens: TokenCounts = TokenCounts()
     seconds: FiniteFloat = 0.0
-    """From the request for a session to the last result, of the try that counts."""
+    """From the request for a session to the last result, faults that were retried included."""
     model_seconds: FiniteFloat = 0.0
     """Of these: waited for the model."""
     started_at: FiniteFloat = 0.0

@@ -1,0 +1,261 @@
+"""A model behind an OpenAI-compatible chat endpoint, as a policy: native tool calls by the package openai."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from orsay_protocol.evaluation import TokenCounts
+
+from .conversation import Conversation
+from .errors import EvaluationError, ModelFault, ModelUnusable
+from .moves import Move, Opening, Result
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+    from openai.types.chat import ChatCompletion
+
+__all__ = ["ChatModel"]
+
+_NO_KEY = "none"  # the package asks for one; local servers do not look at it
+_CONTEXT = ("context length", "context_length", "maximum context", "context window", "too many tokens")
+_TOKEN_NAMES = ("max_tokens", "max_completion_tokens")
+
+
+class ChatModel:
+    """A model by its name at ``base_url``; vLLM, SGLang, llama.cpp, Ollama and hosted models speak this.
+
+    Args:
+        model: As the endpoint calls it.
+        base_url: Of the endpoint, with ``/v1``; None is OpenAI's own.
+        api_key: Sent to the endpoint and nowhere else.
+        temperature: Sent when given; else the endpoint decides. So for ``top_p`` and ``max_tokens``, which
+            bounds one answer.
+        seed: Base of a seed for each attempt and turn, sent when given. vLLM on a CPU takes none.
+        system: A system message in front of what the environment shows.
+        extra_body: More fields of each request, such as ``chat_template_kwargs``.
+        timeout_s: Limit for one answer.
+        tries: How often a request is sent to an endpoint that does not answer, is overloaded (429) or fails
+            (5xx), before the episode is lost to ``model_unavailable``. The pauses grow to 8 s, or as the
+            endpoint asks.
+        keep_reasoning: Show the model its own reasoning again within an episode, as reasoning models
+            want it between tool calls.
+
+    Needs ``pip install 'orsay[eval]'``.
+    """
+
+    wants_spec = False
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        temperature: float | None = None,
+        top_p: float | None = None,
+        max_tokens: int | None = None,
+        seed: int | None = None,
+        system: str | None = None,
+        extra_body: Mapping[str, Any] | None = None,
+        timeout_s: float = 600.0,
+        tries: int = 8,
+        keep_reasoning: bool = True,
+    ) -> None:
+        if tries < 1:
+            raise ValueError(f"tries must be at least 1, not {tries}")
+        self.name = model
+        self._base_url = base_url
+        self._api_key = api_key
+        self._sampling = {"temperature": temperature, "top_p": top_p}
+        self._max_tokens = max_tokens
+        self._seed = seed
+        self._system = system
+        self._extra_body = dict(extra_body or {})
+        self._timeout_s = timeout_s
+        self._tries = tries
+        self.keep_reasoning = keep_reasoning
+        self._client: AsyncOpenAI | None = None
+        self._token_name = _TOKEN_NAMES[0]
+        self._answered = False
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            **self._sampling,
+            "max_tokens": self._max_tokens,
+            "seed": self._seed,
+            "system": self._system,
+            "extra_body": self._extra_body or None,
+            "keep_reasoning": self.keep_reasoning,
+        }
+
+    def player(self, opening: Opening) -> _ChatPlayer:
+        return _ChatPlayer(self, opening, Conversation(opening, system=self._system))
+
+    async def aclose(self) -> None:
+        """Let the connections go."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def answer(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], seed_of: str
+    ) -> ChatCompletion | None:
+        """One completion; None when the conversation no longer fits into the model's context.
+
+        Raises ModelFault and ModelUnusable.
+        """
+        client = self._connected()
+        import openai  # an optional dependency
+
+        try:
+            found = await self._send(client, messages, tools, seed_of)
+        except openai.BadRequestError as exc:
+            if _is_context(exc.message):
+                return None
+            if self._renamed(exc.message):
+                return await self.answer(messages, tools, seed_of)
+            raise self._refused(f"refused a request: {exc.message}", _hint(exc.message)) from exc
+        except openai.NotFoundError as exc:
+            raise self._refused(
+                f"answers 404: {exc.message}", "is the model's name right, and does --base-url end in /v1?"
+            ) from exc
+        except (openai.AuthenticationError, openai.PermissionDeniedError) as exc:
+            raise ModelUnusable(
+                f"{self._place()} refuses the key ({exc.status_code}): {exc.message}"
+            ) from exc
+        except openai.APIResponseValidationError as exc:
+            raise ModelFault(
+                "model_error", f"{self._place()} sent no chat completion: {exc.message}"
+            ) from exc
+        except openai.APIStatusError as exc:
+            kind = "model_unavailable" if exc.status_code in (408, 409, 429) or exc.status_code >= 500 else ""
+            if not kind:
+                raise self._refused(f"answers {exc.status_code}: {exc.message}", "") from exc
+            raise ModelFault(kind, f"{self._place()} answers {exc.status_code}: {exc.message}") from exc
+        except openai.APIConnectionError as exc:  # timeouts among them
+            why = exc.__cause__ or exc
+            raise ModelFault(
+                "model_unavailable", f"{self._place()} does not answer ({type(why).__name__}): {why}"
+            ) from exc
+        except ValueError as exc:  # JSON that breaks off
+            raise ModelFault("model_error", f"{self._place()} sent no JSON: {exc}") from exc
+        if not getattr(found, "choices", None):
+            raise ModelFault("model_error", f"{self._place()} sent an answer without choices: {_said(found)}")
+        self._answered = True
+        return found
+
+    async def _send(
+        self,
+        client: AsyncOpenAI,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]],
+        seed_of: str,
+    ) -> ChatCompletion:
+        body: dict[str, Any] = {"model": self.name, "messages": list(messages)}
+        if tools:
+            body["tools"] = list(tools)
+        body |= {name: value for name, value in self._sampling.items() if value is not None}
+        if self._max_tokens is not None:
+            body[self._token_name] = self._max_tokens
+        if self._seed is not None:
+            digest = hashlib.sha256(f"{self._seed}/{seed_of}".encode()).digest()
+            body["seed"] = int.from_bytes(digest[:4]) & 0x7FFFFFFF
+        found: ChatCompletion = await client.chat.completions.create(
+            **body, extra_body=self._extra_body or None
+        )
+        return found
+
+    def _connected(self) -> AsyncOpenAI:
+        if self._client is None:
+            try:
+                from openai import AsyncOpenAI  # an optional dependency, and slow to import
+            except ImportError as exc:
+                raise EvaluationError("models need the package openai: pip install 'orsay[eval]'") from exc
+            try:
+                self._client = AsyncOpenAI(
+                    api_key=self._api_key or _NO_KEY,
+                    base_url=self._base_url or "https://api.openai.com/v1",
+                    timeout=self._timeout_s,
+                    max_retries=self._tries - 1,
+                )
+            except Exception as exc:  # it lets through what httpx says of a URL
+                raise EvaluationError(f"{self._base_url!r} is no URL of an endpoint: {exc}") from exc
+        return self._client
+
+    def _renamed(self, message: str) -> bool:
+        """The endpoint wants the other name of the limit, and has not been asked by it yet."""
+        other = _TOKEN_NAMES[1 - _TOKEN_NAMES.index(self._token_name)]
+        if self._max_tokens is None or self._answered or other not in message:
+            return False
+        self._token_name = other
+        return True
+
+    def _refused(self, what: str, hint: str) -> Exception:
+        """Once it answered such requests, the next refusal is one episode's; before, it is everyone's."""
+        message = f"{self._place()} {what}"
+        if self._answered:
+            return ModelFault("model_refused", message)
+        return ModelUnusable(f"{message} ({hint})" if hint else message)
+
+    def _place(self) -> str:
+        return f"the model {self.name!r} at {_without_login(self._base_url or 'api.openai.com')}"
+
+
+class _ChatPlayer:
+    """One conversation."""
+
+    def __init__(self, model: ChatModel, opening: Opening, conversation: Conversation) -> None:
+        self._model, self._conversation = model, conversation
+        self._seed_of = f"{opening.split}/{opening.index}/{opening.attempt}"
+        self._turn = 0
+
+    async def move(self, results: Sequence[Result], note: str = "") -> Move:
+        talk = self._conversation
+        talk.hear(results, note)
+        self._turn += 1
+        answer = await self._model.answer(talk.messages, talk.tools, f"{self._seed_of}/{self._turn}")
+        if answer is None:
+            return Move(stop="context")
+        choice = answer.choices[0]
+        move = talk.say(choice.message.model_dump(exclude_none=True), self._model.keep_reasoning)
+        stop = ""
+        if not move.calls and choice.finish_reason in ("length", "content_filter"):
+            stop = "length" if choice.finish_reason == "length" else "filtered"
+        return Move(move.calls, move.text, stop, _tokens(answer))
+
+
+def _tokens(answer: ChatCompletion) -> TokenCounts:
+    usage = answer.usage
+    if usage is None:
+        return TokenCounts()
+    read, made = usage.prompt_tokens_details, usage.completion_tokens_details
+    return TokenCounts(
+        input=usage.prompt_tokens or 0,
+        output=usage.completion_tokens or 0,
+        cached=(read.cached_tokens or 0) if read is not None else 0,
+        reasoning=(made.reasoning_tokens or 0) if made is not None else 0,
+    )
+
+
+def _is_context(message: str) -> bool:
+    lowered = message.lower()
+    return any(words in lowered for words in _CONTEXT)
+
+
+def _hint(message: str) -> str:
+    if "tool" in message.lower() and "enable-auto-tool-choice" in message:
+        return (
+            "start vLLM with --enable-auto-tool-choice --tool-call-parser hermes, or the model's own parser"
+        )
+    return ""
+
+
+def _said(found: Any) -> str:
+    return str(getattr(found, "error", None) or found)[:300]
+
+
+def _without_login(url: str) -> str:
+    head, at, tail = url.rpartition("@")
+    return f"{head.partition('//')[0]}//{tail}" if at else url

@@ -1,0 +1,201 @@
+"""Two reports against each other: is the difference more than noise?
+
+Tasks differ in difficulty far more than models do, so the two are compared task by task, on the tasks that
+both have, as Miller advises (arXiv:2411.00640). How likely a difference at least as large is, were the two
+the same, is told by a permutation test: were they the same, each task could as well have had its two results
+swapped (Fisher, The Design of Experiments, 1935, section 21). All swaps are tried where they are few; else
+they are drawn at random, and p = (b + 1) / (m + 1) for b of m draws (Phipson and Smyth, Stat. Appl. Genet.
+Mol. Biol. 9, 2010). It supposes nothing about how rewards are distributed. The interval of the difference is
+the mean of the tasks' differences ± t * its standard error.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+from orsay_protocol.evaluation import EvaluatedEpisode, EvaluationReport
+from pydantic import ValidationError
+
+from .errors import EvaluationError
+from .statistics import standard_error, t_quantile
+from .summary import by_task
+
+__all__ = ["Comparison", "Difference", "compare", "load_report", "swap_test"]
+
+_NOISE = 0.05
+_EXACT_TASKS = 13  # 8192 ways to swap
+_DRAWS = 20_000
+_WORK = 5_000_000  # draws times tasks
+_POWER = 0.8416  # z of 80%
+_PLAYED_ALIKE = ("reward", "unscored", "success", "max_turns", "nudges", "images", "call_timeout_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Of one figure, B less A, on the tasks that both have."""
+
+    a: float
+    b: float
+    low: float | None
+    high: float | None
+    p: float
+    """How likely at least so large a difference is, either way, were A and B the same."""
+    detectable: float | None
+    """The difference that as many tasks would show in 80% of such comparisons."""
+
+    @property
+    def difference(self) -> float:
+        return self.b - self.a
+
+    @property
+    def is_noise(self) -> bool:
+        """It may well be: p is 0.05 or more."""
+        return self.p >= _NOISE
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A against B."""
+
+    a: EvaluationReport
+    b: EvaluationReport
+    tasks: int
+    """That both have scored."""
+    left_out: int
+    """Tasks that only one of them has scored."""
+    reward: Difference
+    success: Difference
+    better: tuple[tuple[str, float, float], ...]
+    """Tasks that B does better, most changed first: the task, A's mean reward, B's."""
+    worse: tuple[tuple[str, float, float], ...]
+    notes: tuple[str, ...]
+    """What makes the comparison less fair."""
+
+    def verdict(self) -> str:
+        """In one sentence."""
+        found = self.reward
+        size = f"{found.difference:+.4g}"
+        if found.low is not None:
+            size += f" (95% interval {found.low:+.4g} to {found.high:+.4g})"
+        if found.is_noise:
+            text = f"The difference of {size} may well be noise (p = {found.p:.2g})."
+            if found.detectable:
+                text += f" So many tasks show differences of about {found.detectable:.2g} and more."
+            return text
+        which = "better" if found.difference > 0 else "worse"
+        return f"B is {which} than A by {size}: that is more than noise (p = {found.p:.2g})."
+
+
+def compare(a: EvaluationReport, b: EvaluationReport) -> Comparison:
+    """Compare B with A. Raises EvaluationError where the two have nothing in common."""
+    if (a.environment, a.split) != (b.environment, b.split):
+        raise EvaluationError(
+            f"A is of {a.environment}, split {a.split}, and B of {b.environment}, split {b.split}: there is "
+            "nothing to compare"
+        )
+    ours, theirs = by_task(a.episodes), by_task(b.episodes)
+    common = [task for task in ours if task in theirs]
+    if not common:
+        raise EvaluationError("A and B have no task in common that both have scored")
+
+    def means(
+        of: Callable[[EvaluatedEpisode], float], which: dict[str, list[EvaluatedEpisode]]
+    ) -> list[float]:
+        return [math.fsum(map(of, which[task])) / len(which[task]) for task in common]
+
+    reward_a, reward_b = means(_reward, ours), means(_reward, theirs)
+    changes = [
+        (task, one, other)
+        for task, one, other in zip(common, reward_a, reward_b, strict=True)
+        if one != other
+    ]
+    changes.sort(key=lambda change: (change[1] - change[2], change[0]))
+    return Comparison(
+        a=a,
+        b=b,
+        tasks=len(common),
+        left_out=len(ours.keys() ^ theirs.keys()),
+        reward=_difference(reward_a, reward_b),
+        success=_difference(means(_success, ours), means(_success, theirs)),
+        better=tuple(change for change in changes if change[2] > change[1]),
+        worse=tuple(change for change in reversed(changes) if change[2] < change[1]),
+        notes=tuple(_notes(a, b)),
+    )
+
+
+def load_report(path: str | os.PathLike[str]) -> EvaluationReport:
+    """The report in a file. Raises EvaluationError for anything else."""
+    try:
+        return EvaluationReport.model_validate_json(Path(path).read_bytes())
+    except OSError as exc:
+        raise EvaluationError(f"cannot read {path}: {exc.strerror}") from exc
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise EvaluationError(f"{path} is no report of an evaluation: {where}: {first['msg']}") from exc
+
+
+def swap_test(differences: Sequence[float], *, seed: int = 0) -> float:
+    """p of the mean difference, two-sided; see the module."""
+    changed = [value for value in differences if value != 0]
+    if not changed:
+        return 1.0
+    seen = abs(math.fsum(changed))
+    edge = seen * (1 - 1e-9)  # rounding must not make equal sums differ
+    if len(changed) <= _EXACT_TASKS:
+        ways = [
+            abs(math.fsum(sign * value for sign, value in zip(signs, changed, strict=True)))
+            for signs in product((1, -1), repeat=len(changed))
+        ]
+        return sum(way >= edge for way in ways) / len(ways)
+    rng = random.Random(seed)
+    draws = max(1000, min(_DRAWS, _WORK // len(changed)))
+    total = math.fsum(changed)
+    beyond = 0
+    for _ in range(draws):
+        bits = rng.getrandbits(len(changed))
+        swapped = sum(value for place, value in enumerate(changed) if bits >> place & 1)
+        beyond += abs(total - 2 * swapped) >= edge
+    return (beyond + 1) / (draws + 1)
+
+
+def _difference(a: Sequence[float], b: Sequence[float]) -> Difference:
+    differences = [other - one for one, other in zip(a, b, strict=True)]
+    n = len(differences)
+    mean = math.fsum(differences) / n
+    low = high = detectable = None
+    if n > 1 and (error := standard_error(differences)) > 0:
+        t = t_quantile(n - 1)
+        low, high, detectable = mean - t * error, mean + t * error, (t + _POWER) * error
+    return Difference(
+        math.fsum(a) / n, math.fsum(b) / n, low, high, p=swap_test(differences), detectable=detectable
+    )
+
+
+def _reward(episode: EvaluatedEpisode) -> float:
+    assert episode.reward is not None
+    return episode.reward
+
+
+def _success(episode: EvaluatedEpisode) -> float:
+    return float(bool(episode.success))
+
+
+def _notes(a: EvaluationReport, b: EvaluationReport) -> list[str]:
+    changed = [name for name in _PLAYED_ALIKE if a.settings.get(name) != b.settings.get(name)]
+    found = [
+        f"{name} differs: {a.settings.get(name)!r} in A, {b.settings.get(name)!r} in B" for name in changed
+    ]
+    for which, report in (("A", a), ("B", b)):
+        lost = report.summary.episodes - report.summary.scored
+        if lost:
+            found.append(f"{lost} of {report.summary.episodes} episodes of {which} were lost to faults")
+        if report.summary.episodes < report.summary.planned:
+            found.append(f"{which} is not complete: {report.summary.episodes} of {report.summary.planned}")
+    return found

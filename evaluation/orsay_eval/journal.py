@@ -1,0 +1,49 @@
+"""Sends a report to the journal of the server whose environment was played."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import httpx
+from orsay_protocol.evaluation import EvaluationReport
+from orsay_protocol.headers import API_KEY
+
+__all__ = ["send_report"]
+
+_PATH = "/console/api/evaluations"
+_LIMIT_S = 60.0
+
+
+async def send_report(
+    report: EvaluationReport,
+    url: str,
+    *,
+    api_key: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> str | None:
+    """None when the journal has it, else in one sentence why not. Raises nothing."""
+    sent = {**(headers or {}), "Content-Type": "application/json"}
+    if api_key:
+        sent[API_KEY] = api_key
+    try:
+        async with httpx.AsyncClient(timeout=_LIMIT_S, trust_env=False) as client:
+            answer = await client.post(
+                f"{url.rstrip('/')}{_PATH}", content=report.model_dump_json(), headers=sent
+            )
+    except (httpx.HTTPError, httpx.InvalidURL) as exc:
+        return f"the report did not reach the server's journal: {type(exc).__name__} {exc}".rstrip()
+    if answer.is_success:
+        return None
+    if answer.status_code in (404, 405):
+        return "the server keeps no journal of evaluations; the report is here only"
+    return f"the server's journal did not take the report ({answer.status_code}): {_detail(answer)}"
+
+
+def _detail(answer: httpx.Response) -> str:
+    try:
+        found = answer.json()
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        return answer.text[:300].strip()
+    detail = found.get("detail", found) if isinstance(found, dict) else found
+    return str(detail)[:300]

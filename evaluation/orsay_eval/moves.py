@@ -1,0 +1,112 @@
+"""The game between a policy and an environment: what each tells the other.
+
+A policy plays many episodes; for each it gives a player, who is told the results of its calls and answers
+with the next move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from orsay_protocol import (
+    ImageBlock,
+    JSONObject,
+    Message,
+    TerminalToolSpec,
+    TextBlock,
+    ToolSpec,
+)
+from orsay_protocol.evaluation import TokenCounts
+
+__all__ = ["Call", "Move", "Opening", "Player", "Policy", "Result"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool to call. With ``broken`` it is not made: that text is its result, as an error."""
+
+    name: str
+    input: JSONObject = field(default_factory=dict)
+    id: str = ""
+    broken: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One answer: calls to make in order, or else a plain ``text``.
+
+    ``stop`` ends the episode at once, and names why: ``length``, ``context``, ``filtered``.
+    """
+
+    calls: Sequence[Call] = ()
+    text: str = ""
+    stop: str = ""
+    tokens: TokenCounts = field(default_factory=TokenCounts)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a call brought. ``error`` is set where the call was refused or not made; ``blocks`` say why."""
+
+    call: Call
+    blocks: Sequence[TextBlock | ImageBlock]
+    reward: float | None = None
+    finished: bool = False
+    error: bool = False
+    metadata: JSONObject | None = None
+
+    @property
+    def text(self) -> str:
+        """The text alone."""
+        return "\n".join(block.text for block in self.blocks if isinstance(block, TextBlock))
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What an episode begins with. ``spec`` is the task itself, None where it was not asked for."""
+
+    split: str
+    index: int
+    attempt: int
+    messages: Sequence[Message]
+    tools: Sequence[ToolSpec]
+    terminal: TerminalToolSpec | None = None
+    spec: Mapping[str, Any] | None = None
+
+
+class Player(Protocol):
+    """Plays one episode."""
+
+    async def move(self, results: Sequence[Result], note: str = "") -> Move:
+        """The next move after ``results``, in the order of the calls; none at first.
+
+        ``note`` asks a player whose last move had no calls to go on. Raises ModelFault where there is no
+        answer, ModelUnusable where there will never be one.
+        """
+        ...
+
+
+class Policy(Protocol):
+    """Plays any number of episodes at the same time, on one event loop."""
+
+    @property
+    def name(self) -> str:
+        """For the report: the model's name, or the policy's."""
+        ...
+
+    @property
+    def wants_spec(self) -> bool:
+        """Whether ``Opening.spec`` is wanted."""
+        ...
+
+    def settings(self) -> dict[str, Any]:
+        """What changes its play, as JSON; no key is among it."""
+        ...
+
+    def player(self, opening: Opening) -> Player: ...
+
+    async def aclose(self) -> None:
+        """Let go what was opened; the policy can be used again."""
+        ...

@@ -1,0 +1,317 @@
+"""One attempt at one task: a player's moves and the environment's answers, until there is a reason to stop.
+
+A fault is never an answer. After one that a fresh session may cure, the calls so far are made again there,
+so that the player goes on where it was; it is not asked twice, since a second chance would favour tasks that
+fail often. Where the answers differ, the attempt begins anew. What is lost in the end is not scored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from orsay_client import AsyncEnvironment, AsyncSession, ToolRefused, errors
+from orsay_protocol import ImageBlock, Message, TerminalToolSpec, TextBlock
+from orsay_protocol.evaluation import EvaluatedEpisode, TokenCounts
+
+from .definition import Evaluation
+from .errors import ModelFault
+from .moves import Call, Move, Opening, Player, Policy, Result
+from .reward import reward_of
+
+__all__ = ["Attempt", "Played", "Stage", "play"]
+
+_T = TypeVar("_T")
+
+_BACKOFF_S = 0.5
+_OVER = "The episode is over; this call was not made."
+_NUDGE = "Go on: call one of the tools. The task is not finished."
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Attempt ``number``, from 0, at the task at ``index``."""
+
+    index: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where and by whom attempts are played, and what their sessions are called."""
+
+    environment: AsyncEnvironment
+    evaluation: Evaluation
+    policy: Policy
+    labels: Mapping[str, str | int]
+    secrets: Mapping[str, str] | None = None
+    specs: Mapping[int, Mapping[str, Any]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """An episode, and how long each answer of the model took, in seconds."""
+
+    episode: EvaluatedEpisode
+    latencies: tuple[float, ...]
+
+
+class _Diverged(Exception):
+    """A fresh session answered the same calls otherwise."""
+
+
+async def play(stage: Stage, attempt: Attempt) -> Played:
+    """Play it to an end. Faults are told in the episode, not raised.
+
+    Raises what no other attempt would survive either: RequestError, ModelUnusable.
+    """
+    retried: list[str] = []
+    while True:
+        game = _Game(stage, attempt, retried)
+        try:
+            await game.run()
+            return game.played(None, "")
+        except errors.Fault as fault:
+            return game.played(fault.fault_class, fault.message)
+        except errors.ProtocolError as strange:
+            return game.played("protocol_error", strange.message)
+        except ModelFault as fault:
+            return game.played(fault.fault_class, fault.message)
+        except _Diverged as diverged:
+            if len(retried) > stage.evaluation.retries:
+                return game.played("diverged", str(diverged))
+        finally:
+            await game.leave()
+
+
+class _Game:
+    """The state of one attempt; also what a reward policy reads."""
+
+    def __init__(self, stage: Stage, attempt: Attempt, retried: list[str]) -> None:
+        self._stage, self._evaluation, self._attempt = stage, stage.evaluation, attempt
+        self._retried = retried
+        self._session: AsyncSession | None = None
+        self._sid = ""
+        self._rollout = ""
+        self._trace = secrets.token_hex(16)
+        self._messages: list[Message] = []
+        self._terminal: TerminalToolSpec | None = None
+        self._results: list[Result] = []
+        self._began = time.perf_counter()
+        self._started_at = time.time()
+        self._latencies: list[float] = []
+        self._tokens = TokenCounts()
+        self._stop = ""
+        self._turns = 0
+
+    # What a reward policy reads
+
+    @property
+    def rewards(self) -> list[float | None]:
+        return [result.reward for result in self._results]
+
+    @property
+    def metadata(self) -> list[dict[str, Any] | None]:
+        return [None if r.metadata is None else dict(r.metadata) for r in self._results]
+
+    @property
+    def finished(self) -> bool:
+        return any(result.finished for result in self._results)
+
+    @property
+    def last_output(self) -> str:
+        return self._results[-1].text if self._results else ""
+
+    # The play
+
+    async def run(self) -> None:
+        """Until there is a reason to stop, which ``played`` tells."""
+        player = await self._within_budget(self._open)
+        results: Sequence[Result] = ()
+        note, nudges = "", self._evaluation.nudges
+        while True:
+            if self._turns >= self._evaluation.max_turns:
+                self._stop = "max_turns"
+                return
+            move = await self._ask(player, results, note)
+            results, note = (), ""
+            if move.stop:
+                self._stop = move.stop
+            elif move.calls:
+                results = [await self._answered(call) for call in move.calls]
+            elif self._terminal is not None and move.text:
+                arguments = {} if self._terminal.arg is None else {self._terminal.arg: move.text}
+                await self._answered(Call(self._terminal.name, arguments))
+                self._stop = "finished"
+            elif nudges > 0:
+                nudges -= 1
+                note = _NUDGE
+            else:
+                self._stop = "no_tool_call"
+            if self.finished:
+                self._stop = "finished"
+            if self._stop:
+                return
+
+    async def _ask(self, player: Player, results: Sequence[Result], note: str) -> Move:
+        began = time.perf_counter()
+        move = await player.move(results, note)
+        self._latencies.append(time.perf_counter() - began)
+        self._turns += 1
+        old, new = self._tokens, move.tokens
+        self._tokens = TokenCounts(
+            input=old.input + new.input,
+            output=old.output + new.output,
+            cached=old.cached + new.cached,
+            reasoning=old.reasoning + new.reasoning,
+        )
+        return move
+
+    async def _answered(self, call: Call) -> Result:
+        if self.finished:
+            return Result(call, [TextBlock(text=_OVER)], error=True)
+        if call.broken:
+            result = Result(call, [TextBlock(text=call.broken)], error=True)
+        else:
+            result = await self._within_budget(lambda: self._call(call))
+        self._results.append(result)
+        return result
+
+    async def _call(self, call: Call) -> Result:
+        if self._session is None:
+            await self._reopen()
+        assert self._session is not None
+        limit = self._evaluation.call_timeout_s
+        try:
+            output = await self._session.call(call.name, call.input, timeout_s=limit)
+        except ToolRefused as refused:
+            over = refused.reason == "episode_finished"
+            return Result(call, [TextBlock(text=refused.message)], finished=over, error=True)
+        except TimeoutError:
+            raise errors.TimeLimit(f"{call.name!r} took longer than {limit} s") from None
+        blocks = self._shown(output.blocks)
+        return Result(call, blocks, output.reward, output.finished, metadata=output.metadata)
+
+    # Sessions
+
+    async def _open(self) -> Player:
+        stage, at = self._stage, self._attempt
+        self._session = session = self._new_session()
+        await session.open()
+        self._sid = session.sid
+        self._messages = await session.messages()
+        listing = await session.listing()
+        self._terminal = listing.terminal_tool
+        shown = [
+            message.model_copy(update={"blocks": self._shown(message.blocks)}) for message in self._messages
+        ]
+        return stage.policy.player(
+            Opening(
+                split=self._evaluation.split,
+                index=at.index,
+                attempt=at.number,
+                messages=shown,
+                tools=listing.tools,
+                terminal=listing.terminal_tool,
+                spec=(stage.specs or {}).get(at.index),
+            )
+        )
+
+    async def _reopen(self) -> None:
+        """A fresh session, brought to where the lost one was. Raises _Diverged where that is not possible."""
+        before, made = self._messages, [result for result in self._results if not result.call.broken]
+        self._session = session = self._new_session()
+        await session.open()
+        self._sid = session.sid
+        if await session.messages() != before:
+            raise _Diverged("a fresh session began with another prompt than the one that was lost")
+        for result in made:
+            again = await self._call(result.call)
+            same = (again.text, again.reward, again.finished) == (result.text, result.reward, result.finished)
+            if not same:
+                raise _Diverged(f"a fresh session answered {result.call.name!r} otherwise than the lost one")
+
+    def _new_session(self) -> AsyncSession:
+        split, at = self._evaluation.split, self._attempt
+        tries = len(self._retried)
+        self._rollout = f"{split}:{at.index}/{at.number}" + (f"+{tries}" if tries else "")
+        return self._stage.environment.session(
+            split=split,
+            index=at.index,
+            secrets=self._stage.secrets,
+            run_labels={**self._stage.labels, "rollout": self._rollout, "attempt": at.number},
+            traceparent=f"00-{self._trace}-{secrets.token_hex(8)}-01",
+        )
+
+    async def _within_budget(self, work: Callable[[], Awaitable[_T]]) -> _T:
+        """The result of ``work``, done again after faults that a fresh session may cure."""
+        while True:
+            try:
+                return await work()
+            except errors.Fault as fault:
+                await self.leave()
+                if not fault.retryable or len(self._retried) >= self._evaluation.retries:
+                    raise
+                self._retried.append(fault.fault_class)
+                await asyncio.sleep(_BACKOFF_S * 2 ** (len(self._retried) - 1))
+            except _Diverged:
+                self._retried.append("diverged")
+                raise
+
+    async def leave(self) -> None:
+        """End the session, which may be gone already."""
+        session, self._session = self._session, None
+        if session is not None:
+            try:
+                await session.close()
+            except errors.OrsayClientError:
+                return  # the server ends it by itself, when it is idle
+
+    def _shown(self, blocks: Sequence[Any]) -> list[Any]:
+        if self._evaluation.images:
+            return list(blocks)
+        return [
+            TextBlock(text=f"[image: {block.mimeType}]") if isinstance(block, ImageBlock) else block
+            for block in blocks
+        ]
+
+    # What it came to
+
+    def played(self, fault: str | None, message: str) -> Played:
+        """The episode as it stands now."""
+        evaluation, at = self._evaluation, self._attempt
+        reward: float | None = None
+        if fault is None:
+            reward = reward_of(evaluation.reward, self)
+            reward = evaluation.unscored if reward is None else reward
+        given = [value for value in self.rewards if value is not None]
+        episode = EvaluatedEpisode(
+            task=f"{evaluation.split}:{at.index}",
+            split=evaluation.split,
+            index=at.index,
+            attempt=at.number,
+            reward=reward,
+            reward_sum=sum(given) if given and fault is None else None,
+            rewards=given,
+            finished=self.finished,
+            success=None if reward is None else reward >= evaluation.success,
+            fault=fault,
+            fault_message=message,
+            retried=list(self._retried),
+            stop="fault" if fault is not None else self._stop,
+            turns=self._turns,
+            calls=len(self._results),
+            refused=sum(result.error for result in self._results),
+            tokens=self._tokens,
+            seconds=time.perf_counter() - self._began,
+            model_seconds=sum(self._latencies),
+            started_at=self._started_at,
+            sid=self._sid,
+            rollout=self._rollout,
+            trace=self._trace,
+        )
+        return Played(episode, tuple(self._latencies))

@@ -1,0 +1,37 @@
+"""How far an evaluation is, for a bar or a log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orsay_protocol.evaluation import EvaluatedEpisode
+
+__all__ = ["Progress"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an evaluation is. ``last`` is the episode that just ended, None at the beginning."""
+
+    planned: int
+    done: int
+    resumed: int
+    """Of ``done``: played before."""
+    scored: int
+    lost: int
+    reward_sum: float
+    successes: int
+    tokens: int
+    seconds: float
+    """Since this part began."""
+    last: EvaluatedEpisode | None = None
+
+    @property
+    def mean(self) -> float | None:
+        """Of the rewards so far."""
+        return self.reward_sum / self.scored if self.scored else None
+
+    @property
+    def per_minute(self) -> float:
+        """Episodes that end in a minute."""
+        return 60 * (self.done - self.resumed) / self.seconds if self.seconds > 0 else 0.0

@@ -1,0 +1,137 @@
+"""``evaluate``: the asynchronous function and its blocking face."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from orsay_client import AsyncClient, Retry
+from orsay_protocol.evaluation import EvaluationReport
+
+from .definition import Evaluation
+from .errors import EvaluationError, EvaluationStopped
+from .journal import send_report
+from .moves import Policy
+from .progress import Progress
+from .scripted import ScriptedPolicy
+from .work import TooManyLost, Work
+
+__all__ = ["evaluate", "evaluate_async"]
+
+
+async def evaluate_async(
+    evaluation: Evaluation,
+    url: str,
+    policy: Policy | Callable[..., Any],
+    *,
+    name: str | None = None,
+    run: str | None = None,
+    step: int | None = None,
+    concurrency: int = 32,
+    api_key: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    secrets: Mapping[str, str] | None = None,
+    request_tries: int = 6,
+    output: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    journal: bool = True,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_note: Callable[[str], None] | None = None,
+) -> EvaluationReport:
+    """Play the evaluation's tasks on the server at ``url`` with ``policy``, and say what came of it.
+
+    Args:
+        evaluation: What is measured.
+        url: Any ORS server.
+        policy: A ``ChatModel``, a ``RandomPolicy``, a function of the ``Turn``, or anything that is a
+            ``Policy``.
+        name: Of the report; by default the run's.
+        run: Label of the sessions, by default made of environment, split, model and time.
+        step: Label too, for a model in training.
+        concurrency: Episodes at the same time.
+        api_key: The environment server's, sent to it and nowhere else.
+        headers: Sent with each request to that server.
+        secrets: Handed to each session's environment, and to nothing else.
+        request_tries: How often a request is sent to a server that does not answer.
+        output: Where the report is written as JSON. Episodes are kept beside it as they end.
+        resume: Play what ``output`` lacks: what was not played, or was lost to faults.
+        journal: Send the report to the server's journal, where it has one.
+        on_progress: Called at the beginning, and when an episode ends.
+        on_note: Called with a sentence when something is worth telling.
+
+    Raises EvaluationError for what cannot be done as asked, ModelUnusable where the model's endpoint refuses
+    everything, EvaluationStopped where episode after episode is lost to faults, and OrsayClientError where
+    the server refuses. Cancelled, it writes what it has, and raises CancelledError.
+    """
+    if concurrency < 1:
+        raise EvaluationError(f"concurrency must be at least 1, not {concurrency}")
+    if step is not None and run is None:
+        raise EvaluationError("a step belongs to a run: name the run too")
+    if resume and output is None:
+        raise EvaluationError("to resume, say which report: its output")
+    player = _policy(policy)
+    client = AsyncClient(url, api_key=api_key, headers=headers, retry=Retry(tries=request_tries))
+    work = Work(evaluation, player, concurrency, on_progress, on_note, Path(output) if output else None)
+    lost: TooManyLost | None = None
+    async with client:
+        try:
+            await work.prepare(client, name=name, run=run, step=step, resume=resume, secrets=secrets)
+            try:
+                await work.play_all()
+            except TooManyLost as exc:
+                lost = exc
+            finally:
+                report = work.finish()
+        finally:
+            await player.aclose()
+    if lost is not None:
+        raise EvaluationStopped(str(lost), report) from lost
+    if journal:
+        note = await send_report(report, url, api_key=api_key, headers=headers)
+        if note and on_note is not None:
+            on_note(note)
+    return report
+
+
+def evaluate(
+    evaluation: Evaluation, url: str, policy: Policy | Callable[..., Any], **options: Any
+) -> EvaluationReport:
+    """As ``evaluate_async``, blocking; also inside a notebook, whose event loop runs already."""
+    work = evaluate_async(evaluation, url, policy, **options)
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    return _in_thread(work)
+
+
+def _in_thread(work: Any) -> EvaluationReport:
+    found: list[EvaluationReport] = []
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            found.append(asyncio.run(work))
+        except BaseException as exc:  # it is raised where it is waited for
+            failed.append(exc)
+
+    thread = threading.Thread(target=run, name="orsay-eval")
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    return found[0]
+
+
+def _policy(policy: Policy | Callable[..., Any]) -> Policy:
+    if callable(getattr(policy, "player", None)):
+        return policy  # type: ignore[return-value]  # told apart by its method
+    if callable(policy):
+        return ScriptedPolicy(policy)
+    raise EvaluationError(
+        f"a policy is a ChatModel, a RandomPolicy, or a function of the turn; not {policy!r}"
+    )
