@@ -1,20 +1,32 @@
 // Code and JSON as text, with a button that copies it.
-import { ActionIcon, Box, Code as Inline, CopyButton, Tooltip } from "@mantine/core";
-import { Check, Copy } from "lucide-react";
+import { ActionIcon, Box, Code as Inline, Tooltip } from "@mantine/core";
+import { Check, Copy, X } from "lucide-react";
+import { useEffect, useState } from "react";
 
+import { copyText } from "../copy";
 import { pretty } from "../format";
 
+type Copied = "no" | "yes" | "failed";
+
 export function CopyIcon({ text, what }: { text: string; what: string }) {
+  const [copied, setCopied] = useState<Copied>("no");
+  useEffect(() => {
+    if (copied === "no") return;
+    const timer = setTimeout(() => setCopied("no"), 2000);
+    return () => clearTimeout(timer);
+  }, [copied]);
+  const label = { no: `Copy ${what}`, yes: "Copied", failed: "The browser refused to copy" }[copied];
+  const Icon = { no: Copy, yes: Check, failed: X }[copied];
   return (
-    <CopyButton value={text} timeout={2000}>
-      {({ copied, copy }) => (
-        <Tooltip label={copied ? "Copied" : `Copy ${what}`} withArrow>
-          <ActionIcon variant="default" aria-label={copied ? "Copied" : `Copy ${what}`} onClick={copy}>
-            {copied ? <Check size={16} aria-hidden /> : <Copy size={16} aria-hidden />}
-          </ActionIcon>
-        </Tooltip>
-      )}
-    </CopyButton>
+    <Tooltip label={label} withArrow>
+      <ActionIcon
+        variant="default"
+        aria-label={label}
+        onClick={async () => setCopied((await copyText(text)) ? "yes" : "failed")}
+      >
+        <Icon size={16} aria-hidden />
+      </ActionIcon>
+    </Tooltip>
   );
 }
 

@@ -1,0 +1,155 @@
+// The form of a tool, made from its JSON schema, or its input as JSON.
+import { Alert, Group, SegmentedControl, Stack, Text, Textarea } from "@mantine/core";
+import { getDefaultRegistry } from "@rjsf/core";
+import { Theme } from "@rjsf/mantine";
+import { withTheme } from "@rjsf/core";
+import type { FieldProps, RegistryFieldsType, RegistryWidgetsType, WidgetProps } from "@rjsf/utils";
+import { type ReactNode, useEffect, useId, useMemo, useState } from "react";
+
+import type { JsonSchema } from "../api/types";
+import { adapt, toInput, uiFor } from "./adapt";
+import { JsonText } from "./JsonText";
+import { validator } from "./validator";
+
+const ThemedForm = withTheme(Theme);
+const PlainText = Theme.widgets?.["TextWidget"] ?? getDefaultRegistry().widgets["TextWidget"];
+
+/** Text grows with what is typed; numbers and texts of a format stay single lines. */
+function TextWidget(props: WidgetProps) {
+  const { schema, options, id, name, label, value, required, disabled, readonly, rawErrors, onChange, placeholder } = props;
+  const types = Array.isArray(schema.type) ? schema.type : [schema.type];
+  if (!types.includes("string") || schema.format !== undefined || options.inputType !== undefined) {
+    const Plain = PlainText as React.ComponentType<WidgetProps>;
+    return <Plain {...props} />;
+  }
+  return (
+    <Textarea
+      id={id}
+      name={name}
+      label={props.hideLabel ? undefined : label}
+      aria-label={props.hideLabel ? label : undefined}
+      description={props.hideLabel ? undefined : (options.description ?? schema.description)}
+      value={typeof value === "string" ? value : ""}
+      placeholder={placeholder || undefined}
+      required={required}
+      disabled={disabled || readonly}
+      error={rawErrors?.length ? rawErrors.join("\n") : undefined}
+      // a text that has to be there may be empty
+      onChange={(event) => onChange(event.currentTarget.value === "" && !required ? undefined : event.currentTarget.value)}
+      autosize
+      minRows={1}
+      maxRows={16}
+    />
+  );
+}
+
+function JsonField(props: FieldProps) {
+  const { fieldPathId, schema, formData, onChange, required, name } = props;
+  return (
+    <JsonText
+      id={fieldPathId.$id}
+      label={schema.title ?? name}
+      description={schema.description ?? "Any JSON"}
+      value={formData as unknown}
+      onChange={(value) => onChange(value, fieldPathId.path)}
+      required={required}
+      minRows={2}
+    />
+  );
+}
+
+const widgets: RegistryWidgetsType = { TextWidget };
+const fields: RegistryFieldsType = { json: JsonField };
+
+type Way = "form" | "json";
+
+/** `children` are the buttons; `onSubmit` gets input that fits the schema, or any JSON object typed as such. */
+export function ToolForm({
+  schema,
+  onSubmit,
+  children,
+}: {
+  schema: JsonSchema;
+  onSubmit: (input: Record<string, unknown>) => void;
+  children: (way: Way, broken: boolean) => ReactNode;
+}) {
+  const name = useId().replaceAll(/\W/g, "");
+  const adapted = useMemo(() => adapt(schema), [schema]);
+  const ui = useMemo(() => ({ ...uiFor(adapted), "ui:title": "", "ui:description": "" }), [adapted]);
+  const [data, setData] = useState<unknown>(undefined);
+  const [way, setWay] = useState<Way>("form");
+  const [checked, setChecked] = useState(false);
+  const [broken, setBroken] = useState<string | null>(null);
+
+  useEffect(() => setBroken(null), [way]);
+
+  function submitJson(event: React.FormEvent) {
+    event.preventDefault();
+    if (broken === null) onSubmit((toInput(data, schema) ?? {}) as Record<string, unknown>);
+  }
+
+  return (
+    <Stack gap="sm" onKeyDown={submitByKeys}>
+      <Group justify="space-between" gap="xs">
+        <Text size="sm" c="dimmed">
+          {way === "form" ? "Fields marked * are required." : "The input as the tool gets it."}
+        </Text>
+        <SegmentedControl
+          size="xs"
+          value={way}
+          onChange={(value) => setWay(value as Way)}
+          aria-label="How to write the input"
+          data={[
+            { value: "form", label: "Form" },
+            { value: "json", label: "JSON" },
+          ]}
+        />
+      </Group>
+      {way === "form" ? (
+        <ThemedForm
+          idPrefix={name}
+          schema={adapted}
+          uiSchema={ui}
+          validator={validator}
+          widgets={widgets}
+          fields={fields}
+          formData={data}
+          onChange={(event) => setData(event.formData)}
+          onSubmit={(event) => {
+            setChecked(false);
+            onSubmit(toInput(event.formData, schema) as Record<string, unknown>);
+          }}
+          onError={() => setChecked(true)}
+          liveValidate={checked ? "onChange" : false}
+          noHtml5Validate
+          showErrorList={false}
+          focusOnFirstError
+          experimental_defaultFormStateBehavior={{ emptyObjectFields: "populateRequiredDefaults", arrayMinItems: { populate: "requiredOnly" } }}
+        >
+          {children(way, false)}
+        </ThemedForm>
+      ) : (
+        <form onSubmit={submitJson}>
+          <Stack gap="sm">
+            <JsonText label="Input" value={toInput(data, schema)} onChange={setData} onProblem={setBroken} minRows={5} />
+            {children(way, broken !== null)}
+          </Stack>
+        </form>
+      )}
+      {way === "form" && checked && (
+        <Alert color="red" variant="outline" role="alert" p="xs">
+          Some fields do not fit yet; nothing was called.
+        </Alert>
+      )}
+    </Stack>
+  );
+}
+
+/** Ctrl+Enter submits from inside a text area, where Enter begins a line. */
+export function submitByKeys(event: React.KeyboardEvent) {
+  if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+  const form = (event.target as HTMLElement).closest("form");
+  if (form === null) return;
+  event.preventDefault();
+  form.requestSubmit();
+}

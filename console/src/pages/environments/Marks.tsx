@@ -1,0 +1,32 @@
+// Small facts about an environment: whether it is ready, what it can do, how busy it is.
+import { Badge, Group, Text } from "@mantine/core";
+
+import type { Environment } from "../../api/types";
+import { count } from "../../format";
+
+export function Marks({ environment }: { environment: Environment }) {
+  return (
+    <Group gap={6} justify="flex-end">
+      {environment.state === "pending" && (
+        <Badge variant="outline" color="gray">
+          loading
+        </Badge>
+      )}
+      {environment.replayable && (
+        <Badge variant="outline" color="gray" title="Its sessions come back after a crash of the server">
+          replayable
+        </Badge>
+      )}
+    </Group>
+  );
+}
+
+export function Load({ environment }: { environment: Environment }) {
+  const { splits, runtime, sessions, calls_running } = environment;
+  return (
+    <Text size="sm" c="dimmed" className="wrap-anywhere">
+      {splits.map((split) => split.name).join(", ") || "no splits"} · runs in {runtime} · {count(sessions)}{" "}
+      {sessions === 1 ? "session" : "sessions"}, {count(calls_running)} {calls_running === 1 ? "call" : "calls"} now
+    </Text>
+  );
+}

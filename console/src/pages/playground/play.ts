@@ -1,0 +1,195 @@
+// One session that a person plays: what happened in it so far, and what can be done. Lives outside React, which
+// reads it through snapshots that are never changed.
+import { get, RequestError } from "../../api/request";
+import { readEvents } from "../../api/events";
+import { send } from "../../api/request";
+import type { Message, Snapshot, ToolListing } from "../../api/types";
+import { callTool, type Outcome } from "../../ors/call";
+import { cancelCall, create, newSession, ping, readMessages, readTools, remove, type Secrets, type TaskChoice } from "../../ors/requests";
+import { apiUrl } from "../../place";
+
+export interface Entry {
+  number: number;
+  tool: string;
+  input: Record<string, unknown>;
+  taskId: string | null;
+  startedAt: number;
+  tookMs: number | null;
+  /** Null while it runs. */
+  outcome: Outcome | null;
+}
+
+export type Phase = "opening" | "starting" | "ready" | "failed" | "ended";
+
+export interface PlayState {
+  phase: Phase;
+  sid: string | null;
+  trace: string | null;
+  /** The id of what the journal records of it; null without a journal, and before it is known. */
+  trajectory: string | null;
+  messages: Message[] | null;
+  listing: ToolListing | null;
+  entries: Entry[];
+  problem: unknown;
+}
+
+const PING_MS = 10_000;
+
+export class Play {
+  readonly environment: string;
+  readonly choice: TaskChoice;
+  readonly hasSecrets: boolean;
+  private readonly secrets: Secrets;
+  private readonly gone = new AbortController();
+  private readonly listeners = new Set<() => void>();
+  private timer: ReturnType<typeof setInterval> | null = null;
+  private state: PlayState = {
+    phase: "opening",
+    sid: null,
+    trace: null,
+    trajectory: null,
+    messages: null,
+    listing: null,
+    entries: [],
+    problem: null,
+  };
+
+  constructor(environment: string, choice: TaskChoice, secrets: Secrets = {}) {
+    this.environment = environment;
+    this.choice = choice;
+    this.secrets = secrets;
+    this.hasSecrets = Object.keys(secrets).length > 0;
+  }
+
+  subscribe = (listener: () => void): (() => void) => {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  };
+
+  snapshot = (): PlayState => this.state;
+
+  /** Opens the session and reads what the model would be told. What goes wrong is in the state. */
+  async open(): Promise<void> {
+    const { signal } = this.gone;
+    let sid: string | null = null;
+    try {
+      sid = await newSession();
+      const trace = await create(sid, this.environment, this.choice, this.secrets);
+      if (signal.aborted) {
+        await remove(sid, false);
+        return;
+      }
+      this.change({ phase: "starting", sid, trace });
+      this.timer = setInterval(() => void this.keepAlive(), PING_MS);
+      void this.findTrajectory();
+      const [messages, listing] = await Promise.all([
+        readMessages(sid, this.environment, signal),
+        readTools(sid, this.environment, signal),
+      ]);
+      this.change({ phase: "ready", messages, listing });
+    } catch (problem) {
+      if (!signal.aborted) this.change({ phase: "failed", problem });
+    }
+  }
+
+  async call(tool: string, input: Record<string, unknown>): Promise<Outcome | null> {
+    const { sid, entries } = this.state;
+    if (sid === null) return null;
+    const number = entries.length + 1;
+    const startedAt = performance.now();
+    this.change({
+      entries: [...entries, { number, tool, input, taskId: null, startedAt: Date.now(), tookMs: null, outcome: null }],
+    });
+    try {
+      const outcome = await callTool(
+        sid,
+        this.environment,
+        tool,
+        input,
+        (taskId) => this.changeEntry(number, { taskId }),
+        this.gone.signal,
+      );
+      this.changeEntry(number, { outcome, tookMs: performance.now() - startedAt });
+      if (outcome.kind === "fault") void this.keepAlive();
+      return outcome;
+    } catch {
+      return null; // the session was ended meanwhile
+    }
+  }
+
+  async cancel(entry: Entry): Promise<void> {
+    const { sid } = this.state;
+    if (sid !== null && entry.taskId !== null) await cancelCall(sid, entry.taskId).catch(() => undefined);
+  }
+
+  /** Ends the session on the server; safe to call twice. */
+  async end(leaving = false): Promise<void> {
+    if (this.timer !== null) clearInterval(this.timer);
+    const { sid, phase } = this.state;
+    const before = this.gone.signal.aborted;
+    this.gone.abort();
+    if (before) return;
+    this.change({ phase: "ended" });
+    if (sid !== null && phase !== "ended") await remove(sid, leaving).catch(() => undefined);
+  }
+
+  private async keepAlive(): Promise<void> {
+    const { sid, phase } = this.state;
+    if (sid === null || this.gone.signal.aborted) return;
+    try {
+      await ping(sid);
+    } catch (problem) {
+      // 404 and 410: the session ended without this page
+      if (problem instanceof RequestError && [404, 410].includes(problem.status) && phase !== "ended") {
+        if (this.timer !== null) clearInterval(this.timer);
+        this.change({ phase: "ended", problem });
+      }
+    }
+  }
+
+  /** The live feed knows by which id the journal keeps the session. */
+  private async findTrajectory(): Promise<void> {
+    const { sid } = this.state;
+    const { signal } = this.gone;
+    try {
+      const server = await get<{ journal: { state: string } | null }>("server", {}, signal);
+      if (server.journal === null || server.journal.state === "off") return;
+      const response = await send(apiUrl("live"), { headers: { Accept: "text/event-stream" }, signal });
+      let seen = 0;
+      for await (const { event, data } of readEvents(response)) {
+        if (event !== "snapshot") continue;
+        const id = (JSON.parse(data) as Snapshot).list.find((each) => each.sid === sid)?.id ?? null;
+        if (id !== null) {
+          this.change({ trajectory: id });
+          return;
+        }
+        seen += 1;
+        if (seen > 10) return;
+      }
+    } catch {
+      // without it there is no link, and nothing else is lost
+    }
+  }
+
+  private change(part: Partial<PlayState>): void {
+    this.state = { ...this.state, ...part };
+    for (const listener of this.listeners) listener();
+  }
+
+  private changeEntry(number: number, part: Partial<Entry>): void {
+    this.change({
+      entries: this.state.entries.map((entry) => (entry.number === number ? { ...entry, ...part } : entry)),
+    });
+  }
+}
+
+/** What the calls have brought so far, in the order in which they were made. */
+export function rewardsOf(entries: readonly Entry[]): number[] {
+  return entries.flatMap(({ outcome }) =>
+    outcome?.kind === "output" && outcome.output.reward !== null ? [outcome.output.reward] : [],
+  );
+}
+
+export function isFinished(entries: readonly Entry[]): boolean {
+  return entries.some(({ outcome }) => outcome?.kind === "output" && outcome.output.finished);
+}

@@ -1,1 +1,0 @@
-import{n as e,t}from"./index-CplTlDMq.js";var n=e();function r(){return(0,n.jsx)(t,{title:`Tasks`})}export{r as Tasks};
