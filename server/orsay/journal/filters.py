@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, and_, case, exists, func, or_, select
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Connection,
+    and_,
+    any_,
+    bindparam,
+    case,
+    exists,
+    func,
+    or_,
+    select,
+)
 
 from .schema import calls, sessions
 
-__all__ = ["Filter", "conditions", "is_lost"]
+__all__ = ["Filter", "among", "conditions", "is_lost"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +72,13 @@ def conditions(wanted: Filter) -> Iterator[ColumnElement[bool]]:
         yield or_(sessions.c.fault.is_not(None), _faulted())
     elif wanted.fault is not None:
         yield or_(sessions.c.fault == wanted.fault, _faulted(wanted.fault))
+
+
+def among(connection: Connection, ids: Sequence[int]) -> ColumnElement[bool]:
+    """One of these sessions, however many they are: as one parameter in SQLite, which bounds their number."""
+    if connection.dialect.name == "sqlite":
+        return sessions.c.id.in_(select(func.json_each(json.dumps(ids)).table_valued("value").c.value))
+    return sessions.c.id == any_(bindparam("ids", list(ids), type_=ARRAY(BigInteger)))
 
 
 def is_lost() -> ColumnElement[bool]:

@@ -1,6 +1,7 @@
 """What the console and the command line ask of the journal: pages of sessions, one trajectory, evaluations.
 
-Every function takes an open connection and only reads. ``runs`` has the figures of many sessions together.
+Every function takes an open connection, and only reads what was played. ``runs`` has the figures of many
+sessions together.
 """
 
 from __future__ import annotations
@@ -9,20 +10,23 @@ import json
 import zlib
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, select
 
-from .filters import Filter, conditions
+from .filters import Filter, among, conditions
 from .reading import Large, as_json, read_blocks, read_step, read_tools
 from .runs import runs, series, task_map
 from .schema import calls, prompts, scores, sessions, values
 from .schema import evaluations as evaluations_table
+from .search import catch_up, matches
 from .sofar import so_far
 from .trajectory import EvaluationItem, Page, Summary, Trajectory
 
 __all__ = [
+    "SEARCH_S",
     "Filter",
     "evaluation",
     "evaluations",
@@ -34,6 +38,7 @@ __all__ = [
     "trajectory",
 ]
 
+SEARCH_S = 0.1
 _SUMMARY = [
     column for column in sessions.c if column.name not in ("server", "labels", "digest", "secrets", "cursor")
 ]
@@ -44,18 +49,37 @@ def trajectories(
 ) -> Page:
     """A page of sessions, newest first; ``before`` is the ``next`` of the page above.
 
-    Raises ValueError for a ``before`` that is no number.
+    A search for text first gives ``SEARCH_S`` seconds to the index; see ``search``. Raises ValueError for a
+    ``before`` that is no number, and JournalDown when the index has no place.
     """
     wanted = wanted or Filter()
-    query = select(*_SUMMARY).where(*conditions(wanted))
-    if before is not None:
-        query = query.where(sessions.c.id < int(before))
-    rows = connection.execute(query.order_by(sessions.c.id.desc()).limit(limit + 1)).all()
-    more = len(rows) > limit
+    last = None if before is None else int(before)
+    query = select(*_SUMMARY).where(*conditions(wanted)).order_by(sessions.c.id.desc()).limit(limit + 1)
+    if wanted.text and wanted.text.strip():
+        unindexed = catch_up(connection, SEARCH_S)
+        rows = _found(connection, query, wanted.text, last, limit + 1)
+    else:
+        unindexed = 0
+        here = query if last is None else query.where(sessions.c.id < last)
+        rows = list(connection.execute(here))
     return Page(
         items=summaries(connection, rows[:limit]),
-        next=str(rows[limit - 1].id) if more else None,
+        next=str(rows[limit - 1].id) if len(rows) > limit else None,
+        unindexed=unindexed,
     )
+
+
+def _found(
+    connection: Connection, query: Select[Any], text: str, before: int | None, limit: int
+) -> list[Row[Any]]:
+    """The first rows of ``query`` that hold the text."""
+    rows: list[Row[Any]] = []
+    with closing(matches(connection, text, before)) as batches:
+        for ids in batches:
+            rows += connection.execute(query.where(among(connection, ids)))
+            if len(rows) >= limit:
+                break
+    return rows[:limit]
 
 
 def trajectory(connection: Connection, id: int | str, owner: str | None = None) -> Trajectory | None:

@@ -97,9 +97,9 @@ def runs(
 ) -> list[RunSummary]:
     """The runs with the newest sessions first. A reward of ``success`` or more is a success."""
     wanted = Filter(owner=owner)
-    keys = (_c.run, _c.environment, _c.step, _c.labelled)
+    labelled = func.max(case((_c.labelled, 1), else_=0)).label("labelled")
     found: dict[str, _Total] = defaultdict(_Total)
-    for row in _summed(connection, wanted, success, *keys):
+    for row in _summed(connection, wanted, success, _c.run, _c.step, _c.environment, shown=[labelled]):
         _note(found[row.run], row)
         found[row.run].add(row)
     for row, now in _open(connection, wanted):
@@ -203,7 +203,7 @@ def _open(connection: Connection, wanted: Filter) -> Iterator[tuple[Any, SoFar]]
 
 def _note(total: _Total, row: Row[Any]) -> None:
     total.environments.add(row.environment)
-    total.labelled = total.labelled or row.labelled
+    total.labelled = total.labelled or bool(row.labelled)
     if row.step is not None:
         total.steps.add(row.step)
 

@@ -1,0 +1,163 @@
+"""Full text search over prompts, messages, inputs and results.
+
+Nothing is indexed when a session is written: that would cost those who play. Whoever searches gives a moment
+to the index, which goes on from the newest sessions to the oldest and keeps up with those that are new.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Generator, Sequence
+
+from sqlalchemy import Connection, func, select
+
+from .reading import as_json
+from .schema import calls, prompts, sessions, values
+from .searchstore import SearchStore, Span, search_store
+from .searchtext import document, phrases, texts_of
+
+__all__ = ["catch_up", "matches"]
+
+_CHUNK = 25  # sessions that are read together
+_SETTLED = 10_000 << 22  # ids of ten seconds: so long another server may take to write a session
+_PENDING_AT_ONCE = 500
+_FIRST_BATCH, _LAST_BATCH = 200, 20_000
+_NEWEST = (1 << 63) - 1
+
+
+def catch_up(connection: Connection, seconds: float) -> int:
+    """Index sessions for about that long; returns how many have not been looked at.
+
+    0 means that everything can be found. Raises JournalDown when the index has no place.
+    """
+    until = time.monotonic() + seconds
+    with search_store(connection, fill=True) as store:
+        if store is not None:
+            newest = connection.execute(select(func.max(sessions.c.id))).scalar()
+            if newest is None:
+                return 0
+            settled = newest - _SETTLED
+            _look_again(connection, store)
+            span = _index_new(connection, store, store.span() or (settled + 1, settled), newest, until)
+            span = _index_old(connection, store, span, until)
+            store.set_span(span)
+            _forget_pruned(connection, store)
+            return _left(connection, store, span)
+    with search_store(connection, fill=False) as store:  # somebody else is at it
+        assert store is not None
+        return _left(connection, store, store.span() or (_NEWEST, 0))
+
+
+def matches(
+    connection: Connection, query: str, before: int | None = None
+) -> Generator[list[int], None, None]:
+    """Sessions that hold what a person typed, newest first, in batches that grow.
+
+    All words must be there; the last letters of a word may be left out, and what stands in quotes must stand
+    so. A query without a letter or digit finds nothing.
+    """
+    wanted = phrases(query)
+    last, size = _NEWEST if before is None else before, _FIRST_BATCH
+    with search_store(connection, fill=False) as store:
+        while wanted and store is not None:
+            found = store.find(wanted, last, size)
+            if found:
+                yield found
+            if len(found) < size:
+                return
+            last, size = found[-1], min(size * 5, _LAST_BATCH)
+
+
+def _look_again(connection: Connection, store: SearchStore) -> None:
+    """Sessions that had not ended when they were indexed."""
+    pending = store.pending()
+    if not pending:
+        return
+    oldest_first = sorted(pending)
+    for first in range(0, len(oldest_first), _PENDING_AT_ONCE):
+        some = oldest_first[first : first + _PENDING_AT_ONCE]
+        rows = connection.execute(
+            select(sessions.c.id, sessions.c.ended_at, func.count(calls.c.number))
+            .select_from(sessions.outerjoin(calls, calls.c.session == sessions.c.id))
+            .where(sessions.c.id.in_(some))
+            .group_by(sessions.c.id, sessions.c.ended_at)
+        ).all()
+        changed = [id for id, ended_at, n in rows if ended_at is not None or n != pending[id]]
+        _index(connection, store, changed)
+        store.drop([id for id in some if id not in {row.id for row in rows}])
+
+
+def _index_new(connection: Connection, store: SearchStore, span: Span, newest: int, until: float) -> Span:
+    """Sessions after the span. It grows up to those that are so young that older ones may still turn up."""
+    low, high = span
+    known = store.known(high + 1)
+    last = high
+    while time.monotonic() < until:
+        query = select(sessions.c.id).where(sessions.c.id > last).order_by(sessions.c.id).limit(_CHUNK)
+        ids = list(connection.execute(query).scalars())
+        if not ids:
+            break
+        _index(connection, store, [id for id in ids if id not in known])
+        last = ids[-1]
+    return low, max(high, min(last, newest - _SETTLED))
+
+
+def _index_old(connection: Connection, store: SearchStore, span: Span, until: float) -> Span:
+    """Sessions before the span, from the newest on."""
+    low, high = span
+    while time.monotonic() < until:
+        query = select(sessions.c.id).where(sessions.c.id < low).order_by(sessions.c.id.desc()).limit(_CHUNK)
+        ids = list(connection.execute(query).scalars())
+        if not ids:
+            break
+        _index(connection, store, ids)
+        low = ids[-1]
+    return low, high
+
+
+def _left(connection: Connection, store: SearchStore, span: Span) -> int:
+    low, high = span
+    count = select(func.count()).select_from(sessions)
+    new = connection.execute(count.where(sessions.c.id > high)).scalar_one() - len(store.known(high + 1))
+    old = connection.execute(count.where(sessions.c.id < low)).scalar_one()
+    return max(0, int(new)) + int(old)
+
+
+def _forget_pruned(connection: Connection, store: SearchStore) -> None:
+    """Retention removes the oldest sessions first."""
+    oldest = connection.execute(select(func.min(sessions.c.id))).scalar()
+    store.drop([id for id in store.oldest(_CHUNK) if oldest is None or id < oldest])
+
+
+def _index(connection: Connection, store: SearchStore, ids: Sequence[int]) -> None:
+    if not ids:
+        return
+    large = {
+        (row.row, row.field): row.data
+        for row in connection.execute(
+            select(values.c.row, values.c.field, values.c.data).where(values.c.session.in_(ids))
+        )
+    }
+    found: dict[int, list[str]] = defaultdict(list)
+    number: dict[int, int] = defaultdict(int)
+    for row in connection.execute(select(prompts).where(prompts.c.session.in_(ids))):
+        if row.kind != "task_tools":
+            found[row.session] += texts_of(as_json(row.text, large, row.session, row.kind))
+    for row in connection.execute(
+        select(calls).where(calls.c.session.in_(ids)).order_by(calls.c.session, calls.c.id)
+    ):
+        texts = found[row.session]
+        texts += [row.name, row.fault or "", row.fault_id or "", row.message or ""]
+        for field in ("input", "result"):
+            texts += texts_of(as_json(getattr(row, field), large, row.id, field))
+        number[row.session] += row.number is not None
+    named = select(sessions.c.id, sessions.c.sid, sessions.c.trace, sessions.c.rollout, sessions.c.ended_at)
+    store.put(
+        (
+            row.id,
+            document([str(row.id), row.sid, row.trace, row.rollout or "", *found[row.id]]),
+            number[row.id] if row.ended_at is None else None,
+        )
+        for row in connection.execute(named.where(sessions.c.id.in_(ids))).all()
+    )
