@@ -1,5 +1,7 @@
 // How numbers, times and names are written. Missing values are an en dash, everywhere.
 
+import type { Time } from "./api/types";
+
 export const NONE = "–";
 
 /** At most `digits` significant digits after the point, without trailing zeros. */
@@ -35,15 +37,20 @@ function parts(large: number, largeUnit: string, small: number, smallUnit: strin
   return small ? `${large} ${largeUnit} ${small} ${smallUnit}` : `${large} ${largeUnit}`;
 }
 
+/** A time of the API in milliseconds since 1970: it comes as seconds, or as ISO 8601. */
+export function milliseconds(at: Time): number {
+  return typeof at === "number" ? at * 1000 : Date.parse(at);
+}
+
 /** Seconds between two times of the API; null while the second one is missing. */
-export function secondsBetween(from: string | null | undefined, to: string | null | undefined): number | null {
-  return from && to ? (Date.parse(to) - Date.parse(from)) / 1000 : null;
+export function secondsBetween(from: Time | null | undefined, to: Time | null | undefined): number | null {
+  return from && to ? (milliseconds(to) - milliseconds(from)) / 1000 : null;
 }
 
 /** `2026-03-01 14:05:09`, in the person's own zone. */
-export function dateTime(at: string | null | undefined): string {
+export function dateTime(at: Time | null | undefined): string {
   if (!at) return NONE;
-  const date = new Date(at);
+  const date = new Date(milliseconds(at));
   const two = (value: number) => String(value).padStart(2, "0");
   return (
     `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}` +
@@ -52,9 +59,9 @@ export function dateTime(at: string | null | undefined): string {
 }
 
 /** `12 s ago`, `5 min ago`, `3 h ago`, `2 d ago`. */
-export function ago(at: string | null | undefined, now: number = Date.now()): string {
+export function ago(at: Time | null | undefined, now: number = Date.now()): string {
   if (!at) return NONE;
-  const seconds = Math.max(0, (now - Date.parse(at)) / 1000);
+  const seconds = Math.max(0, (now - milliseconds(at)) / 1000);
   if (seconds < 1) return "now";
   if (seconds < 60) return `${Math.floor(seconds)} s ago`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;

@@ -1,4 +1,7 @@
-// What the console's API and the ORS protocol send. Ids are decimal strings, times are ISO 8601 in UTC.
+// What the console's API and the ORS protocol send. Ids are decimal strings.
+
+/** Seconds since 1970, or ISO 8601. */
+export type Time = number | string;
 
 export type JsonSchema = Record<string, unknown>;
 
@@ -68,12 +71,12 @@ export interface JournalHealth {
 export interface ServerState {
   name: string;
   version: string;
-  started_at: string;
-  now: string;
+  started_at: Time;
+  now: Time;
   keys: boolean;
   journal: JournalHealth | null;
   runtime: string;
-  workers: number;
+  workers: number | null;
 }
 
 export interface Environment {
@@ -116,7 +119,7 @@ export interface Latency {
 
 /** What the live feed says each second. */
 export interface Snapshot {
-  at: string;
+  at: Time;
   sessions: Record<SessionState, number>;
   calls_running: number;
   calls_per_s: number;
@@ -128,7 +131,7 @@ export interface Snapshot {
 
 export interface FaultEntry {
   id: string;
-  at: string;
+  at: Time;
   fault: string;
   environment: string | null;
   tool: string | null;
@@ -149,8 +152,8 @@ export interface Summary {
   step: number | null;
   rollout: string | null;
   trace: string | null;
-  started_at: string;
-  ended_at: string | null;
+  started_at: Time;
+  ended_at: Time | null;
   setup_s: number | null;
   end_reason: string | null;
   fault: string | null;
@@ -205,7 +208,7 @@ export interface Step {
   fault: string | null;
   fault_id: string | null;
   message: string | null;
-  started_at: string;
+  started_at: Time;
   queue_s: number | null;
   run_s: number | null;
   stream_s: number | null;
@@ -226,8 +229,8 @@ export interface Run {
   run: string;
   labelled: boolean;
   environments: string[];
-  first_at: string;
-  last_at: string;
+  first_at: Time;
+  last_at: Time;
   episodes: number;
   running: number;
   steps: number;
@@ -242,7 +245,7 @@ export interface Run {
 /** One step of a run, or, without labels, one span of time (`step` null, `at` set). Bounds are 95% intervals. */
 export interface SeriesPoint {
   step: number | null;
-  at: string | null;
+  at: Time | null;
   n: number;
   reward_mean: number | null;
   reward_low: number | null;
@@ -267,5 +270,5 @@ export interface TaskCell {
   n: number;
   solved: number;
   reward_mean: number | null;
-  last_at: string;
+  last_at: Time;
 }

@@ -46,6 +46,8 @@ class SchemaValidator implements ValidatorType {
 
 export const validator: ValidatorType = new SchemaValidator();
 
+export default validator;
+
 function check(schema: RJSFSchema, data: unknown, first: boolean): OutputUnit[] {
   // copies: the validator writes into schemas, and takes nothing that JSON does not have
   const copy = JSON.parse(JSON.stringify(schema)) as Record<string, unknown>;
