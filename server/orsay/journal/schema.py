@@ -17,12 +17,16 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    text,
 )
 
 __all__ = ["calls", "evaluations", "metadata", "prompts", "scores", "sessions", "values"]
 
 metadata = MetaData()
 _Id = BigInteger().with_variant(Integer, "sqlite")  # there, only INTEGER is the key of the table itself
+# Runs and tasks are summed up from an index alone, a tenth of the table.
+_SUMMED = ("owner", "ended_at", "started_at", "labelled", "fault", "finished", "reward", "calls")
+_UNENDED = text("ended_at IS NULL")
 
 sessions = Table(
     "sessions",
@@ -57,8 +61,11 @@ sessions = Table(
     Column("finished", Boolean),
     Index("sessions_open", "server", "ended_at"),
     Index("sessions_environment", "environment", "id"),
-    Index("sessions_run", "run", "step", "id"),
-    Index("sessions_task", "environment", "task", "id"),
+    Index("sessions_run", "run", "id"),
+    Index("sessions_owner", "owner", "id"),
+    Index("sessions_figures", "run", "step", "environment", "split", *_SUMMED),
+    Index("sessions_task", "environment", "task", "split", "task_index", "run", *_SUMMED),
+    Index("sessions_unended", "id", sqlite_where=_UNENDED, postgresql_where=_UNENDED),
 )
 
 calls = Table(
