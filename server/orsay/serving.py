@@ -8,6 +8,7 @@ import gc
 import socket
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -26,6 +27,9 @@ from .runtimes.mixed import MixedRuntime
 from .sessions import SessionLimits, Sessions
 from .settings import Settings
 
+if TYPE_CHECKING:
+    from .journal.writer import Writer
+
 __all__ = ["Running"]
 
 
@@ -42,13 +46,8 @@ class Running:
         host, port = sock.getsockname()[:2]
         self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         faults = FaultLog(show=settings.shows_exceptions)
-        self.sessions = Sessions(
-            runtime,
-            _session_limits(settings),
-            _call_limits(settings),
-            faults,
-            log_calls=settings.log_level == "debug",
-        )
+        self.journal = _journal(settings)
+        self.sessions = _sessions(settings, runtime, faults, self.journal, server_id)
         episodes = EpisodeEndpoints(
             self.sessions,
             max_body_bytes=settings.max_body_bytes,
@@ -99,6 +98,8 @@ class Running:
     async def load(self) -> None:
         """Load the environments and let sessions in. Raises LoadError."""
         await self._http.listening.wait()
+        if self.journal is not None:
+            self.journal.start()
         await self.runtime.start()
         self._learn()
         self.sessions.start()
@@ -126,6 +127,8 @@ class Running:
         await self.sessions.close_all("the server is shutting down")
         await self.runtime.stop()
         await self.app.faces.close()
+        if self.journal is not None:
+            await self.journal.close()
         self._http.should_exit = True
 
 
@@ -143,6 +146,39 @@ class _Http(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+def _journal(settings: Settings) -> Writer | None:
+    """Raises ConfigError for a setting that names no journal."""
+    if settings.journal == "off":
+        return None
+    from .journal.location import options_from  # what is off costs no time at the start
+    from .journal.writer import Writer
+
+    options = options_from(settings)
+    return None if options is None else Writer(options)
+
+
+def _sessions(
+    settings: Settings, runtime: Runtime, faults: FaultLog, journal: Writer | None, server_id: str
+) -> Sessions:
+    recorder = recovery = None
+    if journal is not None:
+        from .journal.recorder import Recorder
+        from .recovery import Recovery
+
+        recorder = Recorder(journal, server_id)
+        recovery = Recovery(recorder, runtime)
+    return Sessions(
+        runtime,
+        _session_limits(settings),
+        _call_limits(settings),
+        faults,
+        log_calls=settings.log_level == "debug",
+        recorder=recorder,
+        recovery=recovery,
+        needs_journal=settings.journal_required,
+    )
 
 
 def _other_faces(settings: Settings, sessions: Sessions) -> list[Face]:
@@ -165,7 +201,7 @@ def _console(settings: Settings, sessions: Sessions, keys: Keys, journal: Writer
         workers=settings.workers if settings.runtime == "process" else None,
         started_at=time.time(),
     )
-    return ConsoleFace(sessions, keys, facts, journal=journal)
+    return ConsoleFace(sessions, keys, facts, journal=journal, max_body_bytes=settings.max_body_bytes)
 
 
 def _session_limits(settings: Settings) -> SessionLimits:

@@ -53,15 +53,19 @@ async def compress(body: bytes) -> bytes:
     return await asyncio.to_thread(gzip.compress, body, _LEVEL, mtime=0)
 
 
-async def send_value(send: Send, headers: Headers, value: BaseModel | Any, *, status: int = 200) -> None:
+async def send_value(
+    send: Send, headers: Headers, value: BaseModel | Any, *, status: int = 200, more: Pairs = ()
+) -> None:
     """A model, or anything that is JSON."""
     body = value.model_dump_json().encode() if isinstance(value, BaseModel) else to_json(value)
-    await send_body(send, headers, body, status=status)
+    await send_body(send, headers, body, status=status, more=more)
 
 
-async def send_body(send: Send, headers: Headers, body: bytes, *, status: int = 200) -> None:
+async def send_body(
+    send: Send, headers: Headers, body: bytes, *, status: int = 200, more: Pairs = ()
+) -> None:
     """JSON that is bytes already."""
-    more: Pairs = ((b"vary", b"accept-encoding"),)
+    more += ((b"vary", b"accept-encoding"),)
     if len(body) >= _WORTH_BYTES and accepts_gzip(headers):
         body = await compress(body)
         more += ((b"content-encoding", b"gzip"),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import re
 from collections.abc import Mapping
 from functools import partial
@@ -20,19 +21,25 @@ from ..sessions import Sessions
 from .about import JournalState, ServerFacts, describe_environments, describe_server
 from .answers import send_value, strict_headers
 from .live import Feed, rates
-from .operations import OPERATIONS
 from .recent import Ended, Faults, RecentFaults
+from .request import Request
 from .site import Site
 
 if TYPE_CHECKING:
     from ..journal.writer import Writer
+    from .history import History
 
 __all__ = ["ConsoleFace"]
 
 _ROOT = "/console"
 _API = "/console/api"
 _END = re.compile(r"/sessions/(?P<sid>.+)/end", re.DOTALL)
+_PAST = re.compile(r"/(trajectories(/[0-9]+)?|evaluations(/[0-9]+)?|runs(/series)?|tasks|export)")
 _STREAMS = 256
+_OFF = (
+    "the journal is off, so nothing that was played is kept: start the server with ORSAY_JOURNAL=auto, or"
+    ' with journal = "auto" in orsay.toml'
+)
 _PATIENCE_S = 30.0
 _DISCOVERY = frozenset({"tools", "splits", "tasks", "num_tasks", "task", "task_range"})
 _STREAM: Pairs = (
@@ -54,6 +61,7 @@ class ConsoleFace:
         keys: Keys,
         facts: ServerFacts,
         *,
+        max_body_bytes: int,
         journal: Writer | None = None,
         site: Path | None = None,
     ) -> None:
@@ -61,6 +69,8 @@ class ConsoleFace:
         self._keys = keys
         self._facts = facts
         self._journal = journal
+        self._max_body = max_body_bytes
+        self._history: History | None = None
         self._site = Site() if site is None else Site(site)
         self._faults = RecentFaults(sessions.faults, sessions.live)
         self._feed = Feed(sessions.live, partial(rates, sessions.meter))
@@ -75,7 +85,8 @@ class ConsoleFace:
 
     @property
     def operations(self) -> list[Operation]:
-        return list(OPERATIONS)
+        """Asked for when the OpenAPI document is made, and loaded then."""
+        return list(importlib.import_module(".operations", __package__).OPERATIONS)
 
     def find(self, path: str) -> Mapping[str, Endpoint]:
         if path != _ROOT and not path.startswith(_ROOT + "/"):
@@ -110,6 +121,9 @@ class ConsoleFace:
         match = _END.fullmatch(path)
         if match is not None:
             return {"POST": partial(self._end, match["sid"])}
+        if _PAST.fullmatch(path):
+            past = partial(self._past, path)
+            return {"GET": past, "POST": past} if path == "/evaluations" else {"GET": past}
         raise Unsupported(
             f"the console's API has no {path.lstrip('/') or 'such path'!r}: see docs/console.md"
         )
@@ -189,6 +203,21 @@ class ConsoleFace:
                 except TimeoutError:  # it is there, and reads nothing
                     break
         await send({"type": "http.response.body", "body": b""})
+
+    # the journal
+
+    async def _past(
+        self, path: str, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
+    ) -> None:
+        request = Request(scope, headers, owner if self._keys else None, receive, send)
+        if self._journal is None:
+            await request.refuse(409, "journal_off", _OFF)
+            return
+        if self._history is None:  # loaded when it is first asked for: it takes a while
+            module = await asyncio.to_thread(importlib.import_module, ".history", __package__)
+            self._history = module.History(self._journal, max_body_bytes=self._max_body)
+        history: History = self._history
+        await history.answer(path, request)
 
 
 def _name(host: str) -> str:

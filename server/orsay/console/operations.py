@@ -2,18 +2,61 @@
 
 from __future__ import annotations
 
+from orsay_protocol.evaluation import EvaluationReport
+from pydantic import BaseModel, RootModel
+
 from ..http.operations import Operation
+from ..journal.trajectory import EvaluationItem, Page, RunSummary, Series, TaskCell, Trajectory
 from .about import Environments, ServerEntry
 from .live import Snapshot
+from .queries import (
+    EvaluationsQuery,
+    RunsQuery,
+    SeriesQuery,
+    TasksQuery,
+    TrajectoriesQuery,
+)
 from .recent import Ended, Faults
 
 __all__ = ["OPERATIONS"]
 
 _TAG = "console"
+_PAST = (401, 409, 422, 503)
+
+
+class Runs(RootModel[list[RunSummary]]):
+    """The newest first."""
+
+
+class Tasks(RootModel[list[TaskCell]]):
+    """By environment, split and index."""
+
+
+class Evaluations(RootModel[list[EvaluationItem]]):
+    """The newest first."""
+
+
+class SavedEvaluation(EvaluationReport):
+    """A report as the journal has it."""
+
+    id: str
+    owner: str
+
+
+class EvaluationId(BaseModel):
+    """Where the report is now."""
+
+    id: str
 
 
 def _get(
-    path: str, summary: str, answer: type | None, *, errors: tuple[int, ...] = (401,), stream: bool = False
+    path: str,
+    summary: str,
+    answer: type[BaseModel] | None,
+    *,
+    errors: tuple[int, ...] = (401,),
+    query: type[BaseModel] | None = None,
+    stream: bool = False,
 ) -> Operation:
     return Operation(
         "get",
@@ -25,6 +68,7 @@ def _get(
         errors=errors,
         tag=_TAG,
         name="console_" + path.replace("/{id}", "_one").replace("/", "_"),
+        query=query,
     )
 
 
@@ -48,5 +92,23 @@ OPERATIONS = (
         errors=(401, 404, 410),
         tag=_TAG,
         name="console_end",
+    ),
+    _get("trajectories", "Recorded sessions, a page at a time.", Page, errors=_PAST, query=TrajectoriesQuery),
+    _get("trajectories/{id}", "All of one recorded session.", Trajectory, errors=(*_PAST, 404)),
+    _get("runs", "Figures of each run.", Runs, errors=_PAST, query=RunsQuery),
+    _get("runs/series", "How one run went on.", Series, errors=_PAST, query=SeriesQuery),
+    _get("tasks", "What was solved, task by task.", Tasks, errors=_PAST, query=TasksQuery),
+    _get("evaluations", "Evaluations.", Evaluations, errors=_PAST, query=EvaluationsQuery),
+    _get("evaluations/{id}", "One evaluation, episode by episode.", SavedEvaluation, errors=(*_PAST, 404)),
+    Operation(
+        "post",
+        "/console/api/evaluations",
+        "Keep a report, in place of an earlier one of the same evaluation.",
+        EvaluationId,
+        body=EvaluationReport,
+        session=False,
+        errors=(401, 409, 413, 422, 503),
+        tag=_TAG,
+        name="console_save_evaluation",
     ),
 )

@@ -1,0 +1,163 @@
+"""What was played, as the journal has it: the endpoints that read it, and the one that adds an evaluation.
+
+Reading happens in a thread of the journal's, the making of JSON with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from orsay_protocol.evaluation import EvaluationReport
+from pydantic import BaseModel
+from pydantic_core import to_json
+from sqlalchemy import Connection, select
+
+from ..errors import JournalDown
+from ..http.messages import read_body
+from ..journal import query
+from ..journal.filters import Filter
+from ..journal.ids import new_id
+from ..journal.rows import EvaluationSaved
+from ..journal.schema import evaluations
+from .queries import EvaluationsQuery, FilterQuery, RunsQuery, SeriesQuery, TasksQuery, TrajectoriesQuery
+from .request import BadQuery, Request
+
+if TYPE_CHECKING:
+    from ..journal.writer import Writer
+
+__all__ = ["History"]
+
+Answer: TypeAlias = Callable[[Request], Awaitable[bytes | None]]
+_ONE = re.compile(r"/(trajectories|evaluations)/([0-9]+)")
+_LARGEST_ID = 2**63 - 1
+
+
+class History:
+    """``answer`` is the one endpoint; which one is meant, the path says."""
+
+    def __init__(self, writer: Writer, *, max_body_bytes: int) -> None:
+        self._writer = writer
+        self._max_body = max_body_bytes
+        self._table: dict[tuple[str, str], Answer] = {
+            ("GET", "/trajectories"): self._trajectories,
+            ("GET", "/runs"): self._runs,
+            ("GET", "/runs/series"): self._series,
+            ("GET", "/tasks"): self._tasks,
+            ("GET", "/evaluations"): self._evaluations,
+            ("POST", "/evaluations"): self._save_evaluation,
+        }
+
+    async def answer(self, path: str, request: Request) -> None:
+        """For a path below ``/console/api`` that is one of these. Raises what ``read_body`` raises, and
+        ValidationError for a body that does not fit.
+        """
+        try:
+            found = await self._find(path, request.method)(request)
+        except BadQuery as bad:
+            await request.answer(bad.body, status=422)
+        except JournalDown as down:
+            await request.refuse(503, "journal_down", str(down), more=((b"retry-after", b"5"),))
+        else:
+            if found is None:
+                detail = f"the journal has nothing at {path}, or not for this key; it may have been removed"
+                await request.refuse(404, "unknown_id", detail)
+            else:
+                await request.answer(found)
+
+    def _find(self, path: str, method: str) -> Answer:
+        match = _ONE.fullmatch(path)
+        if match is None:
+            return self._table[method, path]
+        return partial(self._trajectory if match[1] == "trajectories" else self._evaluation, int(match[2]))
+
+    # sessions
+
+    async def _trajectories(self, request: Request) -> bytes:
+        wanted = request.query(TrajectoriesQuery)
+        which = filter_of(wanted, request.owner)
+
+        def read(connection: Connection) -> bytes:
+            return _json(query.trajectories(connection, which, wanted.limit, wanted.before))
+
+        return await self._writer.read(read)
+
+    async def _trajectory(self, id: int, request: Request) -> bytes | None:
+        def read(connection: Connection) -> bytes | None:
+            found = query.trajectory(connection, id, owner=request.owner)
+            return None if found is None else _json(found)
+
+        return None if id > _LARGEST_ID else await self._writer.read(read)
+
+    # figures
+
+    async def _runs(self, request: Request) -> bytes:
+        wanted = request.query(RunsQuery).model_dump()
+        return await self._writer.read(lambda c: to_json(query.runs(c, **wanted, owner=request.owner)))
+
+    async def _series(self, request: Request) -> bytes:
+        wanted = request.query(SeriesQuery).model_dump()
+        return await self._writer.read(lambda c: _json(query.series(c, **wanted, owner=request.owner)))
+
+    async def _tasks(self, request: Request) -> bytes:
+        wanted = request.query(TasksQuery).model_dump()
+        return await self._writer.read(lambda c: to_json(query.task_map(c, **wanted, owner=request.owner)))
+
+    # evaluations
+
+    async def _evaluations(self, request: Request) -> bytes:
+        wanted = request.query(EvaluationsQuery).model_dump()
+        return await self._writer.read(lambda c: to_json(query.evaluations(c, **wanted, owner=request.owner)))
+
+    async def _evaluation(self, id: int, request: Request) -> bytes | None:
+        def read(connection: Connection) -> bytes | None:
+            found = query.evaluation(connection, id, owner=request.owner)
+            return None if found is None else to_json(found)
+
+        return None if id > _LARGEST_ID else await self._writer.read(read)
+
+    async def _save_evaluation(self, request: Request) -> bytes:
+        """Keep a report, in place of an earlier one of the same evaluation, as when that was resumed."""
+        body = await read_body(request.headers, request.receive, self._max_body)
+        report = await asyncio.to_thread(EvaluationReport.model_validate_json, body)
+        owner = request.owner or ""
+        earlier = await self._writer.read(partial(_same_evaluation, report=report, owner=owner))
+        row = await asyncio.to_thread(_row, new_id() if earlier is None else earlier, report, owner)
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._writer.add(row, lambda committed: None if done.done() else done.set_result(committed))
+        if not await done:
+            raise JournalDown(f"the journal did not take the evaluation: {self._writer.health.reason}")
+        return to_json({"id": str(row.id)})
+
+
+def filter_of(wanted: FilterQuery, owner: str | None) -> Filter:
+    """The same for the journal, within what ``owner`` may see."""
+    return Filter(**wanted.model_dump(include=set(FilterQuery.model_fields)), owner=owner)
+
+
+def _json(found: BaseModel) -> bytes:
+    return found.model_dump_json().encode()
+
+
+def _same_evaluation(connection: Connection, *, report: EvaluationReport, owner: str) -> int | None:
+    table = evaluations.c
+    same = (
+        table.run == report.run,
+        table.owner == owner,
+        table.name == report.name,
+        table.started_at == report.started_at,
+    )
+    found: int | None = connection.scalar(select(table.id).where(*same).limit(1))
+    return found
+
+
+def _row(id: int, report: EvaluationReport, owner: str) -> EvaluationSaved:
+    fields: dict[str, Any] = report.model_dump(
+        include={"name", "run", "environment", "split", "model", "started_at", "ended_at"}
+    )
+    summary = json.dumps(report.summary.model_dump(mode="json"))
+    return EvaluationSaved(id=id, **fields, owner=owner, summary=summary, report=_json(report))

@@ -1,0 +1,90 @@
+"""What may stand in the query of the console's endpoints, checked."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints
+
+__all__ = [
+    "EvaluationsQuery",
+    "ExportQuery",
+    "FilterQuery",
+    "RunsQuery",
+    "SeriesQuery",
+    "TasksQuery",
+    "TrajectoriesQuery",
+]
+
+_LONGEST = 1_000
+_LARGEST = 2**31 - 1
+
+Name = Annotated[str, StringConstraints(max_length=_LONGEST, pattern=r"^[^\x00]*$")]
+"""Any text that a database takes."""
+Id = Annotated[int, Field(ge=0, le=2**63 - 1)]
+
+
+class _Query(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class FilterQuery(_Query):
+    """Which sessions; conditions that all hold."""
+
+    environment: Name | None = None
+    run: Name | None = None
+    split: Name | None = None
+    task: Name | None = Field(None, description="as trajectories name it: `train:17`, or `spec:` and a hash")
+    step: int | None = Field(None, ge=-_LARGEST, le=_LARGEST, description="of training")
+    reward_min: FiniteFloat | None = None
+    reward_max: FiniteFloat | None = None
+    fault: Name | None = Field(None, description="`any`, `none` or a class")
+    finished: bool | None = Field(None, description="whether the environment said that the episode is over")
+    text: Name | None = Field(None, description="words of prompts, inputs and results")
+    since: FiniteFloat | None = Field(None, description="begun then or later, seconds since 1970")
+    until: FiniteFloat | None = Field(None, description="begun before then")
+
+
+class TrajectoriesQuery(FilterQuery):
+    """A page of them."""
+
+    limit: int = Field(50, ge=1, le=500)
+    before: Id | None = Field(None, description="`next` of the page above")
+
+
+class ExportQuery(FilterQuery):
+    """All of them, as a file."""
+
+    format: Annotated[str, StringConstraints(pattern="^jsonl$")] = Field("jsonl", description="`jsonl`")
+
+
+class RunsQuery(_Query):
+    """The newest runs."""
+
+    limit: int = Field(100, ge=1, le=1_000)
+    success: FiniteFloat = Field(1.0, description="a reward from which an episode is a success")
+
+
+class SeriesQuery(_Query):
+    """One run."""
+
+    run: Name
+    environment: Name | None = None
+    split: Name | None = None
+    success: FiniteFloat = Field(1.0, description="a reward from which an episode is a success")
+
+
+class TasksQuery(_Query):
+    """The tasks of some sessions."""
+
+    environment: Name | None = None
+    run: Name | None = None
+    split: Name | None = None
+    success: FiniteFloat = Field(1.0, description="a reward from which a task is solved")
+
+
+class EvaluationsQuery(_Query):
+    """A page of evaluations."""
+
+    limit: int = Field(100, ge=1, le=1_000)
+    before: Id | None = Field(None, description="id of the last one of the page above")
