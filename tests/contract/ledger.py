@@ -39,7 +39,7 @@ PROMISES = (
     _promise("D3", "A reward that is no finite number is an error that names the tool."),
     _promise("D4", "After finished is true the episode takes no more calls."),
     _promise("D5", "A result is read by task id within its own session, within bounds, and nowhere else."),
-    _promise("D6", "With the journal on, no result that a client has seen is lost.", planned=True),
+    _promise("D6", "With the journal on, no result that a client has seen is lost."),
     _promise(
         "I1", "Synchronous author code of one session never waits for that of another; a full server says so."
     ),
@@ -58,7 +58,7 @@ PROMISES = (
     _promise(
         "L6", "Shutdown refuses new sessions, lets calls finish, tears down, and says what it waits for."
     ),
-    _promise("L7", "After a restart on the same journal replayable sessions go on.", planned=True),
+    _promise("L7", "After a restart on the same journal replayable sessions go on."),
     _promise(
         "S1", "With API keys every route but /health and /ready needs one; sessions belong to their key."
     ),

@@ -66,6 +66,8 @@ class Answer(BaseModel):
 class Kit(Environment):
     """Every kind of tool, answer and failure."""
 
+    replayable = True
+
     @classmethod
     def list_splits(cls) -> Sequence[Split | str]:
         return ["train", Split(name="held-out", type="test"), "empty"]

@@ -96,6 +96,7 @@ async def test_an_episode_goes_on_where_the_kill_left_it(immortal: Immortal) -> 
         assert (over["reward"], over["finished"]) == (pytest.approx(11.04), True)
         assert (await api.call("add", number=1)).result["reason"] == "episode_finished"
         await api.delete()
+    await until(lambda: immortal.rows("select 1 from sessions where ended_at is not null"), timeout_s=WAIT_S)
     ended = immortal.rows("select calls, faults, reward, finished, end_reason from sessions")
     assert ended == [(7, 1, pytest.approx(11.04), 1, "Session deleted")]
     assert immortal.rows("select number from calls order by number") == [(n,) for n in range(1, 8)]
@@ -250,6 +251,7 @@ async def test_two_hundred_episodes_outlive_five_kills(immortal: Immortal) -> No
                 await asyncio.sleep(0.01)
             await immortal.kill()
     assert rewards == {number: pytest.approx(number + 28 + 0.08) for number in range(200)}
+    await until(lambda: not immortal.rows("select 1 from sessions where ended_at is null"), timeout_s=WAIT_S)
     counted = immortal.rows(
         "select count(*), min(calls), max(calls), sum(finished), count(fault) from sessions"
     )

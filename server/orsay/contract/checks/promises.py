@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import uuid
+from collections.abc import Sequence
+from typing import Any
 
 from orsay_protocol.headers import FAULT, IDEMPOTENCY_KEY, SECRETS, SESSION_ID
 from orsay_protocol.sse import Decoder
 
+from orsay.contract.inputs import fitting
 from orsay.contract.model import NotSupported, expect, promise
 from orsay.contract.target import Target, TargetSession, fresh_sid
 
@@ -228,3 +231,29 @@ async def no_redirect(target: Target) -> None:
 async def ready(target: Target) -> None:
     answer = await target.get("/ready")
     expect(answer.status_code == 200, f"answered {answer.status_code}: {answer.text[:200]}")
+
+
+@promise("L7", "replays", "A replayable environment answers the same calls on the same task in the same way.")
+async def replays(target: Target) -> None:
+    listed = await target.get("/environments")
+    known = listed.json() if listed.status_code == 200 else []
+    if not any(each.get("key") == target.env and each.get("replayable") for each in known):
+        raise NotSupported("this environment is not declared replayable")
+    calls = [(tool["name"], fitting(tool.get("input_schema"))) for tool in target.tool_specs()] * 2
+    recorded = await _played(target, calls)
+    for _ in range(3):  # other workers too
+        replayed = await _played(target, calls)
+        expect(replayed[0] == recorded[0], "another session on the same task shows another prompt")
+        for number, (name, _input) in enumerate(calls, 1):
+            same = replayed[number] == recorded[number]
+            expect(same, f"call {number}, of {name!r}, is answered differently in another session")
+
+
+async def _played(target: Target, calls: Sequence[tuple[str, Any]]) -> list[Any]:
+    async with target.session() as session:
+        answers = [(await session.get("/prompt")).json()]
+        for name, value in calls:
+            reply = await session.call(name, value)
+            kinds = [event.event for event in reply.events]
+            answers.append(reply.result if "end" in kinds else kinds[-1:])
+    return answers
