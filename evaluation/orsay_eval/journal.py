@@ -37,6 +37,8 @@ async def send_report(
         return None
     if answer.status_code in (404, 405):
         return "the server keeps no journal of evaluations; the report is here only"
+    if answer.status_code == 409:
+        return "the server's journal is off; the report is here only"
     return f"the server's journal did not take the report ({answer.status_code}): {_detail(answer)}"
 
 

@@ -17,6 +17,7 @@ _VERBS = {
     "play": "play a task of a server in the terminal",
     "push": "put an environment into a Hugging Face Space",
     "check": "run the contract suite against any ORS server",
+    "eval": "let a model play tasks, or compare two evaluations",
 }
 
 _EXAMPLES = """examples:
