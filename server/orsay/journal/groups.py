@@ -16,8 +16,8 @@ __all__ = ["COLUMNS", "Group", "Params", "encode", "writable"]
 Params: TypeAlias = tuple[Any, ...]
 
 COLUMNS = {
-    "sessions": "id sid server environment split task_index task owner client run labelled step rollout labels"
-    " trace digest replayable secrets started_at",
+    "sessions": "id sid server environment split task_index task owner client run labelled step rollout"
+    " labels trace digest replayable secrets started_at",
     "ends": "id ended_at end_reason fault calls faults reward reward_sum finished setup_s",
     "calls": "id session number kind task_id key name input result reward finished discarded fault fault_id"
     " message started_at queue_s run_s stream_s total_s",

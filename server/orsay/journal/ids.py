@@ -1,7 +1,7 @@
 """Ids of sessions, calls and evaluations: 63-bit integers that grow with time, made without the database.
 
 Milliseconds since 2020, 12 random bits of the process and a counter of 10 bits, so that several servers write
-into one journal without meeting. In JSON and URLs an id is a decimal string: JavaScript has no integers of that size.
+into one journal without meeting. In JSON and URLs an id is a decimal string: JavaScript would round it.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def options_from(settings: Settings) -> JournalOptions | None:
 
 
 def journal_url(text: str) -> URL:
-    """The URL for ``auto``, a path or a URL; paths are absolute then. Raises ConfigError without the password."""
+    """The URL for ``auto``, a path or a URL; paths are absolute then. Raises ConfigError."""
     if text == AUTO:
         return _sqlite(Path(_FOLDER) / _FILE)
     if "://" not in text:

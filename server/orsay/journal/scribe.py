@@ -1,4 +1,4 @@
-"""The thread that writes the journal: takes all that waits, commits it together, and tries again when that fails."""
+"""The thread that writes the journal: takes what waits, commits it together, tries again when that fails."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from .trouble import is_about_rows, trouble
 __all__ = ["Scribe"]
 
 _RETRY_S = 1.0
+_GROUP_BYTES = 16 * 1024 * 1024  # of results
 _GIVE_UP_S = 5.0  # after close, in trouble
 _NONE: frozenset[int] = frozenset()
 
@@ -28,10 +29,11 @@ log = get_logger("journal")
 
 
 class Scribe:
-    """Writes what stands in ``queue``. ``report`` is called in the thread, after each group: how many rows are settled, and
-    which of them were given up.
+    """Writes what stands in ``queue``.
 
-    ``asleep``, ``wake`` and ``queue`` are for one other thread, that of the event loop.
+    ``report`` is called in the thread, after each group: how many rows are settled, and which were given up.
+
+    The queue, ``asleep`` and ``wake`` are for one other thread, that of the event loop.
     """
 
     most_rows = 1_000
@@ -118,7 +120,13 @@ class Scribe:
             if not queue and self._close_at is None:
                 self._signal.get()
             self.asleep = False
-        return [queue.popleft() for _ in range(min(len(queue), self.most_rows))]
+        rows: list[Row] = []
+        size_bytes = 0
+        while queue and len(rows) < self.most_rows and size_bytes < _GROUP_BYTES:
+            rows.append(row := queue.popleft())
+            if type(row) is CallEnded:
+                size_bytes += len(row.wire)
+        return rows
 
     def _open(self) -> None:
         self._store.open()
@@ -193,7 +201,7 @@ class Scribe:
         self._report(self._settled, lost)
 
     def _failed(self, found: JournalDown, attempts: int) -> None:
-        """Tell, once; wait before the next attempt, but not before the second one: a connection may be stale."""
+        """Tell, once; wait, but not before the second attempt: a connection may have been stale."""
         if found.corrupt and self._store.options.path is not None:
             found = self._begin_anew(self._store.options.path, found)
         elif attempts == 1:
@@ -209,9 +217,8 @@ class Scribe:
         try:
             aside = move_aside(path)
         except OSError as exc:
-            return JournalDown(
-                f"{found.reason} and cannot be moved away: {exc.strerror}", "move it away by hand"
-            )
+            reason = f"{found.reason} and cannot be moved away: {exc.strerror}"
+            return JournalDown(reason, "move it away by hand")
         self.unknown |= self._live
         self._live.clear()
         return JournalDown(found.reason, f"it is kept as {aside}, and a new one is begun")

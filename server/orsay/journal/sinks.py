@@ -1,4 +1,4 @@
-"""Writes groups of rows, with few and large statements, for the drivers themselves, made once from the tables.
+"""Writes groups of rows, with few and large statements for the drivers, made once from the tables.
 
 Each statement gives the interpreter away, and taking it back is dear when other threads are busy.
 """
@@ -10,6 +10,8 @@ from functools import cache
 from itertools import chain
 from typing import Any, Protocol
 
+from pydantic_core import to_json
+
 from .groups import COLUMNS, Group, Params
 from .schema import metadata
 
@@ -17,6 +19,7 @@ __all__ = ["PostgresSink", "Sink", "SqliteSink"]
 
 _ORDER = ("sessions", "calls", "prompts", "scores", "large_values", "evaluations", "ends")
 _KEPT = ("sessions", "prompts", "large_values")  # the first row of a key stays; of others the last
+_WITH_BYTES = ("large_values", "evaluations")
 _MOST_ROWS = 128
 _POSTGRES_TYPES = {
     "BigInteger": "bigint",
@@ -91,40 +94,57 @@ def _sqlite(name: str, rows: int) -> str:
 
 
 class PostgresSink:
-    """``connection`` is psycopg's, not in autocommit."""
+    """``connection`` is psycopg's, in autocommit.
+
+    The rows of a table go over as one JSON value, which PostgreSQL takes apart: that takes us a tenth of the time
+    that as many parameters do. Bytes go as arrays.
+    """
 
     def __init__(self, connection: Any) -> None:
-        self._connection = connection
+        self._cursor = connection.cursor()
+        self._execute: Callable[..., Any] = self._cursor.execute
 
     def write(self, group: Group) -> None:
-        connection = self._connection
+        statements = [
+            (
+                _postgres(name),
+                _arrays(rows) if name in _WITH_BYTES else [to_json(list(rows.values())).decode()],
+            )
+            for name in _ORDER
+            if (rows := getattr(group, name))
+        ]
+        execute = self._execute
+        if len(statements) == 1:
+            execute(*statements[0], prepare=True)
+            return
+        execute("BEGIN")
         try:
-            with connection.cursor() as cursor:
-                for name in _ORDER:
-                    rows = getattr(group, name)
-                    if rows:
-                        columns = list(map(list, zip(*rows.values(), strict=True)))
-                        cursor.execute(_postgres(name), columns, prepare=True)
-            connection.commit()
+            for statement in statements:
+                execute(*statement, prepare=True)
+            execute("COMMIT")
         except BaseException as exc:
-            _roll_back(lambda _: connection.rollback(), exc)
+            _roll_back(execute, exc)
             raise
+
+
+def _arrays(rows: dict[Any, Params]) -> list[list[Any]]:
+    return list(map(list, zip(*rows.values(), strict=True)))
 
 
 @cache
 def _postgres(name: str) -> str:
     columns = COLUMNS[name].split()
     table = metadata.tables["sessions" if name == "ends" else name]
-    arrays = ",".join(f"%s::{_type(table.c[column])}[]" for column in columns)
+    types = [_POSTGRES_TYPES[type(table.c[column].type).__name__] for column in columns]
+    if name in _WITH_BYTES:
+        rows = f"SELECT * FROM unnest({','.join(f'%s::{each}[]' for each in types)})"
+    else:
+        found = ",".join(f"(r->>{at})::{each}" for at, each in enumerate(types))
+        rows = f"SELECT {found} FROM jsonb_array_elements(%s::jsonb) AS r"
     if name == "ends":
         changes = ",".join(f'"{column}"=v."{column}"' for column in columns[1:])
-        source = f"unnest({arrays}) AS v({_quoted(columns)})"
-        return f"UPDATE sessions SET {changes} FROM {source} WHERE sessions.id=v.id"
-    return f"{_insert(name, columns)} SELECT * FROM unnest({arrays}) {_conflict(name, columns)}"
-
-
-def _type(column: Any) -> str:
-    return _POSTGRES_TYPES[type(column.type).__name__]
+        return f"UPDATE sessions SET {changes} FROM ({rows}) AS v({_quoted(columns)}) WHERE sessions.id=v.id"
+    return f"{_insert(name, columns)} {rows} {_conflict(name, columns)}"
 
 
 def _quoted(columns: Sequence[str]) -> str:

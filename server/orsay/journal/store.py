@@ -59,7 +59,7 @@ class Store:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A connection that sees one state of the journal, and does not hold up who writes. Raises JournalDown."""
+        """A connection that sees one state of the journal and holds up nobody. Raises JournalDown."""
         with self._connected(self.engine) as connection:
             yield connection
 
@@ -73,11 +73,13 @@ class Store:
             yield connection
 
     def driver_connection(self) -> tuple[Any, Callable[[], None]]:
-        """A connection of the driver itself, and what closes it."""
+        """A connection of the driver itself, in autocommit, and what closes it."""
         fairy = self.engine.raw_connection()
         connection = fairy.driver_connection
         assert connection is not None
         fairy.detach()  # the pool does not wait for it, nor close it
+        if not self.is_sqlite:
+            connection.autocommit = True
         return connection, connection.close
 
     @contextmanager

@@ -1,7 +1,7 @@
 """The journal as the event loop sees it: rows go in, and are told when they are committed.
 
-``scribe`` is the thread that writes them. When it cannot, calls wait for a moment only, rows wait in bounded memory, and
-what does not fit is given up and counted.
+``scribe`` is the thread that writes them. When it cannot, calls wait for a moment only, rows wait in bounded
+memory, and what does not fit is given up and counted.
 """
 
 from __future__ import annotations
@@ -84,8 +84,9 @@ class Writer:
         self._tick()
 
     def add(self, row: Row, done: Done | None = None) -> None:
-        """Have the row written. ``done`` is called once, on the event loop: with True when the row is committed,
-        with False when nobody should wait for it any longer (it may be written later all the same).
+        """Have the row written. ``done`` is called once, on the event loop, with True when it is committed.
+
+        With False nobody should wait for it any longer; it may be written later all the same.
         """
         if self._stuck or self._closed:
             self._add_stuck(row, done)
