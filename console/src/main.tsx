@@ -12,7 +12,7 @@ import { RouterProvider } from "react-router";
 import { queryClient } from "./api/queries";
 import { router } from "./routes";
 import { schemeManager } from "./shell/scheme";
-import { theme } from "./shell/theme";
+import { cssVariablesResolver, theme } from "./shell/theme";
 
 /** The policy lets in only the style elements that carry the nonce of this answer. */
 function styleNonce(): string {
@@ -21,7 +21,13 @@ function styleNonce(): string {
 
 createRoot(document.getElementById("root") as HTMLElement).render(
   <StrictMode>
-    <MantineProvider theme={theme} defaultColorScheme="auto" colorSchemeManager={schemeManager} getStyleNonce={styleNonce}>
+    <MantineProvider
+      theme={theme}
+      cssVariablesResolver={cssVariablesResolver}
+      defaultColorScheme="auto"
+      colorSchemeManager={schemeManager}
+      getStyleNonce={styleNonce}
+    >
       <QueryClientProvider client={queryClient}>
         <Notifications position="bottom-right" />
         <RouterProvider router={router} />

@@ -40,10 +40,14 @@ export function Shell() {
       navbar={{ width: 210, breakpoint: "sm", collapsed: { mobile: !opened } }}
       padding={{ base: "sm", sm: "lg" }}
     >
-      <a className="skip-link" href={`${pathname}#main`} onClick={(event) => {
-        event.preventDefault();
-        main.current?.focus();
-      }}>
+      <a
+        className="skip-link"
+        href="#main"
+        onClick={(event) => {
+          event.preventDefault(); // with <base>, the address would lead to another page
+          main.current?.focus();
+        }}
+      >
         Skip to the content
       </a>
       <AppShell.Header>

@@ -1,5 +1,5 @@
 // Colours and shapes of the page. Contrasts are checked by the browser tests, light and dark.
-import { createTheme, type MantineColorsTuple } from "@mantine/core";
+import { createTheme, type CSSVariablesResolver, type MantineColorsTuple } from "@mantine/core";
 
 const lake: MantineColorsTuple = [
   "#e9f4fd",
@@ -24,4 +24,20 @@ export const theme = createTheme({
   headings: { fontWeight: "600" },
   cursorType: "pointer",
   respectReducedMotion: true,
+});
+
+/** Texts that Mantine makes too pale for small sizes. */
+export const cssVariablesResolver: CSSVariablesResolver = () => ({
+  variables: {},
+  light: {
+    "--mantine-color-dimmed": "var(--mantine-color-gray-7)",
+    "--mantine-color-placeholder": "var(--mantine-color-gray-7)",
+    "--mantine-color-error": "var(--mantine-color-red-9)",
+  },
+  dark: {
+    "--mantine-color-dimmed": "var(--mantine-color-dark-1)",
+    "--mantine-color-placeholder": "var(--mantine-color-dark-1)",
+    "--mantine-color-anchor": "var(--mantine-color-lake-3)",
+    "--mantine-color-error": "var(--mantine-color-red-4)",
+  },
 });

@@ -1,0 +1,186 @@
+"""A person at the console in a real browser: what they see, and what must never happen while they look."""
+
+from __future__ import annotations
+
+import importlib.resources
+import io
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from PIL import Image
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+
+__all__ = ["SCHEMES", "WAIT_MS", "Visitor", "browser_problem", "chromium", "visiting"]
+
+CHROMIUM = "/usr/bin/chromium"
+WAIT_MS = 60_000
+SCHEMES: tuple[Literal["light"], Literal["dark"]] = ("light", "dark")
+_IMAGES = Path(__file__).parents[2] / "docs" / "images" / "console"
+_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
+_WATCH = """
+window.__violations = [];
+document.addEventListener("securitypolicyviolation", (event) => {
+  window.__violations.push(`${event.violatedDirective}: ${event.blockedURI} ${event.sample}`);
+});
+"""
+
+
+@cache
+def browser_problem() -> str | None:
+    """Why there is no browser for tests; None when there is one. Installs Debian's where that is possible."""
+    if not Path(CHROMIUM).exists() and os.geteuid() == 0 and shutil.which("apt-get"):
+        subprocess.run(
+            ["apt-get", "install", "-y", "chromium"], capture_output=True, timeout=600, check=False
+        )
+    return None if Path(CHROMIUM).exists() else f"no browser: {CHROMIUM} is missing"
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Debian's chromium, driven by Playwright. No asynchronous test may run in this process meanwhile."""
+    options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=[*options, "--disable-dev-shm-usage"], timeout=WAIT_MS
+        )
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Visitor:
+    """One tab at one server.
+
+    ``allowed`` holds pieces of console errors that a test brings about on purpose.
+    """
+
+    def __init__(self, page: Page, url: str, shots: Path) -> None:
+        self.page = page
+        self.url = url
+        self.allowed: list[str] = []
+        self._shots = shots
+        self._errors: list[str] = []
+        self._requests: list[str] = []
+        page.on("console", self._hear)
+        page.on("pageerror", lambda error: self._errors.append(f"uncaught: {error}"))
+        page.on("request", self._note)
+        page.add_init_script(_WATCH)
+
+    def open(self, path: str) -> Page:
+        """Go to a path below ``/console``."""
+        self.page.goto(f"{self.url}/console{path}", wait_until="domcontentloaded")
+        return self.page
+
+    def heading(self, name: str) -> None:
+        """Wait until the page of that heading is shown."""
+        self.page.get_by_role("heading", name=name, level=1).wait_for()
+
+    def check(self) -> None:
+        """Nothing was asked of another server, the policy forbade nothing, and nothing failed."""
+        origin = urlsplit(self.url).netloc
+        foreign = [
+            each
+            for each in self._requests
+            if not each.startswith(("data:", "blob:")) and urlsplit(each).netloc != origin
+        ]
+        assert foreign == []
+        assert self.page.evaluate("window.__violations") == []
+        unexpected = [each for each in self._errors if not any(part in each for part in self.allowed)]
+        assert unexpected == []
+
+    def check_accessibility(self) -> None:
+        """What axe finds wrong with the page as it is now: names, roles, contrast. It finds nothing."""
+        self.page.evaluate(_axe())
+        found: dict[str, Any] = self.page.evaluate(
+            "rules => axe.run(document, {runOnly: {type: 'tag', values: rules}, resultTypes: ['violations']})",
+            _RULES,
+        )
+        broken = [
+            f"{each['id']}: {each['help']}\n  "
+            + "\n  ".join(f"{node['html'][:200]} | {node['failureSummary']}" for node in each["nodes"][:5])
+            for each in found["violations"]
+        ]
+        assert broken == [], "\n".join(broken)
+
+    def in_both_schemes(self, look: Callable[[str], None]) -> None:
+        """``look("light")``, then ``look("dark")``, with the system's colours changed in between."""
+        for scheme in SCHEMES:
+            self.page.emulate_media(color_scheme=scheme)
+            self.page.wait_for_function(
+                "want => document.documentElement.dataset.mantineColorScheme === want", arg=scheme
+            )
+            look(scheme)
+        self.page.emulate_media(color_scheme="light")
+
+    def check_look(self, name: str) -> None:
+        """Accessibility and a picture of the page, light and dark."""
+
+        def look(scheme: str) -> None:
+            self.check_accessibility()
+            self.shoot(f"{name}-{scheme}")
+
+        self.in_both_schemes(look)
+
+    def shoot(self, name: str) -> Path:
+        """A picture of what is visible: for the documentation with ORSAY_SCREENSHOTS=1, else for nobody."""
+        folder = _IMAGES if os.environ.get("ORSAY_SCREENSHOTS") == "1" else self._shots
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{name}.png"
+        with Image.open(io.BytesIO(self.page.screenshot(animations="disabled", caret="hide"))) as picture:
+            picture.convert("RGB").quantize(128).save(path, optimize=True)
+        return path
+
+    def sideways_px(self) -> int:
+        """By how much the page is wider than the window."""
+        wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        return int(self.page.evaluate(wide))
+
+    def api(self, path: str, key: str | None = None) -> Any:
+        """What the console's API answers to this tab, and not to the page in it."""
+        answer = self.page.request.get(
+            f"{self.url}/console/api/{path}", headers={} if key is None else {"X-API-Key": key}
+        )
+        assert answer.ok, answer.text()
+        return json.loads(answer.text())
+
+    def _hear(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self._errors.append(f"{message.type}: {message.text}")
+
+    def _note(self, request: Request) -> None:
+        self._requests.append(request.url)
+
+
+@contextmanager
+def visiting(browser: Browser, url: str, shots: Path, *, phone: bool = False) -> Iterator[Visitor]:
+    """A tab with nothing remembered; at its end, all that it did is checked."""
+    size: Any = {"width": 390, "height": 844} if phone else {"width": 1200, "height": 800}
+    context = browser.new_context(
+        viewport=size,
+        color_scheme="light",
+        reduced_motion="reduce",
+        locale="en-GB",
+        timezone_id="UTC",
+        has_touch=phone,
+    )
+    context.set_default_timeout(WAIT_MS)
+    try:
+        visitor = Visitor(context.new_page(), url, shots)
+        yield visitor
+        visitor.check()
+    finally:
+        context.close()
+
+
+@cache
+def _axe() -> str:
+    return (importlib.resources.files("axe_playwright_python") / "axe.min.js").read_text()

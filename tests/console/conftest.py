@@ -1,0 +1,77 @@
+"""For tests of the console's page: a server with something to show, and a person with a browser in front of it.
+
+Everything lives as long as a file: while Playwright runs, no asynchronous test can, and files share processes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.system.serving import ServerProcess
+
+from .browsing import Visitor, browser_problem, chromium, visiting
+
+__all__ = ["console_server"]
+
+_ROOT = Path(__file__).parents[2]
+_BUNDLED = ("guess", "echo", "arithmetic", "doors")
+_KITCHEN = Path(__file__).with_name("worlds.py")
+
+
+@contextmanager
+def console_server(journal: str, **settings: str) -> Iterator[ServerProcess]:
+    """A server of bundled environments and the kitchen of worlds.py; ``settings`` by their names."""
+    targets = [f"{name}_env.env:{name.capitalize()}Environment" for name in _BUNDLED]
+    found = [
+        *(str(_ROOT / "envs" / name) for name in _BUNDLED),
+        *filter(None, [os.environ.get("PYTHONPATH")]),
+    ]
+    variables = {
+        "PYTHONPATH": os.pathsep.join(found),
+        "ORSAY_WORKERS": "1",
+        "ORSAY_LOG_FORMAT": "json",
+        "ORSAY_JOURNAL": journal,
+        **{f"ORSAY_{name.upper()}": value for name, value in settings.items()},
+    }
+    process = ServerProcess(["--port", "0", *targets, f"{_KITCHEN}:Kitchen"], variables)
+    try:
+        process.wait_for_url()
+        yield process
+    finally:
+        process.end()
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server with a journal and without keys."""
+    with console_server(str(tmp_path_factory.mktemp("journal") / "journal.db")) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    problem = browser_problem()
+    if problem is not None:
+        pytest.skip(problem)
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture
+def visitor(browser: Browser, console: ServerProcess, tmp_path: Path) -> Iterator[Visitor]:
+    """A tab; at the end of the test, all that it did is checked (see ``Visitor.check``)."""
+    with visiting(browser, console.url, tmp_path) as tab:
+        yield tab
+
+
+@pytest.fixture
+def phone(browser: Browser, console: ServerProcess, tmp_path: Path) -> Iterator[Visitor]:
+    """As ``visitor``, on a phone."""
+    with visiting(browser, console.url, tmp_path, phone=True) as tab:
+        yield tab

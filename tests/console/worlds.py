@@ -1,0 +1,121 @@
+"""Environments for the console's tests: forms of every kind, an image, faults, and calls that take their time."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import zlib
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+from orsay import Environment, ImageBlock, TextBlock, ToolOutput, terminal, tool
+from pydantic import BaseModel, Field
+
+__all__ = ["Kitchen"]
+
+
+class Size(Enum):
+    """How much of it."""
+
+    SMALL = "small"
+    LARGE = "large"
+
+
+class Address(BaseModel):
+    """Where it goes."""
+
+    street: str = Field(min_length=3, description="Street and number.")
+    floor: int | None = None
+
+
+class Topping(BaseModel):
+    """Something on top."""
+
+    name: str
+    grams: int = Field(20, ge=1, le=100)
+
+
+class Cash(BaseModel):
+    """Paid in coins."""
+
+    kind: Literal["cash"] = "cash"
+    coins: int = 3
+
+
+class Card(BaseModel):
+    """Paid by card."""
+
+    kind: Literal["card"] = "card"
+    number: str
+
+
+class Order(BaseModel):
+    """An order with everything a schema can say."""
+
+    size: Size
+    address: Address
+    toppings: list[Topping] = Field(default_factory=list, max_length=3)
+    note: str | None = Field(None, description="Anything else.")
+    spice: Annotated[int, Field(ge=0, le=5)] = 2
+    tip: float | None
+    vegetarian: bool = False
+    gift: Address | None = None
+    payment: Annotated[Cash | Card, Field(discriminator="kind")] = Cash()
+    extras: dict[str, Any] = Field(default_factory=dict)
+    spot: tuple[int, int] = (0, 0)
+
+
+class Kitchen(Environment):
+    """Take orders, look at the oven, burn things."""
+
+    splits = {"train": [{"dish": "pizza"}, {"dish": "soup"}], "test": [{"dish": "cake"}]}
+
+    def prompt(self) -> list[TextBlock | ImageBlock]:
+        return [TextBlock(text=f"Make a {self.task_spec['dish']}.\nThe oven:"), picture((220, 120, 40))]
+
+    @tool
+    def order(self, params: Order) -> ToolOutput:
+        """Take an order, and repeat it word for word."""
+        return ToolOutput(
+            blocks=[TextBlock(text=params.model_dump_json())], metadata={"taken": True}, reward=0.25
+        )
+
+    @tool
+    def look(self) -> ToolOutput:
+        """Look into the oven."""
+        return ToolOutput(blocks=[TextBlock(text="It glows."), picture((250, 60, 20))], reward=0.5)
+
+    @tool
+    def burn(self) -> str:
+        """Forget it in the oven."""
+        raise RuntimeError("the kitchen is on fire")
+
+    @tool
+    async def wait(self) -> str:
+        """Wait until somebody loses patience."""
+        await asyncio.sleep(600)
+        return "done"
+
+    @terminal
+    @tool
+    def serve(self, words: str) -> ToolOutput:
+        """Say something nice, and serve."""
+        return ToolOutput(blocks=[TextBlock(text=f"Served: {words}")], reward=1.0, finished=True)
+
+
+def picture(colour: tuple[int, int, int], width: int = 48, height: int = 32) -> ImageBlock:
+    """A PNG of one colour."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        body = kind + data
+        return len(data).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
+
+    header = width.to_bytes(4, "big") + height.to_bytes(4, "big") + bytes([8, 2, 0, 0, 0])
+    rows = (b"\0" + bytes(colour) * width) * height
+    png = (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )
+    return ImageBlock(data=base64.b64encode(png).decode(), mimeType="image/png")
