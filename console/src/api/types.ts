@@ -173,28 +173,11 @@ export interface TrajectoryPage {
   unindexed: number;
 }
 
-export interface TrajectoryFilter {
-  environment?: string;
-  run?: string;
-  split?: string;
-  task?: string;
-  reward_min?: number;
-  reward_max?: number;
-  /** `any`, `none` or a class of faults. */
-  fault?: string;
-  finished?: boolean;
-  text?: string;
-  since?: string;
-  until?: string;
-  step?: number;
-  limit?: number;
-  before?: string;
-}
-
 /** One call, prompt or scoring of a recorded session. */
 export interface Step {
   id: string;
-  number: number;
+  /** Its place among the results; null while it runs, and when its server died before there was one. */
+  number: number | null;
   kind: string;
   task_id: string | null;
   name: string | null;
@@ -238,14 +221,14 @@ export interface Run {
   reward_low: number | null;
   reward_high: number | null;
   success: number | null;
-  fault_rate: number;
+  fault_rate: number | null;
   length_mean: number | null;
 }
 
 /** One step of a run, or, without labels, one span of time (`step` null, `at` set). Bounds are 95% intervals. */
 export interface SeriesPoint {
   step: number | null;
-  at: Time | null;
+  at: Time;
   n: number;
   reward_mean: number | null;
   reward_low: number | null;
@@ -254,7 +237,7 @@ export interface SeriesPoint {
   success_low: number | null;
   success_high: number | null;
   length_mean: number | null;
-  fault_rate: number;
+  fault_rate: number | null;
 }
 
 export interface Series {
@@ -264,6 +247,7 @@ export interface Series {
 }
 
 export interface TaskCell {
+  environment: string;
   task: string;
   split: string | null;
   task_index: number | null;
