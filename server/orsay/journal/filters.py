@@ -74,11 +74,15 @@ def conditions(wanted: Filter) -> Iterator[ColumnElement[bool]]:
         yield or_(sessions.c.fault == wanted.fault, _faulted(wanted.fault))
 
 
-def among(connection: Connection, ids: Sequence[int]) -> ColumnElement[bool]:
-    """One of these sessions, however many they are: as one parameter in SQLite, which bounds their number."""
+def among(
+    connection: Connection, ids: Sequence[int], column: ColumnElement[int] = sessions.c.id
+) -> ColumnElement[bool]:
+    """The column, by default the session's id, is one of these, however many they are: one parameter holds
+    all.
+    """
     if connection.dialect.name == "sqlite":
-        return sessions.c.id.in_(select(func.json_each(json.dumps(ids)).table_valued("value").c.value))
-    return sessions.c.id == any_(bindparam("ids", list(ids), type_=ARRAY(BigInteger)))
+        return column.in_(select(func.json_each(json.dumps(ids)).table_valued("value").c.value))
+    return column == any_(bindparam("ids", list(ids), type_=ARRAY(BigInteger)))
 
 
 def is_lost() -> ColumnElement[bool]:

@@ -1,0 +1,93 @@
+"""Rows of sessions as readers see them, and with all that was said in them: many at a time, in few
+questions.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import Connection, Row, select
+
+from .filters import among
+from .reading import Large, as_json, read_blocks, read_step, read_tools
+from .schema import calls, prompts, scores, sessions, values
+from .sofar import so_far
+from .trajectory import Summary, Trajectory
+
+__all__ = ["SUMMARY", "summaries", "whole"]
+
+SUMMARY = [sessions.c[name] for name in Summary.model_fields]
+"""Columns of ``sessions`` that a summary needs."""
+
+
+def summaries(connection: Connection, rows: Sequence[Row[Any]]) -> list[Summary]:
+    """Rows with the columns ``SUMMARY``; what has not ended is summed up from its calls."""
+    lives = [row.id for row in rows if row.ended_at is None]
+    now = so_far(connection, calls.c.session.in_(lives)) if lives else {}
+    found = []
+    for row in rows:
+        fields = {column.name: getattr(row, column.name) for column in SUMMARY}
+        if row.id in now:
+            fields.update(asdict(now[row.id]))
+        fields["id"] = str(row.id)
+        fields["calls"] = fields["calls"] or 0
+        fields["faults"] = fields["faults"] or 0
+        fields["finished"] = bool(fields["finished"])
+        found.append(Summary(**fields))
+    return found
+
+
+def whole(connection: Connection, ids: Sequence[int]) -> list[Trajectory]:
+    """Sessions with everything that was said in them, newest first; ids that are not there are left out."""
+    query = select(sessions).where(among(connection, ids)).order_by(sessions.c.id.desc())
+    rows = connection.execute(query).all()
+    large: dict[int, dict[tuple[int, str], bytes]] = defaultdict(dict)
+    columns = values.c.session, values.c.row, values.c.field, values.c.data
+    for each in connection.execute(select(*columns).where(among(connection, ids, values.c.session))):
+        large[each.session][each.row, each.field] = each.data
+    shown: dict[int, dict[str, Any]] = defaultdict(dict)
+    for each in connection.execute(select(prompts).where(among(connection, ids, prompts.c.session))):
+        shown[each.session][each.kind] = as_json(each.text, large[each.session], each.session, each.kind)
+    scored: dict[int, list[Any]] = defaultdict(list)
+    of_these = among(connection, ids, scores.c.session)
+    for each in connection.execute(select(scores).where(of_these).order_by(scores.c.candidate)):
+        scored[each.call].append(each)
+    called: dict[int, list[Any]] = defaultdict(list)
+    of_these = among(connection, ids, calls.c.session)
+    for each in connection.execute(select(calls).where(of_these).order_by(calls.c.id)):
+        called[each.session].append(each)
+    return [
+        _trajectory(row, summary, called[row.id], large[row.id], shown[row.id], scored)
+        for row, summary in zip(rows, summaries(connection, rows), strict=True)
+    ]
+
+
+def _trajectory(
+    row: Row[Any],
+    summary: Summary,
+    called: Sequence[Any],
+    large: Large,
+    shown: dict[str, Any],
+    scored: dict[int, list[Any]],
+) -> Trajectory:
+    steps = [read_step(each, large, scored.get(each.id, ())) for each in called]
+    # results in the order in which they came; what has none comes last
+    steps.sort(key=lambda step: (step.number is None, step.number or 0))
+    prompt, request = shown.get("prompt"), as_json(None, large, row.id, "request")
+    labels = as_json(row.labels, large, row.id, "labels")
+    return Trajectory(
+        **summary.model_dump(),
+        labels=labels if isinstance(labels, dict) else None,
+        request=request if isinstance(request, dict) else None,
+        prompt=None if prompt is None else read_blocks(prompt),
+        messages=_objects(shown.get("messages")),
+        tools=read_tools(shown.get("task_tools")),
+        steps=steps,
+    )
+
+
+def _objects(value: Any) -> list[dict[str, Any]] | None:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else None
