@@ -20,6 +20,8 @@ class Keys:
     """The server's API keys, kept as hashes."""
 
     def __init__(self, keys: Iterable[SecretStr]) -> None:
+        self.refused = 0
+        """Requests that were not let in."""
         self.replace(keys)
 
     def replace(self, keys: Iterable[SecretStr]) -> None:
@@ -42,10 +44,12 @@ class Keys:
             scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
             given = token.strip() if scheme.lower() == b"bearer" else b""
         if not given:
+            self.refused += 1
             raise Unauthorized("this server needs an API key: send it as X-API-Key or Authorization: Bearer")
         digest = _digest(given)
         matches = [hmac.compare_digest(digest, known) for known in self._digests]
         if not any(matches):
+            self.refused += 1
             raise Unauthorized("the API key is not known to this server")
         return f"key-{digest.hex()[:8]}"
 

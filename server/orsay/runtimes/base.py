@@ -6,8 +6,8 @@ from the server's event loop only. ``tests/runtimes`` is the one test suite that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from orsay_protocol.faults import FaultClass
 from orsay_protocol.requests import Split
@@ -20,6 +20,8 @@ from ..running import Done
 
 __all__ = [
     "EnvironmentInfo",
+    "Gauge",
+    "Gauged",
     "Handle",
     "Listener",
     "OpenSession",
@@ -167,3 +169,19 @@ class Runtime(Protocol):
 
     async def stop(self) -> None:
         """Release everything; sessions were closed before."""
+
+
+class Gauge(NamedTuple):
+    """A figure that a runtime shows. ``observe.runtimes`` knows all names and what they mean."""
+
+    name: str
+    value: float
+    labels: Mapping[str, str] = {}
+
+
+@runtime_checkable
+class Gauged(Protocol):
+    """A runtime that has figures to show; not every one does."""
+
+    def gauges(self) -> Iterable[Gauge]:
+        """How it is now; cheap. The label ``place`` tells places of one kind apart."""

@@ -7,7 +7,7 @@ one has ended. A session costs one object more than in its own runtime, and a ca
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,6 +19,8 @@ from ..logs import get_logger
 from ..running import Done
 from .base import (
     EnvironmentInfo,
+    Gauge,
+    Gauged,
     Handle,
     Listener,
     OpenSession,
@@ -284,6 +286,15 @@ class MixedRuntime:
         before, self._view = self._view, view
         if self.changed is not None and view.environments != before.environments:
             self.changed()
+
+    def gauges(self) -> Iterator[Gauge]:
+        """Those of all members, under their labels; of members that leave, too."""
+        for member in (*self.members, *self._leaving.values()):
+            place = {"place": member.label}
+            yield Gauge("place_sessions", member.sessions, place)
+            if isinstance(member.runtime, Gauged):
+                for gauge in member.runtime.gauges():
+                    yield gauge._replace(labels={**gauge.labels, **place})
 
     # work
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from ..errors import Faulted, LoadError, Overloaded, Refused, ShuttingDown, Starting
 from ..logs import get_logger
 from ..running import Done
-from .base import EnvironmentInfo, Listener, OpenSession, Operation, Progress, Stop, TaskQuery
+from .base import EnvironmentInfo, Gauge, Listener, OpenSession, Operation, Progress, Stop, TaskQuery
 from .frames import Kind, WorkerConfig, with_session
 from .link import Link
 
@@ -56,6 +57,7 @@ class ProcessRuntime:
         self._ending: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._failures = 0
+        self._started_count = self._lost_count = self._failed_count = 0
         self._stopping = False
         self._watch: asyncio.Task[None] | None = None
 
@@ -86,6 +88,7 @@ class ProcessRuntime:
             self._failures = 0
         elif self._watch is not None and self._size:  # the first start reports its error by itself
             self._failures += 1
+            self._failed_count += 1
             _log.error("worker_start_failed", error=str(error), failures=self._failures)
             self._launch(delay_s=_BACKOFF_S[min(self._failures, len(_BACKOFF_S) - 1)])
 
@@ -97,6 +100,7 @@ class ProcessRuntime:
             return
         self.environments = link.environments
         self._links.append(link)
+        self._started_count += 1
         self._notify()
         _log.debug("worker_ready", worker=link.pid)
 
@@ -107,6 +111,7 @@ class ProcessRuntime:
         self._notify()
         if self._stopping or link.retiring:
             return
+        self._lost_count += 1
         _log.warning("worker_lost", worker=link.pid, reason=reason, sessions=link.sessions)
         self._balance()
 
@@ -144,6 +149,7 @@ class ProcessRuntime:
             _log.error("reload_failed", error=str(failed))
             return
         self._links.extend(fresh)
+        self._started_count += len(fresh)
         self.environments = fresh[0].environments
         for link in old:
             self._retire(link)
@@ -156,6 +162,20 @@ class ProcessRuntime:
         for link in self._links:
             if not link.retiring:
                 self._retire(link)
+
+    # what it shows
+
+    def gauges(self) -> Iterator[Gauge]:
+        """Worker processes: how many there are, what became of them, what they use."""
+        states = Counter(_state(link, self._stall_s) for link in self._links)
+        states["starting"] = len(self._starting)
+        for state in ("ready", "blocked", "retiring", "starting"):
+            yield Gauge("workers", states[state], {"state": state})
+        yield Gauge("workers_started", self._started_count)
+        yield Gauge("workers_lost", self._lost_count)
+        yield Gauge("worker_start_failures", self._failed_count)
+        yield Gauge("worker_memory_bytes", sum(link.rss_bytes for link in self._links))
+        yield Gauge("worker_stuck_calls", sum(link.stuck for link in self._links))
 
     # watching
 
@@ -277,6 +297,12 @@ class ProcessRuntime:
     async def tasks(self, query: TaskQuery) -> bytes:
         link = self._fittest(for_session=False) or await self._place()
         return await link.ask(Kind.TASKS, query.model_dump_json().encode(), self._config.setup_time_limit_s)
+
+
+def _state(link: Link, stall_s: float) -> str:
+    if link.retiring:
+        return "retiring"
+    return "blocked" if link.silent_s() > stall_s else "ready"
 
 
 def _load(link: Link, stall_s: float) -> tuple[bool, int]:

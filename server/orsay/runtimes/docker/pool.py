@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ...errors import Overloaded, ShuttingDown, Starting
 from ...logs import get_logger
-from ..base import EnvironmentInfo
+from ..base import EnvironmentInfo, Gauge
 from .options import DockerOptions
 from .replica import Replica
 
@@ -43,6 +43,7 @@ class Pool:
         self._starting: dict[asyncio.Task[None], Replica] = {}
         self._ending: dict[asyncio.Task[None], Replica] = {}
         self._made = 0
+        self._lost_count = self._failed_count = 0
         self._failures = 0
         self._problem = ""
         self._asleep = True
@@ -101,6 +102,23 @@ class Pool:
         known = (each.environments for each in self.replicas)
         return next((found for found in known if found), ())
 
+    def gauges(self) -> Iterator[Gauge]:
+        """Containers by what they are for, those that answer, and those that were lost."""
+        counts = {
+            "active": len(self._active),
+            "spare": len(self._spare),
+            "starting": len(self._starting),
+            "ending": len(self._ending),
+        }
+        for state, count in counts.items():
+            yield Gauge("containers", count, {"state": state})
+        yield Gauge("containers_wanted", 0 if self._asleep else self._options.replicas + self._options.spare)
+        yield Gauge("containers_up", sum(each.upstream.up for each in [*self._active, *self._spare]))
+        yield Gauge("container_sessions", sum(each.sessions for each in self._active))
+        yield Gauge("containers_started", self._made)
+        yield Gauge("containers_lost", self._lost_count)
+        yield Gauge("container_start_failures", self._failed_count)
+
     # starting
 
     def _balance(self) -> None:
@@ -144,6 +162,7 @@ class Pool:
             _log.info("container_ready", label=self._label, container=replica.name)
         elif self._watch is not None:  # the first start reports its error by itself
             self._failures += 1
+            self._failed_count += 1
             self._problem = str(error or "it ended at once")
             _log.error(
                 "container_start_failed", label=self._label, error=self._problem, failures=self._failures
@@ -161,6 +180,7 @@ class Pool:
         for group in (self._active, self._spare):
             if replica in group:
                 group.remove(replica)
+        self._lost_count += 1
         lived_s = self._now() - replica.born_at
         self._failures = 0 if lived_s > _SOUND_S else self._failures + 1
         _log.warning(

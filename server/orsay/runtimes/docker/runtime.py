@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ...errors import ConfigError, EngineError, LoadError
 from ...logs import get_logger
-from ..base import EnvironmentInfo, Handle, Listener, OpenSession, TaskQuery
+from ..base import EnvironmentInfo, Gauge, Handle, Listener, OpenSession, TaskQuery
 from ..remote.tasks import ask_tasks
 from .claim import Claim
 from .engine import Engine
@@ -106,6 +106,12 @@ class DockerRuntime:
             await self._engine.close()
         self._pool = self._events = self._lease = self._engine = self._network = None
         self._claim.release()
+
+    def gauges(self) -> Iterator[Gauge]:
+        """Its containers: how many there are, and what became of them."""
+        if self._pool is not None:
+            for gauge in self._pool.gauges():
+                yield gauge._replace(labels={**gauge.labels, "place": self.label})
 
     # work
 

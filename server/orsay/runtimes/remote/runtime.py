@@ -5,9 +5,9 @@ The other server may be one of ours, a gateway like this one, or any that speaks
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from ..base import EnvironmentInfo, Listener, OpenSession, TaskQuery
+from ..base import EnvironmentInfo, Gauge, Listener, OpenSession, TaskQuery
 from .handle import RemoteHandle
 from .options import RemoteOptions
 from .tasks import ask_tasks
@@ -40,6 +40,13 @@ class RemoteRuntime:
 
     async def tasks(self, query: TaskQuery) -> bytes:
         return await ask_tasks(self.upstream, query)
+
+    def gauges(self) -> Iterator[Gauge]:
+        """Whether the server is up, and what it has of ours."""
+        place = {"place": self.upstream.label}
+        yield Gauge("upstream_up", self.upstream.up, place)
+        yield Gauge("upstream_sessions", len(self.upstream.sessions), place)
+        yield Gauge("upstream_outages", self.upstream.outages, place)
 
     async def stop(self) -> None:
         await self.upstream.close()

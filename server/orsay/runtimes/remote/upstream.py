@@ -72,6 +72,11 @@ class Upstream:
         return self._watch.up
 
     @property
+    def outages(self) -> int:
+        """How often it went down so far."""
+        return self._watch.outages
+
+    @property
     def environments(self) -> tuple[EnvironmentInfo, ...]:
         """What it hosts, or hosted when it was up last."""
         return self._watch.found.environments

@@ -44,6 +44,7 @@ class Watch:
         self.problem = "it was not reached yet"
         self.found = _NOTHING
         self._silent = 0
+        self.outages = 0
         self._heard_at = self._looked_at = float("-inf")
         self._suspected = asyncio.Event()
         self._first: asyncio.Future[None] | None = None
@@ -131,6 +132,7 @@ class Watch:
         """It cannot be reached; it is tried again."""
         was_up, self.up, self.problem = self.up, False, problem
         if was_up:
+            self.outages += 1
             _log.warning("upstream_down", upstream=self._label, reason=problem)
             self._changed()
             self._suspected.set()
