@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from orsay.journal.ids import moment_of
-from orsay.journal.schema import calls, metadata, prompts, sessions, values
-from sqlalchemy import Connection, Engine, create_engine, insert
+from orsay.journal.location import JournalOptions, journal_url
+from orsay.journal.schema import calls, prompts, sessions, values
+from orsay.journal.store import Store
+from sqlalchemy import Connection, insert
 
 __all__ = ["ENVIRONMENTS", "START", "Fill", "Filled", "empty_journal", "fill", "id_at"]
 
@@ -75,15 +77,15 @@ def id_at(moment: float, counter: int = 0) -> int:
     return found
 
 
-def empty_journal(path: Path) -> Engine:
-    """A new SQLite file with the tables in it. Dispose of the engine when done."""
-    engine = create_engine(f"sqlite:///{path}")
-    metadata.create_all(engine)
-    return engine
+def empty_journal(place: Path | str) -> Store:
+    """A new journal in that file, or in the database with that URL. Close it when done."""
+    store = Store(JournalOptions(journal_url(str(place))))
+    store.open()
+    return store
 
 
 def fill(connection: Connection, what: Fill | None = None) -> Filled:
-    """Write the sessions and commit."""
+    """Write the sessions. They are committed with the connection's transaction."""
     what = what or Fill()
     rng = random.Random(what.seed)
     made = Filled()
@@ -94,7 +96,6 @@ def fill(connection: Connection, what: Fill | None = None) -> Filled:
         batch.write(connection)
         made.ids += [row["id"] for row in batch.sessions]
         made.rows += batch.sessions
-    connection.commit()
     return made
 
 
