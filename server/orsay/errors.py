@@ -22,7 +22,7 @@ Only ``orsay.http.errors`` turns these into status codes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from orsay_protocol.faults import FaultClass
 
@@ -82,11 +82,13 @@ class ConfigError(OrsayError):
 class JournalDown(OrsayError):
     """The journal cannot be read or written now. ``hint`` says what to do; neither text holds a password."""
 
-    def __init__(self, reason: str, hint: str = "", *, corrupt: bool = False) -> None:
+    def __init__(
+        self, reason: str, hint: str = "", *, kind: Literal["away", "damaged", "lost", "mistake"] = "away"
+    ) -> None:
         super().__init__(f"{reason}; {hint}" if hint else reason)
         self.reason = reason
         self.hint = hint
-        self.corrupt = corrupt
+        self.kind = kind
 
 
 class EngineError(OrsayError):

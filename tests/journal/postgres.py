@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own: on a Unix socket, in a temporary folder, ended when the tests are."""
+"""A PostgreSQL server of the tests: on a Unix socket, in a temporary folder, ended when the tests are."""
 
 from __future__ import annotations
 

@@ -20,9 +20,8 @@ from .trouble import is_about_rows, trouble
 
 __all__ = ["Scribe"]
 
-_RETRY_S = 1.0
 _GROUP_BYTES = 16 * 1024 * 1024  # of results
-_GIVE_UP_S = 5.0  # after close, in trouble
+_LOOK_S = 2.0  # between looks whether the file is still there
 _NONE: frozenset[int] = frozenset()
 
 log = get_logger("journal")
@@ -38,9 +37,15 @@ class Scribe:
 
     most_rows = 1_000
     """In one group."""
-    longest_close_s = _GIVE_UP_S + 10
 
-    def __init__(self, store: Store, report: Callable[[int, frozenset[int]], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        report: Callable[[int, frozenset[int]], None],
+        *,
+        retry_s: float,
+        close_s: float,
+    ) -> None:
         self.queue: deque[Row] = deque()
         self.asleep = False
         self.committed = 0
@@ -50,6 +55,9 @@ class Scribe:
         """Sessions that are not in the journal: their rows are given up."""
         self._store = store
         self._report = report
+        self._retry_s = retry_s
+        self._close_s = close_s  # after close, in trouble
+        self._look_at = 0.0
         self._signal: SimpleQueue[None] = SimpleQueue()
         self._close_at: float | None = None
         self._closing = threading.Event()
@@ -83,6 +91,7 @@ class Scribe:
         except Exception:
             log.exception("journal_thread_failed")
         finally:
+            self.asleep = False
             self._drop()
             if self._when_closed is not None:
                 self._when_closed()
@@ -104,7 +113,7 @@ class Scribe:
                 attempts += 1
                 if self._given_up(rows):
                     return
-                self._failed(trouble(exc, self._store.place), attempts)
+                self._failed(exc, attempts)
                 continue
             rows = self._take()
             if not rows:
@@ -145,6 +154,9 @@ class Scribe:
     def _write(self, rows: list[Row]) -> frozenset[int]:
         """Commit them; returns which had to be given up, by their number since the start."""
         assert self._sink is not None
+        if time.monotonic() > self._look_at:
+            self._look_at = time.monotonic() + _LOOK_S
+            self._store.look()
         wanted = rows if not self.unknown else [row for row in rows if self._is_known(row)]
         try:
             if wanted:
@@ -200,18 +212,23 @@ class Scribe:
             log.info("journal_recovered", place=self._store.place, seconds=seconds)
         self._report(self._settled, lost)
 
-    def _failed(self, found: JournalDown, attempts: int) -> None:
+    def _failed(self, exc: Exception, attempts: int) -> None:
         """Tell, once; wait, but not before the second attempt: a connection may have been stale."""
-        if found.corrupt and self._store.options.path is not None:
-            found = self._begin_anew(self._store.options.path, found)
+        found = trouble(exc, self._store.place)
+        path = self._store.options.path
+        if found.kind == "damaged" and path is not None:
+            found = self._begin_anew(path, found)
+        elif found.kind == "lost":
+            self._forget()
         elif attempts == 1:
             return
         if self.trouble is None:
             self.trouble_since = time.time()
-            log.error("journal_trouble", reason=found.reason, hint=found.hint)
+            mistake = exc if found.kind == "mistake" else None
+            log.error("journal_trouble", reason=found.reason, hint=found.hint, exc_info=mistake)
         self.trouble = found
         self._report(self._settled, _NONE)
-        self._closing.wait(_RETRY_S)
+        self._closing.wait(self._retry_s)
 
     def _begin_anew(self, path: Path, found: JournalDown) -> JournalDown:
         try:
@@ -219,13 +236,17 @@ class Scribe:
         except OSError as exc:
             reason = f"{found.reason} and cannot be moved away: {exc.strerror}"
             return JournalDown(reason, "move it away by hand")
+        self._forget()
+        return JournalDown(found.reason, f"it is kept as {aside}, and a new one is begun")
+
+    def _forget(self) -> None:
+        """The sessions of now are not in the journal that comes."""
         self.unknown |= self._live
         self._live.clear()
-        return JournalDown(found.reason, f"it is kept as {aside}, and a new one is begun")
 
     def _given_up(self, rows: list[Row]) -> bool:
         """Whether the thread is closed, and has tried long enough."""
-        if self._close_at is None or time.monotonic() - self._close_at < _GIVE_UP_S:
+        if self._close_at is None or time.monotonic() - self._close_at < self._close_s:
             return False
         log.error("journal_rows_lost", rows=len(rows) + len(self.queue))
         return True

@@ -30,6 +30,7 @@ class Store:
         self.options = options
         self.place = shown(options.url)
         self._engine: Engine | None = None
+        self._inode = 0
 
     @property
     def engine(self) -> Engine:
@@ -49,13 +50,26 @@ class Store:
         """Make the database, or bring it up to date. Raises JournalDown; may be called again then."""
         try:
             if self.options.path is not None:
-                _prepare(self.options.path)
+                self._inode = _prepare(self.options.path)
             self._engine = _sqlite(self.options) if self.is_sqlite else _postgres(self.options)
             with self.writing() as connection:
                 migrate(connection)
         except Exception as exc:  # of any layer between here and the disk
             self.close()
             raise trouble(exc, self.place) from exc
+
+    def look(self) -> None:
+        """Raises JournalDown when the file that was opened is not there any more."""
+        path = self.options.path
+        if path is None:
+            return
+        try:
+            there = path.stat().st_ino == self._inode
+        except FileNotFoundError:
+            there = False
+        if not there:
+            reason = f"the file of the journal {self.place} was removed or replaced"
+            raise JournalDown(reason, "a new one is begun where there is none", kind="lost")
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -97,7 +111,7 @@ class Store:
             self._engine = None
 
 
-def _prepare(path: Path) -> None:
+def _prepare(path: Path) -> int:
     """The folder, and a file that only its owner reads: it holds what users and models wrote."""
     folder = path.parent
     if not folder.is_dir():
@@ -105,6 +119,7 @@ def _prepare(path: Path) -> None:
         if folder.name == ".orsay":
             (folder / ".gitignore").write_text("*\n", encoding="utf-8")
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    return path.stat().st_ino
 
 
 def _sqlite(options: JournalOptions) -> Engine:

@@ -63,14 +63,16 @@ def trouble(exc: BaseException, place: str) -> JournalDown:
     if isinstance(found, sqlite3.Error):
         code = getattr(found, "sqlite_errorcode", 0) & 0xFF
         if code in _CORRUPT:
-            return JournalDown(f"{start}: the file is damaged ({found})", corrupt=True)
+            return JournalDown(f"{start}: the file is damaged ({found})", kind="damaged")
         said, hint = _SQLITE.get(code, (str(found), ""))
         return JournalDown(f"{start}: {said}", hint)
     if isinstance(found, OSError):
         return JournalDown(f"{start}: {found.strerror or found}", "see to the folder, its owner and its disk")
     if type(found).__module__.partition(".")[0] not in ("psycopg", "psycopg_pool"):
         return JournalDown(
-            f"{start}: {type(found).__name__}: {found}", "this looks like a mistake of ours: report it"
+            f"{start}: {type(found).__name__}: {found}",
+            "this looks like a mistake of ours: report it",
+            kind="mistake",
         )
     hint = _POSTGRES.get(getattr(found, "sqlstate", None) or "", _AWAY)
     return JournalDown(f"{start}: {' '.join(str(found).split())}", hint)

@@ -23,20 +23,31 @@ from .rows import CallEnded, Row, SessionEnded, SessionOpened
 from .scribe import Scribe
 from .store import Store
 
-__all__ = ["JournalHealth", "Writer"]
+__all__ = ["JournalHealth", "Writer", "WriterLimits"]
 
 T = TypeVar("T")
 Done = Callable[[bool], None]
 
-_TICK_S = 0.25
-_PATIENCE_S = 1.0  # that a call waits when something is wrong
-_STALL_S = 5.0  # that a commit may take when nothing is
 _READERS = 8
-_MOST_ROWS = 200_000  # that wait in memory
-_MOST_BYTES = 256 * 1024 * 1024
+_HANGS_S = 10.0
 _ROW_BYTES = 1_000  # besides its texts
 
 log = get_logger("journal")
+
+
+@dataclass(frozen=True, slots=True)
+class WriterLimits:
+    """How long a call waits, and how much waits in memory, while rows cannot be written."""
+
+    patience_s: float = 1.0
+    """When something is wrong."""
+    stall_s: float = 5.0
+    """When a write just does not come back."""
+    rows: int = 200_000
+    size_bytes: int = 256 * 1024 * 1024
+    retry_s: float = 1.0
+    close_s: float = 5.0
+    tick_s: float = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +69,12 @@ class JournalHealth:
 class Writer:
     """A journal that is on. Its methods are for the event loop's thread."""
 
-    def __init__(self, options: JournalOptions) -> None:
+    def __init__(self, options: JournalOptions, limits: WriterLimits | None = None) -> None:
         self.options = options
+        self._limits = limits = limits or WriterLimits()
         self.store = Store(options)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._scribe = Scribe(self.store, self._report)
+        self._scribe = Scribe(self.store, self._report, retry_s=limits.retry_s, close_s=limits.close_s)
         self._queue = self._scribe.queue
         self._added = 0  # rows handed to the scribe
         self._settled = 0  # of those: committed or given up
@@ -114,7 +126,7 @@ class Writer:
         ended = asyncio.Event()
         self._scribe.close(lambda: self._tell(ended.set))
         try:
-            await asyncio.wait_for(ended.wait(), self._scribe.longest_close_s)
+            await asyncio.wait_for(ended.wait(), self._limits.close_s + _HANGS_S)
         except TimeoutError:  # it hangs in a call; it is a daemon
             log.error(
                 "journal_abandoned", reason="a write has not come back", rows=self._added - self._settled
@@ -139,7 +151,7 @@ class Writer:
             )
             since = self._stalled_at
         return JournalHealth(
-            state="ok" if found is None else "trouble",
+            state="off" if self._closed else "ok" if found is None else "trouble",
             reason="" if found is None else found.reason,
             hint="" if found is None else found.hint,
             since=None if found is None else since,
@@ -193,14 +205,14 @@ class Writer:
             marks.append((self._added, now))
         lag = now - marks[0][1] if marks else 0.0
         broken = self._scribe.trouble is not None
-        if not self._stuck and lag >= (_PATIENCE_S if broken else _STALL_S):
+        if not self._stuck and lag >= (self._limits.patience_s if broken else self._limits.stall_s):
             self._stuck = True
             if not broken:
                 self._stalled_at = time.time()
                 found = self.health
                 log.error("journal_trouble", reason=found.reason, hint=found.hint)
             self._release()
-        self._ticking = self._loop.call_later(_TICK_S, self._tick)
+        self._ticking = self._loop.call_later(self._limits.tick_s, self._tick)
 
     def _release(self) -> None:
         """Nobody waits any longer; the rows still do."""
@@ -213,7 +225,8 @@ class Writer:
         if done is not None:
             self._loop.call_soon(done, False)
         size = _size(row)
-        full = self._added - self._settled >= _MOST_ROWS or self._held_bytes + size > _MOST_BYTES
+        waiting = self._added - self._settled
+        full = waiting >= self._limits.rows or self._held_bytes + size > self._limits.size_bytes
         if self._closed or (full and not isinstance(row, SessionEnded)):  # else it would seem to live on
             self._lost += 1
             if isinstance(row, SessionOpened):
