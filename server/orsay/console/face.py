@@ -145,7 +145,7 @@ class ConsoleFace:
         A page of another machine could have its own name lead here; it cannot choose what Host then says.
         """
         host = text_header(headers, b"host") or ""
-        if not self._keys and not is_loopback(_name(host)):
+        if not self._keys and not is_loopback(_name(host).lower()):
             raise Unauthorized(
                 f"this server has no API keys, so its console is for this machine only, and not at {host!r}:"
                 " open it by http://127.0.0.1 or http://localhost, or set ORSAY_API_KEYS"
