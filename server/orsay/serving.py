@@ -8,6 +8,7 @@ import gc
 import socket
 import time
 from collections.abc import Iterator
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -22,6 +23,8 @@ from .http.connection import Connection
 from .http.episodes import EpisodeEndpoints
 from .http.faces import Face
 from .logs import set_level
+from .observe.face import MetricsFace
+from .observe.observed import Observed
 from .runtimes.base import Runtime
 from .runtimes.mixed import MixedRuntime
 from .sessions import SessionLimits, Sessions
@@ -58,6 +61,10 @@ class Running:
         faces = _other_faces(settings, self.sessions)
         if settings.console:
             faces.insert(0, _console(settings, self.sessions, self._keys, self.journal))
+        observed = Observed(self.sessions, runtime, self._keys, self.journal, version("orsay"), time.time())
+        observed.watch()
+        if settings.metrics:
+            faces.append(MetricsFace(observed))
         self.app = HttpApp(
             episodes,
             runtime,

@@ -82,6 +82,7 @@ class Settings(BaseSettings):
     api_keys_file: Path | None = Field(None, description="more keys, one a line")
     allow_anonymous: bool = Field(False, description="bind wider than loopback although there are no keys")
     console: bool = Field(True, description="serve the page at /console and what it reads")
+    metrics: bool = Field(True, description="serve the server's figures at /metrics, for Prometheus")
     index_only: bool = Field(False, description="tasks by split and index only; specs stay on the server")
     error_detail: Literal["auto", "exception", "id"] = Field(
         "auto", description="what clients read of an exception; auto: its text on loopback, else an id"

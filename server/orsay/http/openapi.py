@@ -236,6 +236,8 @@ def _entry(operation: Operation, references: dict[type[BaseModel], dict[str, Any
         content["application/json"] = {"schema": references[operation.answer]}
     if operation.stream:
         content["text/event-stream"] = {"schema": {"type": "string"}}
+    if operation.media is not None:
+        content[operation.media] = {"schema": {"type": "string"}}
     text = operation.summary
     if operation.stream and operation.answer is not None and not json_answer:
         text += f" {_STREAM} Here the JSON is {operation.answer.__name__}."

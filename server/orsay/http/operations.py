@@ -19,7 +19,7 @@ class Operation:
 
     ``stream``: the answer is, or may become, a stream of events. ``session``: X-Session-ID must be sent.
     ``query`` has a field for each parameter of the query. ``name`` is the operationId, the path's last part
-    unless given.
+    unless given. ``media`` is the content type of an answer that is neither JSON nor a stream.
     """
 
     method: str
@@ -34,3 +34,4 @@ class Operation:
     tag: str = "sessions"
     name: str | None = None
     query: type[BaseModel] | None = None
+    media: str | None = None

@@ -1,0 +1,70 @@
+"""``/metrics``: the server's figures for Prometheus, behind the same keys as everything else."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+
+from ..http.faces import Endpoint
+from ..http.messages import Headers, Receive, Scope, Send, send_once, text_header
+from ..http.operations import Operation
+from .observed import Observed
+
+if TYPE_CHECKING:
+    from .exposition import Exposition
+
+__all__ = ["MetricsFace"]
+
+_PATH = "/metrics"
+
+
+class MetricsFace:
+    """The path ``/metrics``.
+
+    What makes the text is loaded with the first request: a server that nobody asks pays nothing for it.
+    """
+
+    def __init__(self, observed: Observed) -> None:
+        self._observed = observed
+        self._exposition: Exposition | None = None
+
+    @property
+    def operations(self) -> Sequence[Operation]:
+        return [
+            Operation(
+                "get",
+                _PATH,
+                "The server's figures, for Prometheus.",
+                session=False,
+                errors=(401,),
+                tag="server",
+                media="text/plain",
+            )
+        ]
+
+    def find(self, path: str) -> Mapping[str, Endpoint]:
+        return {"GET": self._metrics} if path == _PATH else {}
+
+    def find_socket(self, path: str) -> Endpoint | None:
+        return None
+
+    async def close(self) -> None:
+        """There is nothing to release."""
+
+    async def _metrics(
+        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
+    ) -> None:
+        if self._exposition is None:
+            module = await asyncio.to_thread(importlib.import_module, ".exposition", __package__)
+            self._exposition = self._exposition or module.Exposition(self._observed)
+        names = parse_qs(scope["query_string"].decode("latin-1")).get("name[]", [])
+        text, kind = await self._exposition.text(text_header(headers, b"accept") or "", names)
+        answer = [(b"content-type", kind.encode())]
+        if b"gzip" in headers.get(b"accept-encoding", b""):
+            text = gzip.compress(text, 1)
+            answer.append((b"content-encoding", b"gzip"))
+        await send_once(send, 200, text, tuple(answer))

@@ -1,0 +1,178 @@
+"""Every figure of the server, as families of Prometheus: read from live objects when somebody asks.
+
+Labels have few values, all of which the server chose itself: environments, tools of their tables, fault
+classes, states, places. Nothing that a client sent is among them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.utils import floatToGoString
+
+from ..meter import Durations
+from ..runtimes.base import Gauged, Runtime
+from ..sessions import Sessions
+from .names import RUNTIME_FIGURES
+from .observed import Observed
+
+if TYPE_CHECKING:
+    from ..journal.writer import Writer
+
+__all__ = ["gather"]
+
+_STEP = 1_000
+_STATES = ("opening", "starting", "ready", "failed", "closing")
+_JOURNAL_STATES = ("ok", "trouble", "off")
+
+
+@dataclass
+class _Living:
+    """The sessions that there are: counted in steps, between which other work can pass."""
+
+    states: Counter[tuple[str, str]] = field(default_factory=Counter)
+    running: Counter[str] = field(default_factory=Counter)
+
+
+async def _count(sessions: Sessions) -> _Living:
+    found = _Living()
+    for number, session in enumerate(list(sessions.live.values()), 1):
+        name = session.info.name
+        found.states[name, session.state] += 1
+        if session.calls is not None and session.calls.running:
+            found.running[name] += session.calls.running
+        if not number % _STEP:
+            await asyncio.sleep(0)
+    return found
+
+
+async def gather(observed: Observed) -> list[Metric]:
+    """All families, as they are now."""
+    living = await _count(observed.sessions)
+    return [
+        *_server(observed),
+        *_sessions(observed, living),
+        *_calls(observed, living),
+        *_runtimes(observed.runtime),
+        *_journal(observed.journal),
+    ]
+
+
+def _server(observed: Observed) -> Iterator[Metric]:
+    about = GaugeMetricFamily("orsay_server", "This server: always 1.", labels=["version"])
+    about.add_metric([observed.version], 1)
+    yield about
+    yield _one("orsay_start_time_seconds", "When the server started, since 1970.", observed.started_at)
+    runtime = observed.runtime
+    yield _one("orsay_environments", "Environments that are hosted.", len(runtime.environments))
+    text = "Places whose environments are not known yet."
+    yield _one("orsay_places_pending", text, len(runtime.pending))
+    text = "Requests refused for their API key."
+    yield CounterMetricFamily("orsay_keys_refused", text, value=observed.keys.refused)
+
+
+def _sessions(observed: Observed, living: _Living) -> Iterator[Metric]:
+    meter = observed.sessions.meter
+    names = [info.name for info in observed.runtime.environments]
+    now = GaugeMetricFamily("orsay_sessions", "Sessions by state.", labels=["environment", "state"])
+    for name in sorted({*names, *(name for name, _ in living.states)}):
+        for state in _STATES:
+            now.add_metric([name, state], living.states[name, state])
+    yield now
+    opened = CounterMetricFamily("orsay_sessions_opened", "Sessions opened.", labels=["environment"])
+    for name, count in list(meter.opened.items()):
+        opened.add_metric([name], count)
+    yield opened
+    ended = CounterMetricFamily(
+        "orsay_sessions_ended", "Sessions that are over, by how.", labels=["environment", "reason"]
+    )
+    for key, count in list(meter.ended.items()):
+        ended.add_metric(key, count)
+    yield ended
+    yield _durations("orsay_session_seconds", "Age of sessions when they ended.", meter.ages)
+    faults = CounterMetricFamily(
+        "orsay_faults", "Faults by class, those of setup and prompts too.", labels=["environment", "fault"]
+    )
+    for key, count in list(observed.faults.items()):
+        faults.add_metric(key, count)
+    yield faults
+
+
+def _calls(observed: Observed, living: _Living) -> Iterator[Metric]:
+    meter = observed.sessions.meter
+    calls = CounterMetricFamily(
+        "orsay_calls", "Calls by outcome: answer, or a fault.", labels=["environment", "tool", "outcome"]
+    )
+    for (name, tool), row in list(meter.calls.items()):
+        calls.add_metric([name, tool, "answer"], row.answers)
+        for fault, count in row.faults.items():
+            calls.add_metric([name, tool, fault], count)
+    yield calls
+    running = GaugeMetricFamily("orsay_calls_running", "Calls without a result yet.", labels=["environment"])
+    for info in observed.runtime.environments:
+        running.add_metric([info.name], living.running[info.name])
+    yield running
+    limits = observed.sessions.call_limits
+    yield _one("orsay_stored_result_bytes", "Results kept for repeated requests.", limits.stored_bytes)
+    timings = list(meter.timings.items())
+    texts = {
+        "total": ("orsay_call_seconds", "Time of a call, from request to result."),
+        "queue": ("orsay_call_queue_seconds", "Time that a call waited before its tool ran."),
+        "run": ("orsay_call_run_seconds", "Time that the tool of a call ran."),
+        "stream": ("orsay_call_stream_seconds", "Time that the answer of a call was an open stream."),
+    }
+    for part, (name, text) in texts.items():
+        yield _durations(name, text, {environment: getattr(row, part) for environment, row in timings})
+
+
+def _runtimes(runtime: Runtime) -> Iterator[Metric]:
+    if not isinstance(runtime, Gauged):
+        return
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+    for gauge in runtime.gauges():
+        labels = RUNTIME_FIGURES[gauge.name].labels
+        values = tuple(gauge.labels.get(label, "") for label in labels)
+        series = found.setdefault(gauge.name, {})  # a place that leaves may share its label with a new one
+        series[values] = series.get(values, 0.0) + gauge.value
+    for name, values_of in found.items():
+        figure = RUNTIME_FIGURES[name]
+        family = CounterMetricFamily if figure.total else GaugeMetricFamily
+        metric = family(f"orsay_{name}", figure.text, labels=figure.labels)
+        for values, value in values_of.items():
+            metric.add_metric(values, value)
+        yield metric
+
+
+def _journal(journal: Writer | None) -> Iterator[Metric]:
+    now = None if journal is None else journal.health
+    state = "off" if now is None else now.state
+    states = GaugeMetricFamily("orsay_journal_state", "State of the journal: 1 for one.", labels=["state"])
+    for name in _JOURNAL_STATES:
+        states.add_metric([name], float(name == state))
+    yield states
+    if now is None:
+        return
+    yield _one("orsay_journal_lag_seconds", "Age of the oldest row that is not written yet.", now.lag_s)
+    yield _one("orsay_journal_rows_waiting", "Rows that are not written yet.", now.waiting)
+    yield CounterMetricFamily("orsay_journal_rows_written", "Rows written.", value=now.committed)
+    yield CounterMetricFamily("orsay_journal_rows_lost", "Rows given up.", value=now.lost)
+
+
+def _one(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def _durations(name: str, text: str, found: Mapping[str, Durations]) -> Metric:
+    family = HistogramMetricFamily(name, text, labels=["environment"])
+    for environment, durations in list(found.items()):
+        counts = accumulate(durations.counts)
+        bounds = [*map(floatToGoString, durations.bounds), "+Inf"]
+        family.add_metric([environment], list(zip(bounds, counts, strict=True)), durations.sum_s)
+    return family

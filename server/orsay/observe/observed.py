@@ -1,0 +1,61 @@
+"""What is looked at: the objects of one server that have figures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..auth import Keys
+from ..errors import Faulted
+from ..runtimes.base import EnvironmentInfo, Runtime
+from ..sessions import Sessions
+
+if TYPE_CHECKING:
+    from ..journal.writer import Writer
+
+__all__ = ["Observed", "tools_of"]
+
+
+@dataclass(frozen=True)
+class Observed:
+    """``journal`` is None when it is off; ``started_at`` is seconds since 1970."""
+
+    sessions: Sessions
+    runtime: Runtime
+    keys: Keys
+    journal: Writer | None
+    version: str
+    started_at: float
+    faults: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By environment and class, since ``watch``."""
+
+    def watch(self) -> None:
+        """Begin to count what no other object counts. Called once."""
+        self.sessions.meter.tools_of = tools_of(self.runtime)
+        self.sessions.faults.listen(self._hear)
+
+    def _hear(self, fault: Faulted, context: dict[str, Any]) -> None:
+        self.faults[str(context.get("environment", "")), fault.fault] += 1
+
+
+def tools_of(runtime: Runtime) -> Callable[[str], Collection[str]]:
+    """For the meter: the names of an environment's tools. Made anew when the environments are others."""
+    seen: object = None
+    names: dict[str, frozenset[str]] = {}
+
+    def find(environment: str) -> Collection[str]:
+        nonlocal seen, names
+        infos = runtime.environments
+        if infos is not seen:
+            seen, names = infos, {info.name: _tool_names(info) for info in infos}
+        return names.get(environment, ())
+
+    return find
+
+
+def _tool_names(info: EnvironmentInfo) -> frozenset[str]:
+    last = info.listing.terminal_tool
+    names = {tool.name for tool in info.listing.tools}
+    return frozenset(names if last is None else names | {last.name})
