@@ -87,6 +87,7 @@ class Session:
         "run",
         "sid",
         "state",
+        "task",
         "touched_at",
         "trace",
     )
@@ -108,6 +109,7 @@ class Session:
         self.digest = digest
         self.run = run
         self.trace = trace
+        self.task = ""  # as the journal names it; not known of one from before a restart
         self.state: State = "opening"
         self.created_at = self.touched_at = shared.now()
         self.handle: Handle | None = None

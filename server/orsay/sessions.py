@@ -35,6 +35,7 @@ from .errors import (
 )
 from .faults import FaultLog
 from .graveyard import Graveyard, Tombstone
+from .journal.recorder import task_name
 from .logs import get_logger
 from .meter import Meter
 from .runtimes.base import EnvironmentInfo, OpenSession, Runtime
@@ -132,6 +133,7 @@ class Sessions:
         if session is None:
             self._admit(owner)
             session = Session(self._shared, sid, owner, info, digest, request.run, request.trace)
+            session.task = task_name(request.split, request.index, request.task_spec)
             self._live[sid] = session
             self._per_owner[owner] += 1
             session.opened = self._spawn(self._open(session, request, client))

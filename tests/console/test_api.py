@@ -105,7 +105,7 @@ async def test_a_session_is_seen_from_its_beginning_to_its_end(plain: ServerProc
         seen = mine(await stream.until(lambda snapshot: mine(snapshot)))
         assert seen["state"] == "ready" and seen["environment"] == "World"
         assert seen["calls"] == 0 and seen["reward"] is None and not seen["finished"]
-        assert seen["run"] == "r/ü"
+        assert seen["run"] == "r/ü" and seen["task"].startswith("spec:")
         assert seen["id"] is None  # there is no journal
 
         call = asyncio.create_task(api.call("add_later", gate=str(gate)))

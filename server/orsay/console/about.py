@@ -139,7 +139,7 @@ def _entry(info: EnvironmentInfo, kind: str, tally: Tally, owner: str) -> Enviro
         sessions=tally.environments[owner, info.key],
         calls_running=tally.running_in[owner, info.key],
         runtime=kind,
-        replayable=bool(getattr(info, "replayable", False)),
+        replayable=info.replayable,
     )
 
 

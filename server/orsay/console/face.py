@@ -20,7 +20,7 @@ from ..http.operations import Operation
 from ..sessions import Sessions
 from .about import JournalState, ServerFacts, describe_environments, describe_server
 from .answers import send_value, strict_headers
-from .live import Feed, rates
+from .live import Feed
 from .recent import Ended, Faults, RecentFaults
 from .request import Request
 from .site import Site
@@ -73,7 +73,7 @@ class ConsoleFace:
         self._history: History | None = None
         self._site = Site() if site is None else Site(site)
         self._faults = RecentFaults(sessions.faults, sessions.live)
-        self._feed = Feed(sessions.live, partial(rates, sessions.meter))
+        self._feed = Feed(sessions.live, sessions.meter.recent)
         self._table: dict[str, Mapping[str, Endpoint]] = {
             "/server": {"GET": self._server},
             "/environments": {"GET": self._environments},

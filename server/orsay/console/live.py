@@ -19,7 +19,6 @@ from pydantic_core import to_json
 
 from ..labels import parse_labels
 from ..logs import get_logger
-from ..meter import Meter
 from ..session import Session
 
 __all__ = [
@@ -95,12 +94,6 @@ class Snapshot(BaseModel):
     latency_ms: Latency
     total: int
     list: list[LiveSession]
-
-
-def rates(meter: Meter) -> tuple[float, float, float | None, float | None, float | None]:
-    """What the meter saw lately; nothing from one that does not keep it."""
-    recent: Rates | None = getattr(meter, "recent", None)
-    return (0.0, 0.0, None, None, None) if recent is None else recent()
 
 
 @dataclass(slots=True)
@@ -244,12 +237,12 @@ class Feed:
 
 def _show(session: Session, now: float) -> dict[str, object]:
     """A LiveSession."""
-    record = getattr(session, "record", None)
+    record = session.record
     return {
         "sid": session.sid,
         "id": None if record is None else str(record.id),
         "environment": session.info.name,
-        "task": getattr(session, "task", ""),
+        "task": session.task,
         "run": parse_labels(session.run).run,
         "owner": session.owner,
         "state": session.state,

@@ -38,6 +38,7 @@ _TYPES = {
     ".webp": "image/webp",
     ".woff2": "font/woff2",
 }
+_LIST_EVERY_S = 1.0
 _PACKED = frozenset({".ico", ".png", ".webp", ".woff2"})
 _FOREVER = b"public, max-age=31536000, immutable"
 _ASK_AGAIN = b"no-cache"
@@ -77,13 +78,17 @@ class Site:
     def __init__(self, folder: Path = _BUILT) -> None:
         self._folder = folder
         self._listing = _Listing(-1, {})
+        self._listed_at = 0.0
         self._assets: dict[str, _Asset] = {}
 
     async def answer(self, scope: Scope, headers: Headers, send: Send, place: str) -> None:
         """Send what is at ``place``, a path below the console's; empty for the console itself."""
         await self._look()
-        if place in self._listing.paths and place != "index.html":
-            await self._send_asset(await self._asset(place), headers, send)
+        if place not in self._listing.paths and "." in place:
+            await self._look_again()
+        asset = None if place == "index.html" else await self._asset(place)
+        if asset is not None:
+            await self._send_asset(asset, headers, send)
         elif place.startswith("assets/"):  # of an older build: a page in its place would not help
             text = b"this file is of another build of the console: load the page again"
             kind = (b"content-type", b"text/plain; charset=utf-8")
@@ -98,13 +103,26 @@ class Site:
         except OSError:
             built_at = 0
         if built_at != self._listing.built_at:
-            self._listing = await asyncio.to_thread(_list, self._folder, built_at)
-            self._assets.clear()
+            await self._list(built_at)
 
-    async def _asset(self, place: str) -> _Asset:
-        found = self._assets.get(place)
-        if found is None:
-            found = await asyncio.to_thread(_read, self._listing.paths[place], place)
+    async def _look_again(self) -> None:
+        """The folder may have been listed while the page was being built: look again, now and then."""
+        if asyncio.get_running_loop().time() - self._listed_at > _LIST_EVERY_S:
+            await self._list(self._listing.built_at)
+
+    async def _list(self, built_at: int) -> None:
+        self._listed_at = asyncio.get_running_loop().time()
+        self._listing = await asyncio.to_thread(_list, self._folder, built_at)
+        self._assets.clear()
+
+    async def _asset(self, place: str) -> _Asset | None:
+        """The file at that place, if it is in the listing and was not removed meanwhile."""
+        found, path = self._assets.get(place), self._listing.paths.get(place)
+        if found is None and path is not None:
+            try:
+                found = await asyncio.to_thread(_read, path, place)
+            except OSError:
+                return None
             self._assets[place] = found
         return found
 
@@ -128,7 +146,8 @@ class Site:
     async def _send_index(self, scope: Scope, send: Send) -> None:
         """The page, with a nonce of its own, for whatever prefix a proxy puts in front of its path."""
         nonce = secrets.token_urlsafe(16)
-        page = (await self._asset("index.html")).body if "index.html" in self._listing.paths else _NOT_BUILT
+        asset = await self._asset("index.html")
+        page = _NOT_BUILT if asset is None else asset.body
         page = page.replace(_NONCE, nonce.encode())
         page = page.replace(_BASE, b'<base href="' + _relative(scope).encode() + b'"')
         kind = (b"content-type", b"text/html; charset=utf-8")
