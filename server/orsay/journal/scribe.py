@@ -147,7 +147,6 @@ class Scribe:
         release, self._release = self._release, _nothing
         try:
             release()
-            self._store.close()
         except Exception as exc:  # it is broken, that is why it is dropped
             log.debug("journal_close_failed", reason=str(exc))
 
@@ -216,6 +215,8 @@ class Scribe:
         """Tell, once; wait, but not before the second attempt: a connection may have been stale."""
         found = trouble(exc, self._store.place)
         path = self._store.options.path
+        if found.kind in ("damaged", "lost"):
+            self._store.close()
         if found.kind == "damaged" and path is not None:
             found = self._begin_anew(path, found)
         elif found.kind == "lost":

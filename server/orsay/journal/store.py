@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +15,7 @@ from sqlalchemy.exc import DatabaseError
 
 from ..errors import JournalDown
 from .location import JournalOptions, shown
-from .migrations import migrate
+from .migrations import is_current, migrate
 from .trouble import trouble
 
 __all__ = ["Store"]
@@ -24,13 +26,14 @@ _OPTIONS_OF_WRITES = {"orsay_writes": True}
 
 
 class Store:
-    """A journal's database. ``open`` comes first; connections are the engine's."""
+    """A journal's database. ``open`` comes first."""
 
     def __init__(self, options: JournalOptions) -> None:
         self.options = options
         self.place = shown(options.url)
         self._engine: Engine | None = None
         self._inode = 0
+        self.is_open = False
 
     @property
     def engine(self) -> Engine:
@@ -39,23 +42,25 @@ class Store:
         return self._engine
 
     @property
-    def is_open(self) -> bool:
-        return self._engine is not None
-
-    @property
     def is_sqlite(self) -> bool:
         return self.options.path is not None
 
     def open(self) -> None:
-        """Make the database, or bring it up to date. Raises JournalDown; may be called again then."""
+        """Make the database, or bring it up to date; may be called again. Raises JournalDown."""
         try:
-            if self.options.path is not None:
-                self._inode = _prepare(self.options.path)
-            self._engine = _sqlite(self.options) if self.is_sqlite else _postgres(self.options)
-            with self.writing() as connection:
-                migrate(connection)
+            if self._engine is None:
+                if self.options.path is not None:
+                    self._inode = _prepare(self.options.path)
+                self._engine = _sqlite(self.options) if self.is_sqlite else _postgres(self.options)
+            with self.reading() as connection:
+                current = is_current(connection)
+            if not current:
+                with self.writing() as connection:
+                    migrate(connection)
+            self.is_open = True
         except Exception as exc:  # of any layer between here and the disk
-            self.close()
+            if not self.is_open:
+                self.close()
             raise trouble(exc, self.place) from exc
 
     def look(self) -> None:
@@ -109,6 +114,7 @@ class Store:
         if self._engine is not None:
             self._engine.dispose()
             self._engine = None
+        self.is_open = False
 
 
 def _prepare(path: Path) -> int:
@@ -119,6 +125,12 @@ def _prepare(path: Path) -> int:
         if folder.name == ".orsay":
             (folder / ".gitignore").write_text("*\n", encoding="utf-8")
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    with contextlib.closing(sqlite3.connect(path, timeout=_BUSY_MS / 1000)) as connection:
+        if path.stat().st_size == 0:
+            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # only a file without tables takes it
+        (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+    if mode != "wal":
+        raise OSError(f"its file system has no shared memory, as SQLite needs it (journal mode {mode})")
     return path.stat().st_ino
 
 
@@ -135,10 +147,6 @@ def _sqlite(options: JournalOptions) -> Engine:
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # transactions begin where we say so
-        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # of a new file; else nothing happens
-        (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
-        if mode != "wal":
-            raise OSError(f"its file system has no shared memory for SQLite (journal mode {mode})")
         connection.execute(f"PRAGMA synchronous={synchronous}")
 
     @event.listens_for(engine, "begin")

@@ -37,6 +37,7 @@ _POSTGRES: Final = {
     "55P03": "see what holds locks on its tables",
     "25006": "name the server that takes writes",
 }
+_ABOUT_ROWS: Final = ("22", "23")  # data exceptions, broken constraints
 _AWAY: Final = "see whether the database server runs and can be reached"
 
 
@@ -50,8 +51,10 @@ def is_about_rows(exc: BaseException) -> bool:
     found = driver_error(exc)
     if isinstance(found, BAD_ROW):
         return True
-    names = {cls.__name__ for cls in type(found).__mro__}  # of either driver; psycopg may not be there
-    return bool(names & {"IntegrityError", "DataError", "InterfaceError", "ProgrammingError"})
+    if isinstance(found, sqlite3.Error):
+        return isinstance(found, sqlite3.IntegrityError | sqlite3.DataError | sqlite3.InterfaceError)
+    state = getattr(found, "sqlstate", None)  # of psycopg, which may not be there
+    return isinstance(state, str) and state[:2] in _ABOUT_ROWS
 
 
 def trouble(exc: BaseException, place: str) -> JournalDown:
