@@ -5,6 +5,7 @@ import "./shell/shell.css";
 import { MantineProvider } from "@mantine/core";
 import { Notifications } from "@mantine/notifications";
 import { QueryClientProvider } from "@tanstack/react-query";
+import { setNonce } from "get-nonce";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { RouterProvider } from "react-router";
@@ -18,6 +19,8 @@ import { cssVariablesResolver, theme } from "./shell/theme";
 function styleNonce(): string {
   return document.querySelector<HTMLMetaElement>('meta[name="csp-nonce"]')?.content ?? "";
 }
+
+setNonce(styleNonce()); // dialogs hold the page behind them still by a style element
 
 createRoot(document.getElementById("root") as HTMLElement).render(
   <StrictMode>

@@ -1,6 +1,7 @@
-"""For tests of the console's page: a server with something to show, and a person with a browser in front of it.
+"""For tests of the console's page: a server with something to show, and a person with a browser.
 
-Everything lives as long as a file: while Playwright runs, no asynchronous test can, and files share processes.
+Everything lives as long as a file: while Playwright runs, no asynchronous test can, and files share
+processes.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ def console_server(journal: str, **settings: str) -> Iterator[ServerProcess]:
     ]
     variables = {
         "PYTHONPATH": os.pathsep.join(found),
+        "ORSAY_SERVER_NAME": "demo",
         "ORSAY_WORKERS": "1",
         "ORSAY_LOG_FORMAT": "json",
         "ORSAY_JOURNAL": journal,

@@ -1,4 +1,4 @@
-"""Environments for the console's tests: forms of every kind, an image, faults, and calls that take their time."""
+"""Environments for the console's tests: forms of every kind, an image, faults, and a call without end."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 // The form of a tool, made from its JSON schema, or its input as JSON.
-import { Alert, Group, SegmentedControl, Stack, Text, Textarea } from "@mantine/core";
-import { getDefaultRegistry } from "@rjsf/core";
-import { Theme } from "@rjsf/mantine";
+import { Alert, Group, NumberInput, SegmentedControl, Stack, Text, Textarea } from "@mantine/core";
 import { withTheme } from "@rjsf/core";
+import { Theme } from "@rjsf/mantine";
 import type { FieldProps, RegistryFieldsType, RegistryWidgetsType, WidgetProps } from "@rjsf/utils";
-import { type ReactNode, useEffect, useId, useMemo, useState } from "react";
+import { type ComponentType, type FormEvent, type KeyboardEvent, type ReactNode, useEffect, useId, useMemo, useState } from "react";
 
 import type { JsonSchema } from "../api/types";
 import { adapt, toInput, uiFor } from "./adapt";
@@ -12,28 +11,43 @@ import { JsonText } from "./JsonText";
 import { validator } from "./validator";
 
 const ThemedForm = withTheme(Theme);
-const PlainText = Theme.widgets?.["TextWidget"] ?? getDefaultRegistry().widgets["TextWidget"];
+const PlainText = Theme.widgets?.["TextWidget"] as ComponentType<WidgetProps>;
 
-/** Text grows with what is typed; numbers and texts of a format stay single lines. */
+/** Text grows with what is typed, numbers are kept as typed until they are checked; formats stay the theme's. */
 function TextWidget(props: WidgetProps) {
-  const { schema, options, id, name, label, value, required, disabled, readonly, rawErrors, onChange, placeholder } = props;
+  const { schema, options, id, name, label, hideLabel, value, required, disabled, readonly, rawErrors, onChange } = props;
   const types = Array.isArray(schema.type) ? schema.type : [schema.type];
+  const common = {
+    id,
+    name,
+    label: hideLabel ? undefined : label,
+    "aria-label": hideLabel ? label : undefined,
+    description: hideLabel ? undefined : (options.description ?? schema.description),
+    placeholder: props.placeholder || undefined,
+    required,
+    disabled: disabled || readonly,
+    error: rawErrors?.length ? rawErrors.join("\n") : undefined,
+  };
+  if (types.includes("integer") || types.includes("number")) {
+    return (
+      <NumberInput
+        {...common}
+        value={typeof value === "number" || typeof value === "string" ? value : ""}
+        onChange={onChange}
+        allowDecimal={!types.includes("integer")}
+        clampBehavior="none"
+        min={schema.minimum}
+        max={schema.maximum}
+      />
+    );
+  }
   if (!types.includes("string") || schema.format !== undefined || options.inputType !== undefined) {
-    const Plain = PlainText as React.ComponentType<WidgetProps>;
-    return <Plain {...props} />;
+    return <PlainText {...props} />;
   }
   return (
     <Textarea
-      id={id}
-      name={name}
-      label={props.hideLabel ? undefined : label}
-      aria-label={props.hideLabel ? label : undefined}
-      description={props.hideLabel ? undefined : (options.description ?? schema.description)}
+      {...common}
       value={typeof value === "string" ? value : ""}
-      placeholder={placeholder || undefined}
-      required={required}
-      disabled={disabled || readonly}
-      error={rawErrors?.length ? rawErrors.join("\n") : undefined}
       // a text that has to be there may be empty
       onChange={(event) => onChange(event.currentTarget.value === "" && !required ? undefined : event.currentTarget.value)}
       autosize
@@ -83,7 +97,7 @@ export function ToolForm({
 
   useEffect(() => setBroken(null), [way]);
 
-  function submitJson(event: React.FormEvent) {
+  function submitJson(event: FormEvent) {
     event.preventDefault();
     if (broken === null) onSubmit((toInput(data, schema) ?? {}) as Record<string, unknown>);
   }
@@ -124,7 +138,6 @@ export function ToolForm({
           noHtml5Validate
           showErrorList={false}
           focusOnFirstError
-          experimental_defaultFormStateBehavior={{ emptyObjectFields: "populateRequiredDefaults", arrayMinItems: { populate: "requiredOnly" } }}
         >
           {children(way, false)}
         </ThemedForm>
@@ -146,7 +159,7 @@ export function ToolForm({
 }
 
 /** Ctrl+Enter submits from inside a text area, where Enter begins a line. */
-export function submitByKeys(event: React.KeyboardEvent) {
+export function submitByKeys(event: KeyboardEvent) {
   if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
   const form = (event.target as HTMLElement).closest("form");
   if (form === null) return;

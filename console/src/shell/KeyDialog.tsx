@@ -24,7 +24,7 @@ export function KeyDialog() {
   }
 
   return (
-    <Modal opened={wanted} onClose={dismissKey} title="API key" centered closeButtonProps={{ "aria-label": "Close" }}>
+    <Modal opened={wanted} onClose={dismissKey} title="API key" centered>
       <form onSubmit={save}>
         <Stack>
           {refused && (

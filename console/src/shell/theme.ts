@@ -1,5 +1,5 @@
 // Colours and shapes of the page. Contrasts are checked by the browser tests, light and dark.
-import { createTheme, type CSSVariablesResolver, type MantineColorsTuple } from "@mantine/core";
+import { Badge, createTheme, Modal, type CSSVariablesResolver, type MantineColorsTuple } from "@mantine/core";
 
 const lake: MantineColorsTuple = [
   "#e9f4fd",
@@ -24,6 +24,13 @@ export const theme = createTheme({
   headings: { fontWeight: "600" },
   cursorType: "pointer",
   respectReducedMotion: true,
+  components: {
+    Badge: Badge.extend({ defaultProps: { tt: "none", fw: 500 } }),
+    // the head of a dialog is not the banner of the page
+    Modal: Modal.extend({
+      defaultProps: { attributes: { header: { role: "none" } }, closeButtonProps: { "aria-label": "Close" } },
+    }),
+  },
 });
 
 /** Texts that Mantine makes too pale for small sizes. */
@@ -33,11 +40,15 @@ export const cssVariablesResolver: CSSVariablesResolver = () => ({
     "--mantine-color-dimmed": "var(--mantine-color-gray-7)",
     "--mantine-color-placeholder": "var(--mantine-color-gray-7)",
     "--mantine-color-error": "var(--mantine-color-red-9)",
+    "--mantine-color-red-outline": "var(--mantine-color-red-9)",
+    "--mantine-color-gray-outline": "var(--mantine-color-gray-7)",
   },
   dark: {
     "--mantine-color-dimmed": "var(--mantine-color-dark-1)",
     "--mantine-color-placeholder": "var(--mantine-color-dark-1)",
     "--mantine-color-anchor": "var(--mantine-color-lake-3)",
     "--mantine-color-error": "var(--mantine-color-red-4)",
+    "--mantine-color-red-outline": "var(--mantine-color-red-4)",
+    "--mantine-color-gray-outline": "var(--mantine-color-dark-1)",
   },
 });

@@ -170,7 +170,7 @@ function EndDialog({ session, onClose }: { session: LiveSession | null; onClose:
       onClose={onClose}
       title="End this session?"
       centered
-      closeButtonProps={{ "aria-label": "Close" }}
+     
     >
       <Stack>
         <Text size="sm" className="wrap-anywhere">

@@ -21,19 +21,21 @@ export function Log({ entries, onCancel }: { entries: Entry[]; onCancel: (entry:
     );
   }
   return (
-    <Stack component="ol" gap="sm" role="log" aria-label="Calls" aria-live="polite" p={0} m={0} style={{ listStyle: "none" }}>
-      {entries.map((entry, index) => (
-        <li key={entry.number}>
-          <Card withBorder p="sm" ref={index === entries.length - 1 ? last : undefined}>
-            <Stack gap="xs">
-              <Head entry={entry} />
-              <Input entry={entry} />
-              <Answer entry={entry} onCancel={onCancel} />
-            </Stack>
-          </Card>
-        </li>
-      ))}
-    </Stack>
+    <div role="log" aria-label="Calls" aria-live="polite">
+      <Stack component="ol" gap="sm" p={0} m={0} style={{ listStyle: "none" }}>
+        {entries.map((entry, index) => (
+          <li key={entry.number}>
+            <Card withBorder p="sm" ref={index === entries.length - 1 ? last : undefined}>
+              <Stack gap="xs">
+                <Head entry={entry} />
+                <Input entry={entry} />
+                <Answer entry={entry} onCancel={onCancel} />
+              </Stack>
+            </Card>
+          </li>
+        ))}
+      </Stack>
+    </div>
   );
 }
 

@@ -114,7 +114,7 @@ function Guard({ play }: { play: Play }) {
       onClose={() => blocker.reset?.()}
       title="End the session?"
       centered
-      closeButtonProps={{ "aria-label": "Close" }}
+     
     >
       <Stack>
         <Text size="sm">The episode is not finished. Its session ends when you leave this page.</Text>

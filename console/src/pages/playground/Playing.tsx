@@ -132,7 +132,7 @@ function CopyDialog({ play, state, opened, onClose }: { play: Play; state: PlayS
   };
   const text = kind === "python" ? asPython(recorded) : asCurl(recorded);
   return (
-    <Modal opened={opened} onClose={onClose} title="This session as code" size="xl" closeButtonProps={{ "aria-label": "Close" }}>
+    <Modal opened={opened} onClose={onClose} title="This session as code" size="xl">
       <Stack>
         <SegmentedControl
           value={kind}

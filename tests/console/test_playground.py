@@ -1,0 +1,264 @@
+"""Playing in the playground, as a person does it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.system.serving import ServerProcess
+
+from .browsing import WAIT_MS, Visitor
+
+expect.set_options(timeout=WAIT_MS)
+
+
+def start(visitor: Visitor, path: str) -> Page:
+    """A session of the task that the path names, ready to be played."""
+    page = visitor.open(f"/playground/{path}")
+    page.get_by_role("button", name="Start").click()
+    page.get_by_role("heading", name="Prompt").wait_for()
+    return page
+
+
+def calls(page: Page, count: int) -> None:
+    """Wait until so many calls have their results."""
+    expect(page.get_by_role("log").locator("ol > li")).to_have_count(count)
+    expect(page.get_by_text("running…")).to_have_count(0)
+
+
+def play_guess(page: Page) -> int:
+    """Halve the range until the number is found; how many guesses that took."""
+    low, high = 1, 100
+    for guess in range(1, 9):
+        middle = (low + high) // 2
+        field = page.get_by_role("textbox", name="Number")
+        field.fill(str(middle))
+        field.press("Enter")
+        calls(page, guess)
+        text = page.get_by_role("log").locator("li").last.inner_text()
+        if "Correct" in text:
+            return guess
+        low, high = (middle + 1, high) if "higher" in text else (low, middle - 1)
+    raise AssertionError("the number was never found")
+
+
+def test_a_person_plays_guess_to_the_end_and_finds_the_trajectory(visitor: Visitor) -> None:
+    page = visitor.open("/environments")
+    page.get_by_role("link", name="Play GuessEnvironment").click()
+    visitor.heading("Playground: GuessEnvironment")
+    page.get_by_text("0 to 99,999").wait_for()
+    page.get_by_role("textbox", name="Task", exact=True).fill("3")
+    page.get_by_role("button", name="Start").click()
+    page.get_by_text("I am thinking of a whole number from").wait_for()
+    guesses = play_guess(page)
+    page.get_by_text("The episode is finished").wait_for()
+    page.get_by_text(re.compile(r"Reward so far: 1(\.\d+)? \(last 1\)")).wait_for()
+    visitor.check_look("playground")
+    link = page.get_by_role("link", name="Its trajectory")
+    id = (link.get_attribute("href") or "").rpartition("/")[2]
+    link.click()
+    page.wait_for_url(f"**/console/trajectories/{id}")
+    found = visitor.api(f"trajectories/{id}")
+    assert (found["run"], found["finished"], found["task_index"]) == ("playground", True, 3)
+    assert [step["name"] for step in found["steps"] if step["kind"] == "call"] == ["guess"] * guesses
+    page.go_back()
+    visitor.heading("Playground: GuessEnvironment")
+
+
+def test_the_task_is_part_of_the_address(visitor: Visitor) -> None:
+    page = visitor.open("/playground/kitchen?split=test&index=0")
+    assert page.get_by_role("combobox", name="Split").input_value() == "test"
+    page.get_by_role("button", name="Random task").click()
+    page.get_by_text("Make a cake.").wait_for()
+    page.get_by_role("combobox", name="Split").click()
+    page.get_by_role("option", name="train").click()
+    page.get_by_role("textbox", name="Task", exact=True).fill("1")
+    page.wait_for_url("**/playground/kitchen?split=train&index=1")
+    page.get_by_role("button", name="Start").click()
+    page.get_by_text("Make a soup.").wait_for()
+
+
+def test_images_of_prompts_and_results_are_shown(visitor: Visitor) -> None:
+    page = start(visitor, "kitchen")
+    drawn = "each => each.complete && each.naturalWidth"
+    expect(page.get_by_role("img", name="Image 2")).to_have_count(1)
+    assert page.get_by_role("img", name="Image 2").evaluate(drawn) == 48
+    page.get_by_role("tab", name="look").click()
+    page.get_by_role("button", name="Call look").click()
+    page.get_by_text("It glows.").wait_for()
+    calls(page, 1)
+    assert page.get_by_role("log").get_by_role("img").evaluate(drawn) == 48
+    page.get_by_text("Reward so far: 0.5").wait_for()
+
+
+def test_a_fault_looks_like_one_and_brings_no_reward(visitor: Visitor) -> None:
+    page = start(visitor, "kitchen")
+    page.get_by_role("tab", name="burn").click()
+    page.get_by_role("button", name="Call burn").click()
+    alert = page.get_by_role("alert").filter(has_text="Fault: tool_error")
+    alert.get_by_text("the kitchen is on fire").wait_for()
+    alert.get_by_text("There is no result, and no reward.").wait_for()
+    page.get_by_text("Reward so far: none").wait_for()
+    visitor.check_look("fault")
+
+
+def test_a_call_that_takes_too_long_is_cancelled(visitor: Visitor) -> None:
+    page = start(visitor, "kitchen")
+    page.get_by_role("tab", name="wait").click()
+    page.get_by_role("button", name="Call wait").click()
+    page.get_by_role("button", name="Cancel the call").click()
+    page.get_by_text("Fault: cancelled").wait_for()
+
+
+def test_the_last_message_is_a_tool_too(visitor: Visitor) -> None:
+    page = start(visitor, "kitchen")
+    page.get_by_role("tab", name="Last message").click()
+    page.get_by_role("textbox", name="Message").fill("Enjoy,\nplease")
+    page.get_by_role("textbox", name="Message").press("Control+Enter")
+    page.get_by_text("Served: Enjoy,").wait_for()
+    page.get_by_text("The episode is finished").wait_for()
+
+
+def test_a_nested_form_is_filled_in_corrected_and_sent_as_the_tool_wants_it(visitor: Visitor) -> None:
+    page = start(visitor, "kitchen")
+    page.get_by_role("tab", name="order").click()
+    form = page.get_by_role("tabpanel", name="order")
+    call = form.get_by_role("button", name="Call order")
+    expect(form.get_by_role("textbox", name="Spice")).to_have_value("2")  # a default
+    form.get_by_role("textbox", name="Spice").fill("9")
+    form.get_by_role("textbox", name="Street").first.fill("Xy")
+    call.click()
+    form.get_by_text("must be at most 5").first.wait_for()
+    form.get_by_text("must have at least 3 characters").first.wait_for()
+    form.get_by_text("is required").first.wait_for()  # the size
+    calls(page, 0)
+    visitor.check_look("form")
+    form.get_by_role("textbox", name="Spice").fill("5")
+    form.get_by_role("textbox", name="Street").first.fill("12 Long Street")
+    form.get_by_role("combobox", name="Size").click()
+    form.get_by_role("option", name="large").click()
+    form.get_by_role("button", name="Add").first.click()
+    form.get_by_role("textbox", name="Name").fill("basil")
+    form.get_by_label("Vegetarian").check()
+    form.get_by_role("textbox", name="Extras").fill('{"napkins": 2}')
+    expect(form.get_by_text("must be at most 5")).to_have_count(0)
+    call.click()
+    calls(page, 1)
+    sent = json.loads(page.get_by_role("log").get_by_text('"toppings"').last.inner_text())
+    assert sent == {
+        "size": "large",
+        "address": {"street": "12 Long Street", "floor": None},
+        "toppings": [{"name": "basil", "grams": 20}],
+        "note": None,
+        "spice": 5,
+        "tip": None,
+        "vegetarian": True,
+        "gift": None,
+        "payment": {"kind": "cash", "coins": 3},
+        "extras": {"napkins": 2},
+        "spot": [0, 0],
+    }
+
+
+def test_choices_between_models_show_the_fields_of_what_is_chosen(visitor: Visitor) -> None:
+    page = start(visitor, "kitchen")
+    page.get_by_role("tab", name="order").click()
+    form = page.get_by_role("tabpanel", name="order")
+    form.get_by_role("combobox", name="Size").click()
+    form.get_by_role("option", name="small").click()
+    form.get_by_role("textbox", name="Street").first.fill("12 Long Street")
+    form.get_by_role("textbox", name="Tip").fill("1.5")
+    form.get_by_role("textbox", name="Floor").first.fill("4")
+    form.get_by_role("textbox", name="Note").fill("Ring twice")
+    payment = form.get_by_role("combobox", name="Payment")
+    payment.click()
+    form.get_by_role("option", name="Card").click()
+    form.get_by_role("textbox", name="Number").fill("4242")
+    gift = form.get_by_role("combobox", name="Gift")
+    gift.click()
+    form.get_by_role("option", name="Address").click()
+    form.get_by_role("textbox", name="Street").last.fill("1 Other Street")
+    form.get_by_role("button", name="Call order").click()
+    calls(page, 1)
+    sent = json.loads(page.get_by_role("log").get_by_text('"toppings"').last.inner_text())
+    assert sent["payment"] == {"kind": "card", "number": "4242"}
+    assert sent["gift"] == {"street": "1 Other Street", "floor": None}
+    assert sent["address"] == {"street": "12 Long Street", "floor": 4}
+    assert (sent["tip"], sent["note"]) == (1.5, "Ring twice")
+
+
+def test_input_may_be_written_as_json_and_what_the_tool_refuses_is_said(visitor: Visitor) -> None:
+    page = start(visitor, "kitchen")
+    page.get_by_role("tab", name="order").click()
+    form = page.get_by_role("tabpanel", name="order")
+    form.get_by_text("JSON", exact=True).click()
+    text = form.get_by_role("textbox", name="Input")
+    text.fill("{")
+    form.get_by_text("This is not JSON").wait_for()
+    expect(form.get_by_role("button", name="Call order")).to_be_disabled()
+    text.fill('{"size": "huge"}')
+    form.get_by_role("button", name="Call order").click()
+    calls(page, 1)
+    page.get_by_role("log").get_by_text("input_validation").wait_for()
+    page.get_by_text("Reward so far: none").wait_for()
+
+
+@pytest.mark.parametrize("language", ["Python", "curl"])
+def test_a_session_as_code_does_the_same_again(visitor: Visitor, language: str) -> None:
+    page = start(visitor, "kitchen?split=test&index=0")
+    page.get_by_role("tab", name="Last message").click()
+    said = "it's \"good\" → $HOME\n\\ ok"
+    page.get_by_role("textbox", name="Message").fill(said)
+    page.get_by_role("button", name="Call serve").click()
+    calls(page, 1)
+    page.get_by_role("button", name="Copy as code").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_text(language, exact=True).click()
+    name = {"Python": "the Python code", "curl": "the shell script"}[language]
+    code = dialog.get_by_role("region", name=name).inner_text()
+    visitor.check_accessibility()
+    command = {"Python": [sys.executable, "-"], "curl": ["bash", "-e", "-"]}[language]
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("ORSAY_")}
+    done = subprocess.run(command, input=code, capture_output=True, text=True, timeout=60, check=False, env=clean)
+    assert done.returncode == 0, done.stderr
+    assert "Make a cake." in done.stdout
+    assert "Served: it's" in done.stdout and "$HOME" in done.stdout
+    assert "1.0" in done.stdout
+
+
+def test_leaving_ends_the_session_and_asks_first_while_the_episode_is_under_way(visitor: Visitor) -> None:
+    page = start(visitor, "kitchen")
+    page.get_by_role("tab", name="look").click()
+    page.get_by_role("button", name="Call look").click()
+    calls(page, 1)
+    page.get_by_role("link", name="Environments").click()
+    page.get_by_role("button", name="Stay").click()
+    page.get_by_role("dialog").wait_for(state="hidden")
+    visitor.heading("Playground: Kitchen")
+    page.get_by_role("link", name="Environments").click()
+    page.get_by_role("button", name="End it and leave").click()
+    visitor.heading("Environments")
+    page.get_by_role("article", name="Kitchen").get_by_text("0 sessions").wait_for()
+
+
+def test_closing_the_tab_ends_the_session(visitor: Visitor, console: ServerProcess) -> None:
+    page = start(visitor, "echoenvironment")
+    visitor.check()
+    page.goto("about:blank")
+    visitor.open("/live")
+    page.get_by_text("No session is open").wait_for()
+
+
+def test_the_playground_works_on_a_phone(phone: Visitor) -> None:
+    page = start(phone, "guessenvironment")
+    page.get_by_role("textbox", name="Number").fill("1")
+    page.get_by_role("button", name="Call guess").click()
+    calls(page, 1)
+    assert phone.sideways_px() == 0
+    phone.check_accessibility()
