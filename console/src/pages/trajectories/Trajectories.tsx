@@ -1,5 +1,217 @@
+// The list of what was played: search, filters, paging by time, and keys.
+import { Alert, Button, Group, Stack, Text } from "@mantine/core";
+import { notifications } from "@mantine/notifications";
+import { ArrowUpToLine, ChevronRight, Download, GitCompare } from "lucide-react";
+import { useMemo, useRef, useState } from "react";
+import { Link, useLocation, useNavigate } from "react-router";
+
+import { useServer } from "../../api/queries";
+import { download } from "../../api/request";
+import type { Summary, TrajectoryPage } from "../../api/types";
+import { count } from "../../format";
 import { PageHeader } from "../../shared/PageHeader";
+import { Nothing, Result } from "../../shared/states";
+import { FilterBar } from "./FilterBar";
+import { FILTERS, toParameters, toSearch, useFilters, type Filters } from "./filters";
+import { KeyHelp, moveFocus, type KeyAction } from "./keys";
+import { useTrajectories } from "./queries";
+import { Rows } from "./Rows";
+import "./trajectories.css";
 
 export function Trajectories() {
-  return <PageHeader title="Trajectories" />;
+  const state = useFilters();
+  const found = useTrajectories(state.filters, state.before);
+  const searchField = useRef<HTMLInputElement>(null);
+  const navigate = useNavigate();
+  const [marked, setMarked] = useState<Summary[]>([]);
+  const items = found.data?.items ?? [];
+  const older = found.data?.next ?? null;
+
+  const mark = (id: string) => {
+    const item = items.find((candidate) => candidate.id === id);
+    if (!item) return;
+    setMarked((before) =>
+      before.some((other) => other.id === id) ? before.filter((other) => other.id !== id) : [...before, item].slice(-2),
+    );
+  };
+  const actions: KeyAction[] = [
+    { keys: ["j", "ArrowDown"], does: "next trajectory", run: () => moveFocus("[data-row]", 1) },
+    { keys: ["k", "ArrowUp"], does: "previous trajectory", run: () => moveFocus("[data-row]", -1) },
+    { keys: ["x"], does: "mark for a comparison", run: () => mark(focusedRow()) },
+    { keys: ["o"], does: "older ones", run: () => older && void navigate(olderAddress(state.filters, older)) },
+    { keys: ["/"], does: "search for text", run: () => searchField.current?.focus() },
+  ];
+
+  return (
+    <>
+      <PageHeader
+        title="Trajectories"
+        about="Every session that was played, newest first."
+        actions={
+          <>
+            <KeyHelp actions={actions} more={[{ keys: ["Enter"], does: "open it" }]} />
+            <ExportButton filters={state.filters} />
+          </>
+        }
+      />
+      <Stack>
+        <FilterBar state={state} searchField={searchField} />
+        <Comparison marked={marked} clear={() => setMarked([])} />
+        <Result of={found} what="Looking for trajectories">
+          {(page) => (
+            <List
+              page={page}
+              state={state}
+              marked={marked.map(({ id }) => id)}
+              onMark={mark}
+              outdated={found.isPlaceholderData}
+            />
+          )}
+        </Result>
+      </Stack>
+    </>
+  );
+}
+
+function focusedRow(): string {
+  return (document.activeElement as HTMLElement | null)?.dataset.row ?? "";
+}
+
+function olderAddress(filters: Filters, before: string): string {
+  const search = new URLSearchParams(filters as Record<string, string>);
+  search.set("before", before);
+  return `/trajectories?${search.toString()}`;
+}
+
+function List({
+  page,
+  state: { filters, before, clear },
+  marked,
+  onMark,
+  outdated,
+}: {
+  page: TrajectoryPage;
+  state: ReturnType<typeof useFilters>;
+  marked: string[];
+  onMark: (id: string) => void;
+  outdated: boolean;
+}) {
+  const { search } = useLocation();
+  const context = useMemo(() => ({ list: `/trajectories${search}`, ids: page.items.map(({ id }) => id) }), [search, page]);
+  return (
+    <Stack gap="sm" aria-busy={outdated} style={{ opacity: outdated ? 0.6 : 1 }}>
+      {filters.text !== undefined && page.unindexed > 0 && (
+        <Alert variant="outline" color="yellow" className="notice" role="status">
+          {`${count(page.unindexed)} sessions are not indexed yet: they are searched for text a little later.`}
+        </Alert>
+      )}
+      {page.items.length ? (
+        <Rows items={page.items} context={context} marked={marked} onMark={onMark} />
+      ) : (
+        <Empty filtered={FILTERS.some((name) => filters[name] !== undefined) || before !== null} clear={clear} />
+      )}
+      <Group justify="space-between">
+        {before === null ? (
+          <span />
+        ) : (
+          <Button
+            component={Link}
+            to={`/trajectories${toSearch(filters)}`}
+            variant="default"
+            leftSection={<ArrowUpToLine size={16} aria-hidden />}
+          >
+            Newest
+          </Button>
+        )}
+        {page.next !== null && (
+          <Button
+            component={Link}
+            to={olderAddress(filters, page.next)}
+            variant="default"
+            rightSection={<ChevronRight size={16} aria-hidden />}
+          >
+            Older
+          </Button>
+        )}
+      </Group>
+    </Stack>
+  );
+}
+
+function Empty({ filtered, clear }: { filtered: boolean; clear: () => void }) {
+  const journal = useServer().data?.journal;
+  if (filtered) {
+    return (
+      <Nothing title="No trajectory fits">
+        <Text size="sm">Nothing that was recorded fits all of these filters.</Text>
+        <Button variant="default" onClick={clear}>
+          Take all filters away
+        </Button>
+      </Nothing>
+    );
+  }
+  if (journal === null || journal?.state === "off") {
+    return (
+      <Nothing title="Nothing is recorded">
+        <Text size="sm">The journal of this server is off. Start it with the setting journal = &quot;auto&quot;.</Text>
+      </Nothing>
+    );
+  }
+  return (
+    <Nothing title="Nothing was played yet">
+      <Text size="sm">Each session appears here as soon as it starts: play one by hand, or let a model play.</Text>
+      <Button component={Link} to="/environments">
+        Choose an environment
+      </Button>
+    </Nothing>
+  );
+}
+
+function Comparison({ marked, clear }: { marked: Summary[]; clear: () => void }) {
+  if (marked.length === 0) return null;
+  const [one, other] = marked;
+  const ready = one !== undefined && other !== undefined;
+  return (
+    <Group role="status" gap="sm">
+      <Text size="sm">
+        {!ready
+          ? "One is marked: mark another one to compare them."
+          : one.environment === other.environment && one.task === other.task
+            ? "Two rollouts of one task are marked."
+            : "Two are marked, of different tasks."}
+      </Text>
+      {ready && (
+        <Button
+          component={Link}
+          to={`/trajectories/diff?a=${one.id}&b=${other.id}`}
+          size="xs"
+          leftSection={<GitCompare size={14} aria-hidden />}
+        >
+          Compare
+        </Button>
+      )}
+      <Button variant="default" size="xs" onClick={clear}>
+        Unmark
+      </Button>
+    </Group>
+  );
+}
+
+function ExportButton({ filters }: { filters: Filters }) {
+  const [busy, setBusy] = useState(false);
+  const save = async () => {
+    setBusy(true);
+    try {
+      await download("export", { ...toParameters(filters), format: "jsonl" }, "trajectories.jsonl");
+    } catch (problem) {
+      notifications.show({ color: "red", title: "Nothing was saved", message: (problem as Error).message });
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <Button variant="default" loading={busy} leftSection={<Download size={16} aria-hidden />} onClick={() => void save()}>
+      JSONL
+    </Button>
+  );
 }

@@ -1,0 +1,375 @@
+// One evaluation: what it measured with its intervals, what went wrong, what it cost, and task by task.
+import { Alert, Anchor, Badge, Button, Group, NativeSelect, Pagination, Paper, SimpleGrid, Stack, Table, Text, Title } from "@mantine/core";
+import { FileJson, FileSpreadsheet, TriangleAlert } from "lucide-react";
+import { useMemo, useState, type ReactNode } from "react";
+import { Link, useParams } from "react-router";
+
+import { saveFile } from "../../api/request";
+import { Chart } from "../../charts/Chart";
+import "../../charts/charts.css";
+import { fileName, saveCsv } from "../../charts/csv";
+import { curvesOption, spreadOption } from "../../charts/options";
+import { count, dateTime, duration, NONE, number, percent, pretty } from "../../format";
+import { Json } from "../../shared/Code";
+import { PageHeader } from "../../shared/PageHeader";
+import { Result } from "../../shared/states";
+import { share, withInterval } from "../runs/words";
+import "../trajectories/trajectories.css";
+import { State } from "./Evaluations";
+import { histogram } from "./histogram";
+import { byTask, scored, total, useEvaluation, type Episode, type Quantiles, type Report } from "./report";
+
+const ROWS = 50;
+
+export function EvaluationPage() {
+  const { id } = useParams();
+  const found = useEvaluation(id);
+  return (
+    <Result of={found} what="Loading the evaluation">
+      {(report) => <Whole of={report} />}
+    </Result>
+  );
+}
+
+function Whole({ of }: { of: Report }) {
+  const { summary } = of;
+  const file = `evaluation-${of.name}`;
+  return (
+    <>
+      <PageHeader
+        title={of.name}
+        about={
+          <>
+            {`${of.model} on ${of.environment}${of.split ? ` ${of.split}` : ""}, ${dateTime(of.started_at)} `}
+            <State of={of} />
+          </>
+        }
+        actions={
+          <>
+            <Button
+              variant="default"
+              leftSection={<FileJson size={16} aria-hidden />}
+              onClick={() => saveFile(new Blob([pretty(of)], { type: "application/json" }), `${fileName(file)}.json`)}
+            >
+              JSON
+            </Button>
+            <Button variant="default" leftSection={<FileSpreadsheet size={16} aria-hidden />} onClick={() => saveCsv(episodesTable(of), file)}>
+              CSV
+            </Button>
+          </>
+        }
+      />
+      <Stack>
+        <Group gap="md">
+          <Anchor component={Link} to="/evaluations" size="sm">
+            All evaluations
+          </Anchor>
+          <Anchor component={Link} to={`/trajectories?${new URLSearchParams({ run: of.run }).toString()}`} size="sm">
+            Its trajectories
+          </Anchor>
+          <Anchor component={Link} to={`/runs/compare?${new URLSearchParams({ run: of.run }).toString()}`} size="sm">
+            Its run
+          </Anchor>
+        </Group>
+        <SimpleGrid cols={{ base: 2, md: 4 }} spacing="sm">
+          <Figure
+            name="Mean reward"
+            value={number(summary.mean_reward?.mean)}
+            note={withBounds(summary.mean_reward?.low, summary.mean_reward?.high, number)}
+          />
+          <Figure
+            name={`Success (reward of ${number(summary.success_threshold)} or more)`}
+            value={percent(summary.success?.mean)}
+            note={withBounds(summary.success?.low, summary.success?.high, share)}
+          />
+          <Figure
+            name="Episodes"
+            value={count(summary.scored)}
+            note={`scored, of ${count(summary.planned)}: ${count(summary.n_tasks)} tasks, ${count(summary.k)} attempts`}
+          />
+          <Figure name="Lasted" value={duration(summary.wall_seconds)} note={`an episode ${spread(summary.seconds, duration)}`} />
+        </SimpleGrid>
+        <Faults of={of} />
+        <SimpleGrid cols={{ base: 1, lg: 2 }} spacing="md">
+          <PassAtK of={of} />
+          <Distribution of={of} />
+        </SimpleGrid>
+        <Cost of={of} />
+        <TaskTable of={of} />
+        <details>
+          <summary>
+            <Text size="sm" component="span" fw={500}>
+              Settings
+            </Text>
+          </summary>
+          <Json value={of.settings} label="Settings of the evaluation" />
+        </details>
+      </Stack>
+    </>
+  );
+}
+
+function withBounds(low: number | null | undefined, high: number | null | undefined, format: (value: number | null) => string): string {
+  if (low === null || low === undefined || high === null || high === undefined) return "no interval";
+  return `95%: ${format(low)} to ${format(high)}`;
+}
+
+function spread(of: Quantiles | null, format: (value: number) => string): string {
+  return of === null ? NONE : `${format(of.p50)}, p95 ${format(of.p95)}`;
+}
+
+function Figure({ name, value, note }: { name: string; value: ReactNode; note: string }) {
+  return (
+    <Paper withBorder p="sm">
+      <Text size="xs" c="dimmed">
+        {name}
+      </Text>
+      <Text size="xl" fw={700} className="numeric">
+        {value}
+      </Text>
+      <Text size="xs" c="dimmed" className="numeric">
+        {note}
+      </Text>
+    </Paper>
+  );
+}
+
+function Faults({ of }: { of: Report }) {
+  const { faults, retried } = of.summary;
+  const lost = total(faults);
+  const again = total(retried);
+  if (lost === 0 && again === 0) return null;
+  const list = (counts: Record<string, number>) =>
+    Object.entries(counts)
+      .map(([fault, times]) => `${count(times)} ${fault}`)
+      .join(", ");
+  return (
+    <Alert
+      variant="outline"
+      color={lost ? "red" : "yellow"}
+      className="notice"
+      icon={<TriangleAlert size={18} aria-hidden />}
+      title={
+        lost
+          ? `${count(lost)} ${lost === 1 ? "episode was" : "episodes were"} lost to faults`
+          : `${count(again)} ${again === 1 ? "fault" : "faults"}, after which an episode was played again`
+      }
+    >
+      <Text size="sm">
+        {lost > 0 && `${list(faults)}. They have no reward and take part in no mean. `}
+        {again > 0 && `Played again after: ${list(retried)}.`}
+      </Text>
+    </Alert>
+  );
+}
+
+function PassAtK({ of }: { of: Report }) {
+  const points = of.summary.pass_at_k;
+  const option = useMemo(
+    () => (scheme: "light" | "dark") =>
+      curvesOption(
+        [{ name: "pass@k", points: points.map(({ k, mean, low, high }) => ({ x: k, y: mean, low, high })) }],
+        { kind: "step", label: (k) => `k = ${k}`, format: (value) => percent(value), bounds: [0, 1] },
+        scheme,
+      ),
+    [points],
+  );
+  if (points.length === 0) return null;
+  return (
+    <Chart
+      title="pass@k"
+      summary={points.map(({ k, mean }) => `pass@${k} ${percent(mean)}`).join(", ")}
+      option={option}
+      table={{ columns: ["k", "pass@k", "low", "high"], rows: points.map(({ k, mean, low, high }) => [k, mean, low, high]) }}
+      file="pass-at-k"
+      legend={
+        <Text size="sm" className="numeric">
+          {points.map(({ k, mean, low, high }) => `pass@${k} ${withInterval(mean, low, high, share)}`).join(" · ")}
+        </Text>
+      }
+    />
+  );
+}
+
+function Distribution({ of }: { of: Report }) {
+  const spreadOf = useMemo(() => histogram(scored(of.episodes).map(({ reward }) => reward)), [of.episodes]);
+  const option = useMemo(
+    () => (scheme: "light" | "dark") => spreadOption([{ name: of.name, ...spreadOf }], scheme),
+    [of.name, spreadOf],
+  );
+  if (spreadOf.counts.length === 0) return null;
+  return (
+    <Chart
+      title="Distribution of rewards"
+      summary="The share of episodes with a reward in each range."
+      option={option}
+      table={{
+        columns: ["from", "to", "episodes"],
+        rows: spreadOf.counts.map((each, bin) => [spreadOf.edges[bin], spreadOf.edges[bin + 1], each]),
+      }}
+      file="evaluation-rewards"
+    />
+  );
+}
+
+function Cost({ of }: { of: Report }) {
+  const { tokens, latency, turns, stops, scored: episodes } = of.summary;
+  const each = (value: number) => (episodes ? `${count(value / episodes)} an episode` : "");
+  return (
+    <SimpleGrid cols={{ base: 2, md: 4 }} spacing="sm">
+      <Figure
+        name="Tokens read"
+        value={count(tokens.input)}
+        note={`${each(tokens.input)}${tokens.cached ? `, ${count(tokens.cached)} from the cache` : ""}`}
+      />
+      <Figure
+        name="Tokens written"
+        value={count(tokens.output)}
+        note={`${each(tokens.output)}${tokens.reasoning ? `, ${count(tokens.reasoning)} of them reasoning` : ""}`}
+      />
+      <Figure
+        name="Latency of an answer"
+        value={duration(latency?.p50)}
+        note={latency ? `median; p95 ${duration(latency.p95)}, longest ${duration(latency.max)}` : "no model"}
+      />
+      <Figure
+        name="Turns"
+        value={number(turns?.mean, 1)}
+        note={Object.entries(stops)
+          .map(([stop, times]) => `${stop} ${count(times)}`)
+          .join(", ")}
+      />
+    </SimpleGrid>
+  );
+}
+
+type Order = "task" | "worst" | "best" | "faults";
+
+function TaskTable({ of }: { of: Report }) {
+  const [page, setPage] = useState(1);
+  const [order, setOrder] = useState<Order>("task");
+  const tasks = useMemo(() => {
+    const found = [...byTask(of.episodes)].map(([task, episodes]) => {
+      const rewards = scored(episodes).map(({ reward }) => reward);
+      return {
+        task,
+        episodes,
+        mean: rewards.length ? rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length : null,
+        solved: episodes.filter(({ success }) => success === true).length,
+        faults: episodes.filter(({ fault }) => fault !== null).length,
+      };
+    });
+    const last = Number.POSITIVE_INFINITY;
+    if (order === "worst") found.sort((a, b) => (a.mean ?? last) - (b.mean ?? last));
+    if (order === "best") found.sort((a, b) => (b.mean ?? -last) - (a.mean ?? -last));
+    if (order === "faults") found.sort((a, b) => b.faults - a.faults);
+    return found;
+  }, [of.episodes, order]);
+  const pages = Math.max(1, Math.ceil(tasks.length / ROWS));
+  const here = Math.min(page, pages);
+  return (
+    <section aria-label="Tasks">
+      <Group justify="space-between" align="flex-end" mb={6}>
+        <Title order={2} size="h5">
+          Tasks
+        </Title>
+        <NativeSelect
+          aria-label="Order of the tasks"
+          value={order}
+          onChange={(event) => setOrder(event.currentTarget.value as Order)}
+          data={[
+            { value: "task", label: "As they were played" },
+            { value: "worst", label: "Lowest reward first" },
+            { value: "best", label: "Highest reward first" },
+            { value: "faults", label: "Most faults first" },
+          ]}
+        />
+      </Group>
+      <div className="scroll-x">
+        <Table highlightOnHover verticalSpacing={6}>
+          <Table.Thead>
+            <Table.Tr>
+              <Table.Th>Task</Table.Th>
+              <Table.Th ta="right">Mean reward</Table.Th>
+              <Table.Th ta="right">Solved</Table.Th>
+              <Table.Th>Attempts</Table.Th>
+            </Table.Tr>
+          </Table.Thead>
+          <Table.Tbody>
+            {tasks.slice((here - 1) * ROWS, here * ROWS).map(({ task, episodes, mean, solved }) => (
+              <Table.Tr key={task}>
+                <Table.Td>
+                  <Anchor
+                    component={Link}
+                    to={`/trajectories?${new URLSearchParams({ environment: of.environment, run: of.run, task }).toString()}`}
+                    size="sm"
+                    className="wrap-anywhere"
+                  >
+                    {task}
+                  </Anchor>
+                </Table.Td>
+                <Table.Td ta="right" className="numeric">
+                  {number(mean)}
+                </Table.Td>
+                <Table.Td ta="right" className="numeric">{`${solved} of ${episodes.length}`}</Table.Td>
+                <Table.Td>
+                  <Group gap={4}>
+                    {episodes.map((episode) => (
+                      <Attempt key={episode.attempt} of={episode} />
+                    ))}
+                  </Group>
+                </Table.Td>
+              </Table.Tr>
+            ))}
+          </Table.Tbody>
+        </Table>
+      </div>
+      {pages > 1 && (
+        <Pagination
+          mt="sm"
+          total={pages}
+          value={here}
+          onChange={setPage}
+          getItemProps={(each) => ({ "aria-label": `Page ${each}` })}
+          getControlProps={(control) => ({ "aria-label": `${control} page` })}
+        />
+      )}
+    </section>
+  );
+}
+
+function Attempt({ of }: { of: Episode }) {
+  const title = [`attempt ${of.attempt + 1}`, of.stop, `${of.calls} calls`, duration(of.seconds), of.fault_message]
+    .filter(Boolean)
+    .join(", ");
+  return (
+    <Badge
+      variant="light"
+      color={of.fault !== null ? "red" : of.success ? "green" : "gray"}
+      className="mark numeric"
+      title={title}
+    >
+      {of.fault ?? number(of.reward)}
+    </Badge>
+  );
+}
+
+function episodesTable(of: Report) {
+  return {
+    columns: ["task", "attempt", "reward", "success", "fault", "stop", "turns", "calls", "tokens_in", "tokens_out", "seconds", "sid"],
+    rows: of.episodes.map((episode) => [
+      episode.task,
+      episode.attempt,
+      episode.reward,
+      episode.success,
+      episode.fault,
+      episode.stop,
+      episode.turns,
+      episode.calls,
+      episode.tokens.input,
+      episode.tokens.output,
+      episode.seconds,
+      episode.sid,
+    ]),
+  };
+}

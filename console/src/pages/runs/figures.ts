@@ -1,0 +1,103 @@
+// The figures of a run that are drawn: what they are called, how they are read from a point, and as tables.
+import type { Series, SeriesPoint } from "../../api/types";
+import type { Cell, Table } from "../../charts/csv";
+import type { Curve } from "../../charts/options";
+import { shareInterval } from "../../charts/statistics";
+import { milliseconds, number } from "../../format";
+
+export interface Figure {
+  name: string;
+  about: (success: number) => string;
+  format: (value: number) => string;
+  bounds?: [number, number];
+  read: (point: SeriesPoint) => { y: number | null; low: number | null; high: number | null };
+}
+
+function asShare(value: number): string {
+  return `${number(value * 100, 1)}%`;
+}
+
+export const FIGURES: Figure[] = [
+  {
+    name: "Reward",
+    about: () => "Mean of the last reward of each episode, with a 95% interval.",
+    format: number,
+    read: ({ reward_mean: y, reward_low: low, reward_high: high }) => ({ y, low, high }),
+  },
+  {
+    name: "Success rate",
+    about: (success) => `Share of episodes with a reward of ${success} or more, with a 95% interval.`,
+    format: asShare,
+    bounds: [0, 1],
+    read: ({ success: y, success_low: low, success_high: high }) => ({ y, low, high }),
+  },
+  {
+    name: "Episode length",
+    about: () => "Mean number of calls of an episode.",
+    format: number,
+    read: ({ length_mean: y }) => ({ y, low: null, high: null }),
+  },
+  {
+    name: "Fault rate",
+    about: () => "Share of episodes that were lost to a fault, with a 95% interval.",
+    format: asShare,
+    bounds: [0, 1],
+    read: ({ fault_rate: y, n }) => {
+      const interval = y === null ? null : shareInterval(y, n);
+      return { y, low: interval?.[0] ?? null, high: interval?.[1] ?? null };
+    },
+  },
+];
+
+export function curveOf(series: Series, figure: Figure): Curve {
+  return {
+    name: series.run,
+    points: series.points.map((point) => ({ x: point.step ?? milliseconds(point.at), n: point.n, ...figure.read(point) })),
+  };
+}
+
+function when(point: SeriesPoint): Cell[] {
+  return [point.step, point.step === null ? new Date(milliseconds(point.at)).toISOString() : null];
+}
+
+export function figureTable(series: Series[], figure: Figure): Table {
+  return {
+    columns: ["run", "step", "time", "episodes", figure.name.toLowerCase(), "low", "high"],
+    rows: series.flatMap(({ run, points }) =>
+      points.map((point) => {
+        const { y, low, high } = figure.read(point);
+        return [run, ...when(point), point.n, y, low, high];
+      }),
+    ),
+  };
+}
+
+const NUMBERS = [
+  "reward_mean",
+  "reward_low",
+  "reward_high",
+  "success",
+  "success_low",
+  "success_high",
+  "length_mean",
+  "fault_rate",
+] as const;
+
+/** Everything about every point. */
+export function pointsTable(series: Series[]): Table {
+  return {
+    columns: ["run", "step", "time", "episodes", ...NUMBERS],
+    rows: series.flatMap(({ run, points }) =>
+      points.map((point) => [run, ...when(point), point.n, ...NUMBERS.map((name) => point[name])]),
+    ),
+  };
+}
+
+export function spreadTable(series: Series[]): Table {
+  return {
+    columns: ["run", "from", "to", "episodes"],
+    rows: series.flatMap(({ run, histogram: { edges, counts } }) =>
+      counts.map((count, bin) => [run, edges[bin], edges[bin + 1], count]),
+    ),
+  };
+}

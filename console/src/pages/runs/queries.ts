@@ -1,0 +1,34 @@
+// What the pages of runs ask the server.
+import { useQueries, useQuery } from "@tanstack/react-query";
+
+import { get } from "../../api/request";
+import type { Run, Series } from "../../api/types";
+
+const MOST_RUNS = 500;
+
+export function useRuns() {
+  return useQuery({
+    queryKey: ["runs", MOST_RUNS],
+    queryFn: ({ signal }) => get<Run[]>("runs", { limit: MOST_RUNS }, signal),
+    refetchInterval: 15_000,
+  });
+}
+
+export interface Choice {
+  environment: string;
+  split: string;
+  /** A reward of this or more is a success. */
+  success: number;
+}
+
+/** One query for each run, in their order. */
+export function useSeries(runs: string[], { environment, split, success }: Choice) {
+  return useQueries({
+    queries: runs.map((run) => ({
+      queryKey: ["series", run, environment, split, success],
+      queryFn: ({ signal }: { signal: AbortSignal }) =>
+        get<Series>("runs/series", { run, environment, split, success }, signal),
+      refetchInterval: 15_000,
+    })),
+  });
+}

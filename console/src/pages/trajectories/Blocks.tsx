@@ -1,0 +1,36 @@
+// Blocks of a prompt, a message or a result. Texts can be long here, so they are cut until one asks for them.
+import { Stack, Text } from "@mantine/core";
+
+import type { MessageBlock } from "../../api/types";
+import { BlockList } from "../../shared/BlockList";
+import { Long, Value } from "./Value";
+
+export function Blocks({ blocks }: { blocks: readonly MessageBlock[] }) {
+  if (blocks.length === 0) return <Text size="sm" c="dimmed">nothing</Text>;
+  return (
+    <Stack gap="xs">
+      {blocks.map((block, index) => (
+        <One key={index} block={block} />
+      ))}
+    </Stack>
+  );
+}
+
+function One({ block }: { block: MessageBlock }) {
+  if (block.type === "text" && typeof block.text === "string") return <Long text={block.text} />;
+  if (block.type === "tool_call") return <Labelled label={`calls ${block.name ?? ""}`} value={block.input} />;
+  if (block.type === "reasoning") return <Labelled label="reasoning" value={block.text} />;
+  if (block.type === "tool_result") return <Blocks blocks={block.blocks ?? []} />;
+  return <BlockList blocks={[block]} />;
+}
+
+function Labelled({ label, value }: { label: string; value: unknown }) {
+  return (
+    <div>
+      <Text size="xs" c="dimmed">
+        {label}
+      </Text>
+      <Value value={value} />
+    </div>
+  );
+}

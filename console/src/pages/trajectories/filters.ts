@@ -1,0 +1,100 @@
+// Which trajectories are meant, as the address of the page says it: links, bookmarks and the back button keep it.
+import { useCallback, useMemo } from "react";
+import { useSearchParams } from "react-router";
+
+import type { Parameters } from "../../api/request";
+
+/** Names in the address are those of the API. */
+export const FILTERS = [
+  "text",
+  "environment",
+  "run",
+  "split",
+  "task",
+  "step",
+  "reward_min",
+  "reward_max",
+  "fault",
+  "finished",
+  "since",
+  "until",
+] as const;
+
+export type FilterName = (typeof FILTERS)[number];
+export type Filters = Partial<Record<FilterName, string>>;
+
+/** Those that are shown only on demand. */
+export const RARE: readonly FilterName[] = ["split", "task", "step", "since", "until"];
+
+export const FILTER_LABELS: Record<FilterName, string> = {
+  text: "Text",
+  environment: "Environment",
+  run: "Run",
+  split: "Split",
+  task: "Task",
+  step: "Step",
+  reward_min: "Reward from",
+  reward_max: "Reward to",
+  fault: "Fault",
+  finished: "Finished",
+  since: "Since",
+  until: "Until",
+};
+
+export interface FilterState {
+  filters: Filters;
+  before: string | null;
+  /** Changes some filters, and goes back to the newest; null takes one away. */
+  change: (changed: Partial<Record<FilterName, string | null>>, replace?: boolean) => void;
+  clear: () => void;
+}
+
+export function useFilters(): FilterState {
+  const [search, setSearch] = useSearchParams();
+  const text = search.toString();
+  const filters = useMemo(() => readFilters(new URLSearchParams(text)), [text]);
+  const change = useCallback<FilterState["change"]>(
+    (changed, replace = false) =>
+      setSearch(
+        (current) => {
+          const next = new URLSearchParams(current);
+          for (const [name, value] of Object.entries(changed)) {
+            if (value === null || value === undefined || value === "") next.delete(name);
+            else next.set(name, value);
+          }
+          next.delete("before");
+          return next;
+        },
+        { replace },
+      ),
+    [setSearch],
+  );
+  const clear = useCallback(() => setSearch({}), [setSearch]);
+  return { filters, before: search.get("before"), change, clear };
+}
+
+export function readFilters(search: URLSearchParams): Filters {
+  const found: Filters = {};
+  for (const name of FILTERS) {
+    const value = search.get(name);
+    if (value) found[name] = value;
+  }
+  return found;
+}
+
+/** The filters as the API takes them. A time without a zone is the person's own. */
+export function toParameters(filters: Filters): Parameters {
+  return { ...filters, since: instant(filters.since), until: instant(filters.until) };
+}
+
+/** Seconds since 1970. */
+function instant(local: string | undefined): string | undefined {
+  if (!local) return undefined;
+  const date = new Date(local);
+  return Number.isNaN(date.getTime()) ? undefined : String(date.getTime() / 1000);
+}
+
+export function toSearch(filters: Filters): string {
+  const search = new URLSearchParams(filters as Record<string, string>).toString();
+  return search ? `?${search}` : "";
+}

@@ -1,0 +1,49 @@
+// What the pages of trajectories ask the server.
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+
+import { get } from "../../api/request";
+import type { Run, Summary, Trajectory, TrajectoryPage } from "../../api/types";
+import { toParameters, type Filters } from "./filters";
+
+const ROWS = 50;
+
+export function useTrajectories(filters: Filters, before: string | null) {
+  return useQuery({
+    queryKey: ["trajectories", filters, before],
+    queryFn: ({ signal }) =>
+      get<TrajectoryPage>("trajectories", { ...toParameters(filters), before, limit: ROWS }, signal),
+    placeholderData: keepPreviousData,
+    refetchInterval: before === null ? 10_000 : false,
+  });
+}
+
+export function useTrajectory(id: string | undefined) {
+  return useQuery({
+    queryKey: ["trajectory", id],
+    queryFn: ({ signal }) => get<Trajectory>(`trajectories/${encodeURIComponent(id ?? "")}`, {}, signal),
+    enabled: id !== undefined && id !== "",
+    staleTime: 60_000,
+    // one that still runs grows
+    refetchInterval: (query) => (query.state.data?.ended_at === null ? 3_000 : false),
+  });
+}
+
+/** Other sessions of the same task, newest first. */
+export function useRollouts(of: Pick<Summary, "environment" | "task" | "id"> | undefined) {
+  return useQuery({
+    queryKey: ["rollouts", of?.environment, of?.task],
+    queryFn: ({ signal }) =>
+      get<TrajectoryPage>("trajectories", { environment: of?.environment, task: of?.task, limit: 100 }, signal),
+    enabled: of !== undefined,
+    select: (page) => page.items.filter((item) => item.id !== of?.id),
+  });
+}
+
+/** Runs by name, for choosing one. */
+export function useRunNames() {
+  return useQuery({
+    queryKey: ["runs", 500],
+    queryFn: ({ signal }) => get<Run[]>("runs", { limit: 500 }, signal),
+    staleTime: 30_000,
+  });
+}

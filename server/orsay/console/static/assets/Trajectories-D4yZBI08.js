@@ -1,1 +1,0 @@
-import{b as e,t}from"./PageHeader-CLhG4fM8.js";var n=e();function r(){return(0,n.jsx)(t,{title:`Trajectories`})}export{r as Trajectories};
