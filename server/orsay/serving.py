@@ -25,10 +25,11 @@ from .http.faces import Face
 from .logs import set_level
 from .observe.face import MetricsFace
 from .observe.observed import Observed
+from .observe.telemetry import make_telemetry
 from .runtimes.base import Runtime
 from .runtimes.mixed import MixedRuntime
 from .sessions import SessionLimits, Sessions
-from .settings import Settings
+from .settings import Settings, otel_variables
 
 if TYPE_CHECKING:
     from .journal.writer import Writer
@@ -50,7 +51,9 @@ class Running:
         self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         faults = FaultLog(show=settings.shows_exceptions)
         self.journal = _journal(settings)
-        self.sessions = _sessions(settings, runtime, faults, self.journal, server_id)
+        self._telemetry = make_telemetry(otel_variables(), version=version("orsay"))
+        played = runtime if self._telemetry is None else self._telemetry.traced(runtime)
+        self.sessions = _sessions(settings, played, faults, self.journal, server_id)
         episodes = EpisodeEndpoints(
             self.sessions,
             max_body_bytes=settings.max_body_bytes,
@@ -61,10 +64,12 @@ class Running:
         faces = _other_faces(settings, self.sessions)
         if settings.console:
             faces.insert(0, _console(settings, self.sessions, self._keys, self.journal))
-        observed = Observed(self.sessions, runtime, self._keys, self.journal, version("orsay"), time.time())
-        observed.watch()
+        self._observed = Observed(
+            self.sessions, runtime, self._keys, self.journal, version("orsay"), time.time()
+        )
+        self._observed.watch()
         if settings.metrics:
-            faces.append(MetricsFace(observed))
+            faces.append(MetricsFace(self._observed))
         self.app = HttpApp(
             episodes,
             runtime,
@@ -110,6 +115,8 @@ class Running:
         await self.runtime.start()
         self._learn()
         self.sessions.start()
+        if self._telemetry is not None:
+            self._telemetry.start(self._observed)
         await self.app.load_rest()
         gc.collect()
         gc.freeze()
@@ -136,6 +143,8 @@ class Running:
         await self.app.faces.close()
         if self.journal is not None:
             await self.journal.close()
+        if self._telemetry is not None:
+            await self._telemetry.close()
         self._http.should_exit = True
 
 

@@ -15,7 +15,15 @@ from typing import Literal
 from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-__all__ = ["OTHER_PROTOCOLS", "RuntimeName", "Settings", "available_cores", "named_variable", "read_keys"]
+__all__ = [
+    "OTHER_PROTOCOLS",
+    "RuntimeName",
+    "Settings",
+    "available_cores",
+    "named_variable",
+    "otel_variables",
+    "read_keys",
+]
 
 RuntimeName = Literal["process", "local", "docker", "remote"]
 OTHER_PROTOCOLS = ("openenv", "mcp")
@@ -52,6 +60,11 @@ def _quota_v1() -> float | None:
 def named_variable(name: str) -> str | None:
     """A variable that the user names on the command line."""
     return os.environ.get(name)
+
+
+def otel_variables() -> dict[str, str]:
+    """Those of OpenTelemetry, which are the same for every program."""
+    return {name: value for name, value in os.environ.items() if name.startswith("OTEL_")}
 
 
 def read_keys(path: Path) -> tuple[SecretStr, ...]:

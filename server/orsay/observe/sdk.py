@@ -1,0 +1,110 @@
+"""OpenTelemetry's SDK, put together: spans in batches, metrics every so often, both by OTLP over HTTP.
+
+Endpoints, headers, sampling, resource attributes and the rest are read from the standard's variables by the
+SDK itself. No state of it is global: other users of OpenTelemetry in this process are not disturbed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+
+from ..logs import get_logger
+from ..runtimes.base import Runtime
+from .figures import gather
+from .observed import Observed
+from .otlp import to_otlp
+from .telemetry import Wanted
+from .traced import TracedRuntime
+
+__all__ = ["OpenTelemetry"]
+
+_log = get_logger(__name__)
+_SCOPE = "orsay"
+_CLOSE_S = 10.0
+
+
+class _Ids(RandomIdGenerator):
+    """Random ids, but for the trace of a session, which was drawn before."""
+
+    def __init__(self) -> None:
+        self.trace: contextvars.ContextVar[int] = contextvars.ContextVar("orsay_span_trace", default=0)
+
+    def generate_trace_id(self) -> int:
+        return self.trace.get() or super().generate_trace_id()
+
+
+class OpenTelemetry:
+    """See ``telemetry.Telemetry``."""
+
+    def __init__(self, asked: Wanted, *, version: str) -> None:
+        self._asked = asked
+        resource = Resource.create({SERVICE_VERSION: version})
+        if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
+            resource = resource.merge(Resource({SERVICE_NAME: "orsay"}))
+        self._resource = resource
+        self._ids = _Ids()
+        self._spans: TracerProvider | None = None
+        if asked.traces:
+            self._spans = TracerProvider(
+                resource=resource, id_generator=self._ids, shutdown_on_exit=False
+            )  # the order of stopping is ours
+            self._spans.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        self._metrics = OTLPMetricExporter() if asked.metrics else None
+        self._observed: Observed | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def traced(self, runtime: Runtime) -> Runtime:
+        if self._spans is None:
+            return runtime
+        return TracedRuntime(runtime, self._spans.get_tracer(_SCOPE), self._ids.trace)
+
+    def start(self, observed: Observed) -> None:
+        self._observed = observed
+        if self._metrics is not None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._asked.every_s)
+            try:
+                await self._export()
+            except Exception:
+                _log.exception("metrics_export_failed")
+
+    async def _export(self) -> None:
+        assert self._observed is not None and self._metrics is not None
+        families = await gather(self._observed)
+        data = to_otlp(families, self._resource, _SCOPE, self._observed.started_at)
+        await asyncio.to_thread(self._metrics.export, data)
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        closing = asyncio.ensure_future(self._close())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(closing), _CLOSE_S)
+            return
+        _log.warning("telemetry_lost", reason=f"the collector took nothing for {_CLOSE_S:g} s")
+        if self._metrics is not None:
+            self._metrics.shutdown()
+
+    async def _close(self) -> None:
+        try:
+            if self._task is not None:
+                await self._export()
+        except Exception:
+            _log.exception("metrics_export_failed")
+        if self._spans is not None:
+            await asyncio.to_thread(self._spans.shutdown)
+        if self._metrics is not None:
+            await asyncio.to_thread(self._metrics.shutdown)
