@@ -58,10 +58,10 @@ class Postgres:
                     raise
                 time.sleep(0.05)
 
-    def stop(self) -> None:
-        """Stop the server at once, as if its machine were gone."""
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """Stop the server without waiting for its clients; with SIGQUIT as if it had crashed."""
         if self._process is not None:
-            self._process.send_signal(signal.SIGQUIT)
+            self._process.send_signal(how)
             self._process.wait(60)
             self._process = None
 

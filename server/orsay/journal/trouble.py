@@ -37,6 +37,11 @@ _POSTGRES: Final = {
     "55P03": "see what holds locks on its tables",
     "25006": "name the server that takes writes",
 }
+_SAID: Final = {  # of who is not let in, there is no code
+    "authentication failed": "28P01",
+    "no pg_hba.conf entry": "28000",
+    "does not exist": "3D000",
+}
 _ABOUT_ROWS: Final = ("22", "23")  # data exceptions, broken constraints
 _AWAY: Final = "see whether the database server runs and can be reached"
 
@@ -77,5 +82,8 @@ def trouble(exc: BaseException, place: str) -> JournalDown:
             "this looks like a mistake of ours: report it",
             kind="mistake",
         )
-    hint = _POSTGRES.get(getattr(found, "sqlstate", None) or "", _AWAY)
-    return JournalDown(f"{start}: {' '.join(str(found).split())}", hint)
+    said = " ".join(str(found).split())
+    state = getattr(found, "sqlstate", None) or next(
+        (each for text, each in _SAID.items() if text in said), ""
+    )
+    return JournalDown(f"{start}: {said}", _POSTGRES.get(state, _AWAY))
