@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from .chat import ChatModel
     from .check import assert_mean, assert_pass_at_k
-    from .compare import Comparison, compare, load_report
+    from .comparison import Comparison, compare, load_report
     from .definition import Evaluation
     from .errors import EvaluationError, EvaluationStopped, ModelUnusable
     from .moves import Call, Move, Opening, Player, Policy, Result
@@ -59,7 +59,7 @@ _HOMES = {
     "orsay_protocol.evaluation": ("EvaluatedEpisode", "EvaluationReport"),
     "orsay_eval.chat": ("ChatModel",),
     "orsay_eval.check": ("assert_mean", "assert_pass_at_k"),
-    "orsay_eval.compare": ("Comparison", "compare", "load_report"),
+    "orsay_eval.comparison": ("Comparison", "compare", "load_report"),
     "orsay_eval.definition": ("Evaluation",),
     "orsay_eval.errors": ("EvaluationError", "EvaluationStopped", "ModelUnusable"),
     "orsay_eval.moves": ("Call", "Move", "Opening", "Player", "Policy", "Result"),

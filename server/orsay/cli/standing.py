@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from orsay_eval.compare import Comparison, Difference
+from orsay_eval.comparison import Comparison, Difference
 from orsay_eval.progress import Progress
 from orsay_protocol.evaluation import Estimate, EvaluationReport, Quantiles
 from rich.console import Console

@@ -1,0 +1,166 @@
+"""An evaluation that was interrupted goes on where it was."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from orsay_eval import (
+    Evaluation,
+    EvaluationError,
+    EvaluationReport,
+    Turn,
+    evaluate,
+    evaluate_async,
+    load_report,
+)
+
+from tests.evaluation.conftest import World
+
+SUMS = Evaluation("sums", tasks=6, k=2)
+
+
+class Counting:
+    """Solves sums, and remembers which tasks it was asked for."""
+
+    def __init__(self, stop_after: int | None = None) -> None:
+        self.asked: list[tuple[int, int]] = []
+        self.stop_after = stop_after
+        self.stopped = asyncio.Event()
+
+    async def solve(self, turn: Turn) -> Any:
+        if self.stop_after is not None and len(self.asked) >= self.stop_after:
+            self.stopped.set()
+            await asyncio.sleep(600)
+        self.asked.append((turn.index, turn.attempt))
+        assert turn.task is not None
+        return "answer", {"value": turn.task["a"] + turn.task["b"]}
+
+
+async def interrupted(world: World, output: Path, after: int) -> Counting:
+    """An evaluation that is cancelled when ``after`` episodes were played."""
+    policy = Counting(after)
+    work = asyncio.create_task(
+        evaluate_async(SUMS, world.url, policy.solve, output=output, concurrency=1, journal=False)
+    )
+    await asyncio.wait_for(policy.stopped.wait(), 60)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    return policy
+
+
+async def resumed(
+    world: World, output: Path, evaluation: Evaluation = SUMS, **options: Any
+) -> tuple[Counting, EvaluationReport]:
+    policy = Counting()
+    report = await evaluate_async(
+        evaluation, world.url, policy.solve, output=output, resume=True, journal=False, **options
+    )
+    return policy, report
+
+
+async def test_what_was_played_is_kept_and_not_played_again(world: World, tmp_path: Path) -> None:
+    output = tmp_path / "new" / "one.json"
+    first = await interrupted(world, output, 5)
+    partial = load_report(output)
+    assert (partial.summary.episodes, partial.summary.planned, partial.ended_at) == (5, 12, None)
+    second, report = await resumed(world, output)
+    assert sorted(first.asked + second.asked) == [(index, n) for index in range(6) for n in range(2)]
+    assert (report.summary.episodes, report.run, report.name) == (12, partial.run, partial.name)
+    assert report.started_at == partial.started_at and report.ended_at is not None
+    assert report.summary.wall_seconds >= partial.summary.wall_seconds
+    assert load_report(output) == report
+
+
+async def test_a_line_that_a_crash_cut_off_is_played_again(world: World, tmp_path: Path) -> None:
+    output = tmp_path / "one.json"
+    await interrupted(world, output, 3)
+    lines = tmp_path / "one.episodes.jsonl"
+    kept = lines.read_text().splitlines()
+    assert len(kept) == 5  # a header, three episodes, the time they took
+    lines.write_text("\n".join(kept[:3]) + "\n" + kept[3][:40])
+    policy, report = await resumed(world, output)
+    assert len(policy.asked) == 10 and report.summary.scored == 12
+    policy, report = await resumed(world, output)
+    assert policy.asked == [] and report.summary.scored == 12
+
+
+async def test_what_faults_had_lost_is_played_again(world: World, tmp_path: Path) -> None:
+    output = tmp_path / "one.json"
+
+    def fragile(turn: Turn) -> Any:
+        assert turn.index != 1
+        return "answer", {"value": 0}
+
+    policy = Counting()
+    policy.solve.__func__.__qualname__ = fragile.__qualname__ = "policy"  # type: ignore[attr-defined]  # told by name
+    evaluation = Evaluation("sums", tasks=3)
+    report = await evaluate_async(evaluation, world.url, fragile, output=output, journal=False)
+    assert report.summary.faults == {"policy_error": 1}
+    policy, report = await resumed(world, output, evaluation)
+    assert policy.asked == [(1, 0)] and report.summary.faults == {}
+
+
+async def test_more_tasks_and_attempts_may_be_added(world: World, tmp_path: Path) -> None:
+    output = tmp_path / "one.json"
+    await interrupted(world, output, 5)
+    policy, report = await resumed(world, output, Evaluation("sums", tasks=7, k=3), concurrency=8)
+    assert (len(policy.asked), report.summary.episodes) == (21 - 5, 21)
+    policy, report = await resumed(world, output, Evaluation("sums", tasks=2))
+    assert (policy.asked, report.summary.episodes) == ([], 2)
+
+
+async def test_another_evaluation_is_not_mixed_with_it(world: World, tmp_path: Path) -> None:
+    output = tmp_path / "one.json"
+    await interrupted(world, output, 2)
+    before = (tmp_path / "one.episodes.jsonl").read_bytes()
+    for other in (
+        Evaluation("sums", max_turns=3),
+        Evaluation("sums", split="train"),
+        Evaluation("sums", reward="sum"),
+    ):
+        with pytest.raises(EvaluationError, match="is of another evaluation"):
+            await resumed(world, output, other)
+    with pytest.raises(EvaluationError, match=r"is there already.*--resume"):
+        await evaluate_async(SUMS, world.url, Counting().solve, output=output, journal=False)
+    assert (tmp_path / "one.episodes.jsonl").read_bytes() == before
+
+
+async def test_two_processes_do_not_write_one_file(world: World, tmp_path: Path) -> None:
+    output = tmp_path / "one.json"
+    policy = Counting(1)
+    work = asyncio.create_task(
+        evaluate_async(SUMS, world.url, policy.solve, output=output, concurrency=1, journal=False)
+    )
+    await asyncio.wait_for(policy.stopped.wait(), 60)
+    with pytest.raises(EvaluationError, match="another process"):
+        await resumed(world, output)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+
+
+def test_a_start_that_played_nothing_leaves_nothing_in_the_way(world: World, tmp_path: Path) -> None:
+    output = tmp_path / "one.json"
+
+    def stop(now: Any) -> None:
+        raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError):
+        evaluate(SUMS, world.url, Counting().solve, output=output, journal=False, on_progress=stop)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_report_on_disk_holds_every_episode(world: World, tmp_path: Path) -> None:
+    output = tmp_path / "one.json"
+    evaluate(SUMS, world.url, Counting().solve, output=output, journal=False)
+    found = json.loads(output.read_text())
+    assert [(e["index"], e["attempt"]) for e in found["episodes"]] == [
+        (i, n) for i in range(6) for n in range(2)
+    ]
+    assert found["summary"]["mean_reward"]["mean"] == 1.0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.episodes.jsonl", "one.json"]
