@@ -31,7 +31,6 @@ __all__ = [
     "States",
     "Tally",
     "count",
-    "rates",
 ]
 
 _log = get_logger(__name__)
