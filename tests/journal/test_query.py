@@ -16,16 +16,22 @@ from sqlalchemy import Connection, event, insert, select
 
 from tests.journal.fill import START, Fill, Filled
 from tests.journal.journals import KINDS, filled_journal
+from tests.journal.postgres import Postgres, running_postgres
 
 FILL = Fill(sessions=400, owners=("ada", "bob"), open=6, faults=0.2, steps=8)
 Row = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    yield from running_postgres()
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def journal(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Store, Filled]]:
-    with filled_journal(request.param, tmp_path_factory.mktemp("journal"), FILL) as found:
+    with filled_journal(request, request.param, tmp_path_factory.mktemp("journal"), FILL) as found:
         yield found
 
 

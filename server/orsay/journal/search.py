@@ -27,7 +27,7 @@ _NEWEST = (1 << 63) - 1
 
 
 def catch_up(connection: Connection, seconds: float) -> int:
-    """Index sessions for about that long; returns how many have not been looked at.
+    """Index sessions for about that long, or a few; returns how many have not been looked at.
 
     0 means that everything can be found. Raises JournalDown when the index has no place.
     """
@@ -93,26 +93,30 @@ def _index_new(connection: Connection, store: SearchStore, span: Span, newest: i
     low, high = span
     known = store.known(high + 1)
     last = high
-    while time.monotonic() < until:
+    while True:
         query = select(sessions.c.id).where(sessions.c.id > last).order_by(sessions.c.id).limit(_CHUNK)
         ids = list(connection.execute(query).scalars())
         if not ids:
             break
         _index(connection, store, [id for id in ids if id not in known])
         last = ids[-1]
+        if time.monotonic() > until:
+            break
     return low, max(high, min(last, newest - _SETTLED))
 
 
 def _index_old(connection: Connection, store: SearchStore, span: Span, until: float) -> Span:
     """Sessions before the span, from the newest on."""
     low, high = span
-    while time.monotonic() < until:
+    while True:
         query = select(sessions.c.id).where(sessions.c.id < low).order_by(sessions.c.id.desc()).limit(_CHUNK)
         ids = list(connection.execute(query).scalars())
         if not ids:
             break
         _index(connection, store, ids)
         low = ids[-1]
+        if time.monotonic() > until:
+            break
     return low, high
 
 

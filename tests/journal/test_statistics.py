@@ -1,0 +1,272 @@
+"""Intervals against published values, and the figures of runs against sums made by hand."""
+
+from __future__ import annotations
+
+import math
+import statistics as python_statistics
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from orsay.journal.query import Filter, runs, series, task_map, trajectories
+from orsay.journal.schema import sessions
+from orsay.journal.statistics import mean_interval, share_interval, t_quantile
+from orsay.journal.store import Store
+from orsay.journal.trajectory import Summary
+from sqlalchemy import Connection
+
+from tests.journal.fill import Fill, Filled
+from tests.journal.journals import KINDS, filled_journal
+from tests.journal.postgres import Postgres, running_postgres
+
+# of any table of Student's distribution, such as NIST's Engineering Statistics Handbook, 1.3.6.7.2
+T_TABLE = {
+    1: 12.706,
+    2: 4.303,
+    3: 3.182,
+    4: 2.776,
+    5: 2.571,
+    10: 2.228,
+    29: 2.045,
+    30: 2.042,
+    60: 2.000,
+    100: 1.984,
+}
+FILL = Fill(sessions=600, seed=3, owners=("ada", "bob"), open=12, faults=0.15, steps=6)
+
+
+@pytest.mark.parametrize(("degrees", "expected"), T_TABLE.items())
+def test_the_quantile_is_that_of_the_table(degrees: int, expected: float) -> None:
+    assert t_quantile(degrees) == pytest.approx(expected, abs=0.0005)
+
+
+def test_the_quantile_falls_to_that_of_the_normal_distribution() -> None:
+    found = [t_quantile(degrees) for degrees in range(1, 400)]
+    assert found == sorted(found, reverse=True)
+    assert t_quantile(10**7) == pytest.approx(1.959964, abs=1e-5)
+
+
+def test_the_interval_of_a_mean_is_students() -> None:
+    values = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]
+    found = mean_interval(8, sum(values), sum(value**2 for value in values))
+    assert found is not None and found.low is not None and found.high is not None
+    half = 2.364624 * python_statistics.stdev(values) / math.sqrt(8)
+    assert (found.mean, found.high - 5, 5 - found.low) == pytest.approx((5, half, half), abs=1e-5)
+
+
+def test_nothing_is_claimed_of_one_value_or_none() -> None:
+    assert mean_interval(0, 0, 0) is None
+    one = mean_interval(1, 3, 9)
+    assert one is not None and (one.mean, one.low, one.high) == (3, None, None)
+    assert share_interval(0, 0) is None
+
+
+# Newcombe, "Two-sided confidence intervals for the single proportion", Statistics in Medicine 17 (1998)
+@pytest.mark.parametrize(
+    ("hits", "n", "low", "high"),
+    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
+)
+def test_the_interval_of_a_share_is_wilsons(hits: int, n: int, low: float, high: float) -> None:
+    found = share_interval(hits, n)
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.00006)
+    mirrored = share_interval(n - hits, n)
+    assert mirrored is not None
+    assert (mirrored.low, mirrored.high) == pytest.approx((1 - high, 1 - low), abs=0.00006)
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    yield from running_postgres()
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def journal(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Store, Filled]]:
+    with filled_journal(request, request.param, tmp_path_factory.mktemp("journal"), FILL) as found:
+        yield found
+
+
+@pytest.fixture
+def connection(journal: tuple[Store, Filled]) -> Iterator[Connection]:
+    with journal[0].reading() as connection:
+        yield connection
+
+
+def everything(connection: Connection, wanted: Filter | None = None) -> list[Summary]:
+    return trajectories(connection, wanted, 1000).items
+
+
+class Expected:
+    """The figures of some sessions, made one by one."""
+
+    def __init__(self, found: list[Summary], success: float = 1.0) -> None:
+        over = [each for each in found if each.ended_at is not None or each.finished]
+        self.running = len(found) - len(over)
+        played = [each for each in over if each.fault is None or each.finished]
+        rewards = [each.reward for each in played if each.reward is not None]
+        solved = sum(reward >= success for reward in rewards)
+        self.n = len(over)
+        self.mean = python_statistics.fmean(rewards) if rewards else None
+        self.success = solved / len(played) if played else None
+        self.fault_rate = 1 - len(played) / len(over) if over else None
+        self.length = python_statistics.fmean(each.calls for each in played) if played else None
+        self.rewards = rewards
+        self.solved = solved
+
+    def matches(self, found: Any) -> None:
+        assert found.reward_mean == pytest.approx(self.mean)
+        assert found.success == pytest.approx(self.success)
+        assert found.fault_rate == pytest.approx(self.fault_rate)
+        assert found.length_mean == pytest.approx(self.length)
+
+
+def test_runs_have_the_figures_of_their_sessions(connection: Connection) -> None:
+    by_run: dict[str, list[Summary]] = defaultdict(list)
+    for each in everything(connection):
+        by_run[each.run].append(each)
+    found = runs(connection)
+    newest = {run: max(each.started_at for each in some) for run, some in by_run.items()}
+    assert [each.run for each in found] == sorted(newest, key=lambda run: newest[run], reverse=True)
+    for run in found:
+        some = by_run[run.run]
+        expected = Expected(some)
+        expected.matches(run)
+        assert (run.episodes, run.running) == (len(some), expected.running)
+        assert run.labelled == (run.run != "anyone 2026-05-28")
+        assert run.environments == sorted({one.environment for one in some})
+        assert run.steps == len({one.step for one in some if one.step is not None})
+        assert (run.first_at, run.last_at) == (min(o.started_at for o in some), newest[run.run])
+        assert run.reward_low is not None and run.reward_high is not None and run.reward_mean is not None
+        assert run.reward_low < run.reward_mean < run.reward_high
+
+
+def test_the_newest_runs_are_kept_when_there_are_more(connection: Connection) -> None:
+    assert runs(connection, limit=2) == runs(connection)[:2]
+
+
+def test_an_owner_sees_figures_of_their_own_sessions(connection: Connection) -> None:
+    for owner in ("ada", "bob"):
+        (found,) = [each for each in runs(connection, owner=owner) if each.run == "alpha"]
+        expected = Expected(everything(connection, Filter(run="alpha", owner=owner)))
+        expected.matches(found)
+        assert found.episodes < len(everything(connection, Filter(run="alpha")))
+        points = series(connection, "alpha", owner=owner).points
+        assert sum(point.n for point in points) == expected.n
+        cells = task_map(connection, run="alpha", owner=owner)
+        assert sum(cell.n for cell in cells) == expected.n
+    assert runs(connection, owner="nobody") == []
+
+
+@pytest.mark.parametrize("environment", [None, "doors"])
+def test_a_series_has_a_point_for_each_step(connection: Connection, environment: str | None) -> None:
+    found = series(connection, "alpha", environment=environment)
+    sessions_of = everything(connection, Filter(run="alpha", environment=environment))
+    steps = sorted({each.step for each in sessions_of if each.step is not None})
+    assert [point.step for point in found.points] == steps
+    for point in found.points:
+        some = [each for each in sessions_of if each.step == point.step]
+        expected = Expected(some)
+        expected.matches(point)
+        assert point.n == expected.n
+        assert point.at == min(each.started_at for each in some)
+        if point.success is not None:
+            assert point.success_low is not None and point.success_high is not None
+            assert 0 <= point.success_low <= point.success <= point.success_high <= 1
+
+
+def test_success_is_what_the_reader_says(connection: Connection) -> None:
+    low = series(connection, "alpha", success=0.0).points
+    assert all(point.success == 1 for point in low if point.success is not None)
+    assert all(point.success == 0 for point in series(connection, "alpha", success=7.0).points)
+
+
+def test_a_run_without_steps_is_shown_over_time(connection: Connection) -> None:
+    found = series(connection, "anyone 2026-05-28")
+    ended = [each for each in everything(connection, Filter(run="anyone 2026-05-28")) if each.ended_at]
+    assert len(found.points) > 5
+    assert {point.step for point in found.points} == {None}
+    assert [point.at for point in found.points] == sorted(point.at for point in found.points)
+    assert sum(point.n for point in found.points) >= len(ended)
+
+
+def test_a_histogram_counts_every_reward_once(connection: Connection) -> None:
+    found = series(connection, "gamma").histogram
+    ended = [each for each in everything(connection, Filter(run="gamma")) if each.ended_at is not None]
+    rewards = Expected(ended).rewards
+    assert len(found.edges) == len(found.counts) + 1
+    assert (found.edges[0], found.edges[-1]) == (min(rewards), max(rewards))
+    assert found.counts[0] == rewards.count(0.0)
+    assert found.counts[-1] == rewards.count(1.0)
+    assert sum(found.counts) == len(rewards)
+
+
+def test_rewards_that_are_all_equal_have_a_histogram_too(connection: Connection) -> None:
+    transaction = connection.begin_nested()
+    connection.execute(sessions.update().where(sessions.c.run == "alpha").values(reward=0.25, fault=None))
+    found = series(connection, "alpha").histogram
+    transaction.rollback()
+    assert found.edges[0] < 0.25 < found.edges[-1]
+    assert [count for count in found.counts if count] == [sum(found.counts)]
+
+
+def test_a_run_that_nobody_has_is_empty(connection: Connection) -> None:
+    found = series(connection, "nobody's")
+    assert (found.points, found.histogram.counts) == ([], [])
+    assert task_map(connection, run="nobody's") == []
+
+
+@pytest.mark.parametrize("run", [None, "gamma"])
+def test_the_map_of_tasks_tells_what_was_solved(connection: Connection, run: str | None) -> None:
+    by_task: dict[tuple[str, str], list[Summary]] = defaultdict(list)
+    for each in everything(connection, Filter(environment="doors", run=run)):
+        if each.ended_at is not None or each.finished:
+            by_task[each.environment, each.task].append(each)
+    found = task_map(connection, environment="doors", run=run)
+    assert {(cell.environment, cell.task) for cell in found} == set(by_task)
+    assert [(c.split, c.task_index) for c in found] == sorted((c.split, c.task_index) for c in found)
+    for cell in found:
+        expected = Expected(by_task[cell.environment, cell.task])
+        assert (cell.n, cell.solved) == (expected.n, expected.solved)
+        assert cell.reward_mean == pytest.approx(expected.mean)
+        assert f"{cell.split}:{cell.task_index}" == cell.task
+    only = task_map(connection, environment="doors", split="test", run=run)
+    assert only == [cell for cell in found if cell.split == "test"]
+    assert task_map(connection, environment="doors", run=run, limit=3) == found[:3]
+
+
+def test_figures_are_summed_up_from_an_index_alone(journal: tuple[Store, Filled]) -> None:
+    from sqlalchemy import event
+
+    store, _ = journal
+    if not store.is_sqlite:
+        pytest.skip("plans of SQLite")
+    with store.reading() as connection:
+        asked: list[tuple[str, Any]] = []
+
+        @event.listens_for(connection, "before_cursor_execute")
+        def note(_c: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool) -> None:
+            asked.append((statement, parameters))
+
+        runs(connection)
+        series(connection, "alpha")
+        series(connection, "anyone 2026-05-28", environment="doors")
+        task_map(connection, environment="doors")
+        task_map(connection, environment="doors", run="alpha")
+        event.remove(connection, "before_cursor_execute", note)
+        summed = 0
+        for statement, parameters in asked:
+            plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
+            details = [str(row[3]) for row in plan]
+            about = [each for each in details if each.startswith(("SCAN", "SEARCH"))]
+            assert about
+            if "sum(" in statement:
+                summed += 1
+                assert all("COVERING INDEX" in each for each in about), details
+            else:
+                assert not [each for each in about if each.startswith("SCAN") and "INDEX" not in each], (
+                    details
+                )
+        assert summed >= 5
