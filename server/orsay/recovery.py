@@ -96,11 +96,11 @@ class Recovery:
             reason = _why_not(past)
             if past.sid in living:  # made anew, or of this very server, while the journal could not be read
                 if past.id < self._begun:
-                    await self.end(past, _RESTARTED)
+                    await self.end(past, _RESTARTED, lost=True)
             elif reason is None:
                 self._waiting[past.sid] = past
             else:
-                await self.end(past, reason)
+                await self.end(past, reason, lost=True)
                 bury(Ended(past.sid, past.owner, reason))
         self._read_at = time.time()
         self.known = True
@@ -122,11 +122,14 @@ class Recovery:
     def put_back(self, past: PastSession) -> None:
         self._waiting[past.sid] = past
 
-    async def end(self, past: PastSession, reason: str) -> None:
-        """Write the end of a session that does not go on."""
+    async def end(self, past: PastSession, reason: str, *, lost: bool = False) -> None:
+        """Write the end of a session that does not go on; ``lost``: against the will of its client."""
         self.take(past)
+        lost_by = "session_gone" if lost else None
         with contextlib.suppress(JournalDown):
-            row = await self._read(partial(ending, session=past.id, ended_at=time.time(), reason=reason))
+            row = await self._read(
+                partial(ending, session=past.id, ended_at=time.time(), reason=reason, lost_by=lost_by)
+            )
             self._recorder.writer.add(row)
 
     def expired(self, idle_limit_s: float) -> list[PastSession]:

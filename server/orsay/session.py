@@ -76,6 +76,7 @@ class Session:
         "count",
         "created_at",
         "digest",
+        "end_written",
         "error",
         "finished",
         "handle",
@@ -118,6 +119,7 @@ class Session:
         self.count = 0
         self._uses = 0
         self.record: Record | None = None
+        self.end_written: asyncio.Future[None] | None = None
         self.reward: float | None = None
         self.finished = False
         self.error: Faulted | Refused | None = None

@@ -303,15 +303,21 @@ class Sessions:
     # closing
 
     async def delete(self, sid: str, owner: str) -> Faulted | None:
-        """End the session, if there is one, and wait until it is torn down (L2); tells how that failed."""
+        """End the session, if there is one, and wait until it is torn down (L2); tells how that failed.
+
+        Raises Starting while nobody knows whether there is one, soon after a restart.
+        """
         session = self._live.get(sid)
-        if session is None and self._recovery is not None and self._recovery.known:
+        if session is None and self._recovery is not None:
             past = self._recovery.find(sid)
             if past is not None and past.owner == owner:
                 await self._end_past(past, "Session deleted")
         if session is None or session.owner != owner:
             return None
-        return await self.close(session, "Session deleted")
+        fault = await self.close(session, "Session deleted")
+        if session.end_written is not None:  # else a server started again would take it for left open
+            await asyncio.shield(session.end_written)
+        return fault
 
     async def close(self, session: Session, reason: str) -> Faulted | None:
         """Stop what runs and tear down, once; everybody who asks waits for the same end.
@@ -359,7 +365,15 @@ class Sessions:
         self._gone.bury(session.sid, session.owner, Tombstone(reason, fault), now)
         if session.record is not None:
             ended_by = None if fault == "session_gone" else fault
-            session.record.ended(reason, ended_by, session.count, session.reward, finished=session.finished)
+            written = session.end_written = asyncio.get_running_loop().create_future()
+            session.record.ended(
+                reason,
+                ended_by,
+                session.count,
+                session.reward,
+                finished=session.finished,
+                done=lambda _: None if written.done() else written.set_result(None),
+            )
         self.meter.session_ended(session.info.name, fault, now - session.created_at)
         _log.info(
             "session_ended",

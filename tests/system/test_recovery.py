@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import signal
 import sqlite3
@@ -201,6 +202,7 @@ async def test_a_session_with_another_prompt_is_gone(immortal: Immortal, tmp_pat
     file.write_text("one")
     async with opened(immortal, file=str(file)) as api:
         await api.get("/prompt")
+        await api.call("add", number=1)
         await immortal.kill()
         file.write_text("two")
         reply = await patiently(lambda: api.call("add", number=1))
@@ -218,6 +220,35 @@ async def test_a_session_of_the_past_can_be_deleted_without_being_built(immortal
         assert not immortal.process.events("session_rebuilt")
 
 
+@pytest.mark.contract("D6")
+@pytest.mark.parametrize("immortal", [("Mortal",)], indirect=True)
+async def test_what_a_client_was_told_is_in_the_journal_when_the_server_is_killed(immortal: Immortal) -> None:
+    seen: dict[str, tuple[str, str]] = {}
+
+    async def play(api: Api) -> None:
+        while True:
+            reply = await api.call("add", number=1)
+            seen[reply.task_id] = (api.sid, reply.text)
+
+    async with api_for(immortal.url) as api:
+        players = [api.other() for _ in range(30)]
+        for player in players:
+            await player.create("", first=0)
+        tasks = [asyncio.create_task(play(player)) for player in players]
+        await until(lambda: len(seen) > 500, timeout_s=WAIT_S)
+        immortal.process.signal(signal.SIGKILL)
+        await asyncio.gather(*tasks, return_exceptions=True)
+    written = immortal.rows(
+        "select task_id, sid, result, calls.reward from calls join sessions on sessions.id = calls.session"
+    )
+    kept = {task_id: (sid, result, reward) for task_id, sid, result, reward in written}
+    for task_id, (sid, text) in seen.items():
+        output = json.loads(kept[task_id][1])["output"]
+        assert (kept[task_id][0], output["blocks"][0]["text"]) == (sid, text)
+        assert kept[task_id][2] == output["reward"] == 0.0
+
+
+@pytest.mark.timeout(400)
 @pytest.mark.contract("L7", "D6", "D2")
 async def test_two_hundred_episodes_outlive_five_kills(immortal: Immortal) -> None:
     rewards: dict[int, float | None] = {}
@@ -240,7 +271,7 @@ async def test_two_hundred_episodes_outlive_five_kills(immortal: Immortal) -> No
 
     async with (
         AsyncClient(immortal.url, retry=PATIENT) as client,
-        asyncio.timeout(110),
+        asyncio.timeout(300),
         asyncio.TaskGroup() as group,
     ):
         for number in range(200):

@@ -112,8 +112,10 @@ def ended_after(connection: Connection, server: str, time: float, limit: int) ->
     return [Ended(row[0], row[1], row[2] or "Session ended") for row in connection.execute(query)][::-1]
 
 
-def ending(connection: Connection, session: int, ended_at: float, reason: str) -> SessionEnded:
-    """The end of a session that has none, from what is known of its calls."""
+def ending(
+    connection: Connection, session: int, ended_at: float, reason: str, lost_by: str | None
+) -> SessionEnded:
+    """The end of a session that has none, from what is known of its calls. ``lost_by`` is a fault class."""
     table = calls.c
     own = and_(table.session == session, table.number.is_not(None))
     count, faults, total = connection.execute(
@@ -126,11 +128,11 @@ def ending(connection: Connection, session: int, ended_at: float, reason: str) -
         .limit(1)
     ).scalar()
     finished = connection.execute(select(func.count()).where(and_(own, table.finished))).scalar()
-    fault = connection.execute(
+    first = connection.execute(
         select(table.fault).where(and_(own, table.fault.is_not(None))).order_by(table.number).limit(1)
     ).scalar()
     return SessionEnded(
-        session, ended_at, reason, fault or "session_gone", count, faults, last, total, bool(finished), None
+        session, ended_at, reason, lost_by or first, count, faults, last, total, bool(finished), None
     )
 
 

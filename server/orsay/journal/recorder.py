@@ -195,7 +195,14 @@ class Record:
         self.reward_sum = reward_sum
 
     def ended(
-        self, reason: str, fault: str | None, calls: int, reward: float | None, *, finished: bool
+        self,
+        reason: str,
+        fault: str | None,
+        calls: int,
+        reward: float | None,
+        *,
+        finished: bool,
+        done: Done | None = None,
     ) -> None:
         """The session is over; ``fault`` is the class when something failed that ended it."""
         self._writer.add(
@@ -211,5 +218,6 @@ class Record:
                 finished,
                 self.setup_s,
                 self.hide,
-            )
+            ),
+            done,
         )
