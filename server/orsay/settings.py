@@ -8,9 +8,11 @@ from __future__ import annotations
 import ipaddress
 import math
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -20,15 +22,19 @@ __all__ = [
     "RuntimeName",
     "Settings",
     "available_cores",
+    "check_journal",
     "named_variable",
     "otel_variables",
     "read_keys",
+    "shown_journal",
 ]
 
 RuntimeName = Literal["process", "local", "docker", "remote"]
 OTHER_PROTOCOLS = ("openenv", "mcp")
 _MIB = 1024 * 1024
 _LOOPBACK = ("localhost", "::1")
+_CREDENTIALS = re.compile(r"(?<=://).*@")  # greedy: somebody may have forgotten to write %40
+_PASSWORD = re.compile(r"(?<=password=)[^&]*")
 
 
 def available_cores() -> int:
@@ -78,6 +84,42 @@ def read_keys(path: Path) -> tuple[SecretStr, ...]:
     if not found:
         raise ValueError(f"the file of API keys {path} has none: write one a line")
     return found
+
+
+def check_journal(place: str) -> str:
+    """``place`` itself when it can be the setting ``journal``. Raises ValueError, which holds no password."""
+    kind, separator, rest = place.partition("://")
+    if not separator:
+        if place.strip():
+            return place
+        raise ValueError("name a file, or say auto or off")
+    if kind == "sqlite":
+        if len(rest) > 1 and rest != "/:memory:":
+            return place
+        raise ValueError("name a file, such as sqlite:///journal.db; to keep nothing, say off")
+    if kind not in ("postgresql", "postgres", "postgresql+psycopg"):
+        raise ValueError(
+            f"{kind!r} is no kind of journal; there are: a path, sqlite:///PATH and"
+            " postgresql://USER:PASSWORD@HOST/NAME, auto and off"
+        )
+    try:
+        parts = urlsplit(place)
+        readable = parts.port != 0 and "@" not in parts.path and parts.netloc.count("@") < 2
+    except ValueError:
+        readable = False
+    if not readable:
+        raise ValueError(
+            "this URL cannot be read; write postgresql://USER:PASSWORD@HOST:PORT/NAME,"
+            " with %40 for an @ and %2F for a / in the password"
+        )
+    if not parts.path.strip("/"):
+        raise ValueError(f"{shown_journal(place)} names no database; write postgresql://USER@HOST/NAME")
+    return place
+
+
+def shown_journal(place: str) -> str:
+    """The setting ``journal`` without user and password."""
+    return _PASSWORD.sub("***", _CREDENTIALS.sub("***@", place))
 
 
 class Settings(BaseSettings):
@@ -211,6 +253,11 @@ class Settings(BaseSettings):
                 f" there are: {', '.join(OTHER_PROTOCOLS)}"
             )
         return also
+
+    @field_validator("journal")
+    @classmethod
+    def _known_journal(cls, journal: str) -> str:
+        return check_journal(journal)
 
     @field_validator("trusted_proxies")
     @classmethod

@@ -152,7 +152,7 @@ def test_the_example_is_right_and_shows_every_kind_of_entry(tmp_path: Path) -> N
     (tmp_path / "my_env" / "env.py").touch()
     assert "my_env.env:MyEnv" in checked(written(tmp_path, example))
     validate(example)
-    everything = re.sub(r"^# (?=[a-z_]+ = |\[environments)", "", example, flags=re.MULTILINE)
+    everything = re.sub(r"^# (?=[a-z_]+ = |\[environments|\[journal)", "", example, flags=re.MULTILINE)
     (tmp_path / "keys.txt").write_text("key\n")
     (tmp_path / "src").mkdir()
     (tmp_path / "envs").mkdir()

@@ -26,9 +26,15 @@ from .layers import SECRETS, FileSettings
 from .lines import Lines
 from .problems import Problem, close_to, explain
 
-__all__ = ["ENTRIES", "ENTRY_VARIABLES", "LABEL", "FileContent", "read_file"]
+__all__ = ["ENTRIES", "ENTRY_VARIABLES", "JOURNAL", "JOURNAL_KEYS", "LABEL", "FileContent", "read_file"]
 
 ENTRIES = "environments"
+JOURNAL = "journal"
+JOURNAL_KEYS = {
+    "url": JOURNAL,
+    **{name.removeprefix("journal_"): name for name in Settings.model_fields if name.startswith("journal_")},
+}
+"""Of the table ``[journal]``, and the settings that they are."""
 LABEL = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _SYNTAX = re.compile(r"(.*) \(at line (\d+), column \d+\)", re.DOTALL)
 ENTRY_VARIABLES = "ORSAY_ENVIRONMENTS__"
@@ -80,6 +86,8 @@ class _Reader:
     document: dict[str, Any]
     lines: Lines
     problems: list[Problem] = field(default_factory=list)
+    paths: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Where in the document a setting stands, when it is not a key at the top."""
 
     def read(self) -> FileContent:
         tables = self.document.pop(ENTRIES, {})
@@ -90,7 +98,7 @@ class _Reader:
         else:
             entries = [entry for label in tables for entry in self._entry(label, tables[label], tables)]
             self._check_variables(tables)
-        places = {name: self._where((name,)) for name in values}
+        places = {name: self._where(self.paths.get(name, (name,))) for name in values}
         return FileContent(values, tuple(entries), places, tuple(sorted(self.problems, key=_line)))
 
     def _where(self, path: tuple[str | int, ...]) -> str:
@@ -103,7 +111,7 @@ class _Reader:
 
     def _settings(self) -> dict[str, Any]:
         known = {*Settings.model_fields, ENTRIES}
-        values: dict[str, Any] = {}
+        values = self._journal()
         for name, value in self.document.items():
             if name not in known:
                 self._wrong((name,), f"unknown key {name!r}{_hint(name, known)}")
@@ -112,10 +120,14 @@ class _Reader:
         keys_file = values.get("api_keys_file")
         if isinstance(keys_file, str):
             keys_file = values["api_keys_file"] = self._absolute(keys_file)
+        place = values.get(JOURNAL)
+        if isinstance(place, str):
+            values[JOURNAL] = self._journal_place(place)
         for name, error in _errors(FileSettings, values):
             if name in values:
                 del values[name]
-                self._wrong((name,), explain(name, error, secret=name in SECRETS))
+                path = self.paths.get(name, (name,))
+                self._wrong(path, explain(path[-1], error, secret=name in SECRETS))
         if isinstance(keys_file, Path):
             try:
                 read_keys(keys_file)
@@ -123,6 +135,31 @@ class _Reader:
                 del values["api_keys_file"]
                 self._wrong(("api_keys_file",), str(exc))
         return values
+
+    def _journal(self) -> dict[str, Any]:
+        """The settings of the table ``[journal]``; a text of that name is a setting itself."""
+        table = self.document.get(JOURNAL)
+        if not isinstance(table, dict):
+            return {}
+        del self.document[JOURNAL]
+        values = {}
+        for key, value in table.items():
+            at = (JOURNAL, key)
+            name = JOURNAL_KEYS.get(key)
+            if name is None:
+                self._wrong(at, f"unknown key {key!r} in {JOURNAL}{_hint(key, JOURNAL_KEYS)}")
+            elif name in self.document:
+                self._wrong(at, f"{name!r} stands at the top of the file too: once is enough")
+            else:
+                values[name] = value
+                self.paths[name] = at
+        return values
+
+    def _journal_place(self, text: str) -> str:
+        """A path starts from the file's folder."""
+        if "://" in text or text in ("auto", "off", ""):
+            return text
+        return str(self._absolute(text))
 
     # entries
 

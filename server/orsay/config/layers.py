@@ -19,7 +19,7 @@ from .problems import Problem, explain
 
 __all__ = ["SECRETS", "FileSettings", "origin", "settings_from"]
 
-SECRETS = frozenset({"api_keys", "api_key", "variables"})
+SECRETS = frozenset({"api_keys", "api_key", "variables", "journal"})
 
 
 class FileSettings(Settings):

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from ..settings import Settings
+from ..settings import Settings, shown_journal
 from . import Configuration
 from .entries import Entry
 from .problems import HIDDEN, without_credentials
@@ -27,7 +27,10 @@ def report(configuration: Configuration, notes: Mapping[str, str] | None = None)
     file = configuration.file
     lines = ["# no file: what variables and defaults say" if file is None else f"# {file}", ""]
     for name in Settings.model_fields:
-        lines.append(_line(name, getattr(settings, name), configuration.origins.get(name, "default")))
+        value = getattr(settings, name)
+        if name == "journal":
+            value = shown_journal(value)
+        lines.append(_line(name, value, configuration.origins.get(name, "default")))
     for entry in configuration.entries:
         lines += ["", *_entry(entry, (notes or {}).get(entry.label, ""))]
     return "\n".join(lines) + "\n"

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..settings import Settings
 from .entries import TABLES
-from .file import ENTRIES, LABEL
+from .file import ENTRIES, JOURNAL, JOURNAL_KEYS, LABEL
 
 __all__ = ["schema"]
 
@@ -22,6 +22,7 @@ def schema() -> dict[str, Any]:
         "additionalProperties": False,
         "properties": {
             **{name: _tidy(each) for name, each in settings.items()},
+            JOURNAL: {"anyOf": [_tidy(settings[JOURNAL]), _journal(settings)]},
             ENTRIES: {
                 "description": "What the server hosts, a table each; the first is the default.",
                 "type": "object",
@@ -30,6 +31,15 @@ def schema() -> dict[str, Any]:
             },
         },
         "definitions": {source: _table(kind) for source, kind in TABLES.items()},
+    }
+
+
+def _journal(settings: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "description": "The journal: where it is, and for how long.",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {key: _tidy(settings[name]) for key, name in JOURNAL_KEYS.items()},
     }
 
 

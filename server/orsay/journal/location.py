@@ -11,7 +11,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from ..errors import ConfigError
-from ..settings import Settings
+from ..settings import Settings, check_journal, shown_journal
 
 __all__ = ["AUTO", "OFF", "JournalOptions", "journal_url", "options_from", "shown"]
 
@@ -19,7 +19,6 @@ AUTO = "auto"
 OFF = "off"
 _FOLDER = ".orsay"
 _FILE = "journal.db"
-_POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +57,10 @@ def options_from(settings: Settings) -> JournalOptions | None:
 
 def journal_url(text: str) -> URL:
     """The URL for ``auto``, a path or a URL; paths are absolute then. Raises ConfigError."""
+    try:
+        check_journal(text)
+    except ValueError as exc:
+        raise ConfigError(f"journal: {exc}") from None
     if text == AUTO:
         return _sqlite(Path(_FOLDER) / _FILE)
     if "://" not in text:
@@ -65,26 +68,13 @@ def journal_url(text: str) -> URL:
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
-        scheme = text.partition("://")[0]
-        raise ConfigError(
-            f"journal: this {scheme} URL cannot be read; write postgresql://USER:PASSWORD@HOST:PORT/NAME,"
-            " with %40 for an @ in the password"
-        ) from None
+        raise ConfigError(f"journal: {shown_journal(text)} cannot be read as a URL") from None
     if url.drivername == "sqlite":
-        if not url.database or url.database == ":memory:":
-            raise ConfigError("journal: name a file, such as sqlite:///journal.db; to keep nothing, say off")
-        return _sqlite(Path(url.database).expanduser())
-    if url.drivername not in _POSTGRES:
-        raise ConfigError(
-            f"journal: {url.drivername!r} is no kind of journal; there are: a path, sqlite:///PATH and"
-            " postgresql://USER:PASSWORD@HOST/NAME, auto and off"
-        )
+        return _sqlite(Path(url.database or "").expanduser())
     if importlib.util.find_spec("psycopg") is None:
         raise ConfigError("a journal in PostgreSQL needs psycopg: pip install 'orsay[postgres]'")
     if "password" in url.query:  # where no message would hide it
         url = url.set(password=str(url.query["password"])).difference_update_query(["password"])
-    if not url.database:
-        raise ConfigError(f"journal: {shown(url)} names no database; write postgresql://USER@HOST/NAME")
     return url.set(drivername="postgresql+psycopg")
 
 
