@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from .content import Content
 from .episode import Episode, Reply, Tools
 from .naming import attribute_names
+from .run import calling_trainer
 
 if TYPE_CHECKING:
     from .spec import EnvironmentSpec
@@ -84,6 +85,9 @@ class RolloutEnvironment:
         self._close()
         self.scored_by_function = False
         self._prefetched.clear()
+        trainer = calling_trainer()
+        if trainer is not None:
+            self.spec.serve_step(trainer.args, int(trainer.state.global_step), trainer.model)
         self.episode = self.spec.begin(row)
         return self.episode.observation
 

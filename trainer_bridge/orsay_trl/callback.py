@@ -22,7 +22,7 @@ class SpecCallback(TrainerCallback):  # type: ignore[misc]
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Called by the trainer."""
         for spec in self._specs:
-            spec.stage.step = int(state.global_step)
+            spec.serve_step(args, int(state.global_step), kwargs.get("model"))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Called by the trainer; not when training fails, where the process's end closes sessions."""

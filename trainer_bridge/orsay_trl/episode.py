@@ -89,7 +89,8 @@ class Step:
 class Episode:
     """One rollout. Its coroutines run on one event loop, any number of episodes at the same time.
 
-    ``id`` is sent with every request as the label ``rollout``, and stands in the server's log.
+    ``id`` is sent with every request as the label ``rollout``, and stands in the server's log and journal; a
+    session that takes the place of one that was lost has the label ``attempt`` beside it, from 2.
     """
 
     def __init__(
@@ -133,6 +134,11 @@ class Episode:
     def sid(self) -> str:
         """The session's id on the server, "" before it is open; another one after a retry."""
         return self._session.sid if self._session is not None else ""
+
+    @property
+    def trace(self) -> str:
+        """The session's trace id, under which its servers log it; "" before it is open."""
+        return str(getattr(self._session, "trace", ""))
 
     @property
     def began(self) -> bool:
@@ -262,8 +268,12 @@ class Episode:
         return self.fault is not None
 
     async def _begin(self) -> None:
-        self._session = session = self._source.session(self.task, self._labels)
+        labels = self._labels
+        if self.retried:
+            labels = {**labels, "attempt": len(self.retried) + 1}
+        self._session = session = self._source.session(self.task, labels)
         await session.open()
+        _log.debug("rollout %s is session %s, trace %s", self.id, session.sid, self.trace or "unknown")
         prompt = await session.prompt()
         if self._opened and prompt != self._prompt:
             raise _diverged("began with another prompt")

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import time
 import weakref
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -20,6 +21,7 @@ from .discovery import discover
 from .episode import Episode, Rules, Tools, common_prompt
 from .faults import FaultWatch, TooManyFaults
 from .reward import RewardPolicy, check_policy
+from .run import run_name
 from .slots import DATASETS, Slots
 from .source import ServerSource, Source, TaskRef
 from .stage import Stage
@@ -84,7 +86,8 @@ class EnvironmentSpec(Slots):
         seed_field: Field of the task's spec that takes a seed, one for each task and its whole group. For
             environments that are random otherwise: a group's rollouts must see one prompt.
         concurrency: Sessions opened, closed or asked at the same time.
-        run: Name of this run, in the label that each request carries to the server.
+        run: Name of this run, in the label that each request carries to the server. By default the trainer's
+            ``run_name``, else the name of its ``output_dir``, else the model's name and the date.
         attach: From the second batch on the trainer plays a batch's episodes at the same time, by ``attach``.
 
     Raises ValueError for arguments that cannot be meant.
@@ -145,6 +148,8 @@ class EnvironmentSpec(Slots):
         self.terminal = terminal
         self.attach = attach
         self.run_name = run
+        self._run_of_trainer: str | None = None
+        self._day = time.strftime("%Y-%m-%d")
         self._place = _USER.sub("//", target)
         self.class_name = _class_name(env_name, self._place)
         self.metrics_prefix = "env/"
@@ -246,9 +251,14 @@ class EnvironmentSpec(Slots):
             spec=json.loads(spec) if isinstance(spec, str) else spec,
         )
         labels: dict[str, str | int] = {"step": self.stage.step}
-        if self.run_name:
-            labels["run"] = self.run_name
+        if run := self.run_name or self._run_of_trainer:
+            labels["run"] = run
         return Episode(self.stage.source, task, self.tools, self.rules, row=row, labels=labels)
+
+    def serve_step(self, args: Any, step: int, model: Any) -> None:
+        """Episodes that begin from now on belong to that step of the trainer with these arguments."""
+        self.stage.step = step
+        self._run_of_trainer = run_name(args, model, self._day)
 
     def prepare(
         self, rows: Iterable[Mapping[str, Any]], *, one_prompt_per_task: bool = False

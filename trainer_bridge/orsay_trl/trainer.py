@@ -107,7 +107,7 @@ class ConcurrentEnvironments:
         if not specs:
             return super()._generate_and_score_completions(inputs)  # type: ignore[misc, no-any-return]
         for spec in specs:
-            spec.stage.step = int(self.state.global_step)  # type: ignore[attr-defined]
+            spec.serve_step(self.args, int(self.state.global_step), self.model)  # type: ignore[attr-defined]
         try:
             self._orsay_open(inputs)
             output = super()._generate_and_score_completions(inputs)  # type: ignore[misc]

@@ -36,7 +36,7 @@ class SpecArena:
         for prompt in prompts:
             task = _task_of(prompt)
             spec = self.spec.member(task)
-            spec.stage.step = int(trainer.state.global_step)
+            spec.serve_step(trainer.args, int(trainer.state.global_step), trainer.model)
             found.append(self._player(spec, spec.episode(task), prompt))
         return found
 

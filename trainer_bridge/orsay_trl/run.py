@@ -1,0 +1,42 @@
+"""What a training run is called, in the labels that its sessions carry to the server."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import PurePath
+from typing import Any
+
+__all__ = ["calling_trainer", "run_name"]
+
+_UNNAMED = ("", ".", "trainer_output")  # the last is what transformers takes when nobody says
+_FRAMES = 6
+
+
+def run_name(args: Any, model: Any, day: str) -> str:
+    """The trainer's ``run_name``, else the name of its ``output_dir``, else the model's name and the day."""
+    folder = str(getattr(args, "output_dir", None) or "")
+    given = getattr(args, "run_name", None)
+    if given and given != folder:
+        return str(given)
+    name = PurePath(folder).name
+    if name not in _UNNAMED:
+        return name
+    config = getattr(model, "config", None)
+    path = PurePath(str(getattr(config, "_name_or_path", "") or getattr(config, "model_type", "") or "model"))
+    return f"{path.name or 'model'} {day}"
+
+
+def calling_trainer() -> Any:
+    """The trainer on whose behalf this is called, None where there is none.
+
+    TRL tells an environment nothing of it, but calls from one of its methods.
+    """
+    frame = sys._getframe(1)
+    for _ in range(_FRAMES):
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+        found = frame.f_locals.get("self")
+        if hasattr(getattr(found, "state", None), "global_step") and hasattr(found, "args"):
+            return found
+    return None
