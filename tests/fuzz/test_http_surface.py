@@ -24,8 +24,10 @@ SIDS = ("fuzz-1", "fuzz-2")
 
 
 @pytest.fixture(scope="module")
-def fuzzed() -> Iterator[ServerProcess]:
-    with server(f"{WORLDS}:World", f"{WORLDS}:Plain", idle_limit_s=60, max_sessions=200) as found:
+def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    journal = str(tmp_path_factory.mktemp("journal") / "journal.db")
+    limits = {"idle_limit_s": 60, "max_sessions": 200}
+    with server(f"{WORLDS}:World", f"{WORLDS}:Plain", journal=journal, **limits) as found:
         for sid in SIDS:
             answer = httpx.post(f"{found.url}/create", json={"task_spec": {}}, headers={"X-Session-ID": sid})
             assert answer.status_code == 200
@@ -42,7 +44,8 @@ def test_every_answer_is_as_described(fuzzed: ServerProcess) -> None:
     operations = [each.ok() for each in found]
     assert len(operations) > 15
     for operation in operations:
-        fuzz(operation)
+        if operation.path != "/console/api/live":  # it never ends
+            fuzz(operation)
 
 
 def fuzz(operation: Any) -> None:

@@ -24,15 +24,15 @@ _TAG = "console"
 _PAST = (401, 409, 422, 503)
 
 
-class Runs(RootModel[list[RunSummary]]):
+class RunList(RootModel[list[RunSummary]]):
     """The newest first."""
 
 
-class Tasks(RootModel[list[TaskCell]]):
+class TaskList(RootModel[list[TaskCell]]):
     """By environment, split and index."""
 
 
-class Evaluations(RootModel[list[EvaluationItem]]):
+class EvaluationList(RootModel[list[EvaluationItem]]):
     """The newest first."""
 
 
@@ -95,10 +95,10 @@ OPERATIONS = (
     ),
     _get("trajectories", "Recorded sessions, a page at a time.", Page, errors=_PAST, query=TrajectoriesQuery),
     _get("trajectories/{id}", "All of one recorded session.", Trajectory, errors=(*_PAST, 404)),
-    _get("runs", "Figures of each run.", Runs, errors=_PAST, query=RunsQuery),
+    _get("runs", "Figures of each run.", RunList, errors=_PAST, query=RunsQuery),
     _get("runs/series", "How one run went on.", Series, errors=_PAST, query=SeriesQuery),
-    _get("tasks", "What was solved, task by task.", Tasks, errors=_PAST, query=TasksQuery),
-    _get("evaluations", "Evaluations.", Evaluations, errors=_PAST, query=EvaluationsQuery),
+    _get("tasks", "What was solved, task by task.", TaskList, errors=_PAST, query=TasksQuery),
+    _get("evaluations", "Evaluations.", EvaluationList, errors=_PAST, query=EvaluationsQuery),
     _get("evaluations/{id}", "One evaluation, episode by episode.", SavedEvaluation, errors=(*_PAST, 404)),
     Operation(
         "post",
