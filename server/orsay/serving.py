@@ -62,7 +62,7 @@ class Running:
             index_only=settings.index_only,
         )
         faces = _other_faces(settings, self.sessions)
-        if settings.console:
+        if settings.shows_console:
             faces.insert(0, _console(settings, self.sessions, self._keys, self.journal))
         self._observed = Observed(
             self.sessions, runtime, self._keys, self.journal, version("orsay"), time.time()

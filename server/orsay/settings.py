@@ -136,7 +136,9 @@ class Settings(BaseSettings):
     api_keys: tuple[SecretStr, ...] = Field((), description="JSON list in the variable; empty: no keys")
     api_keys_file: Path | None = Field(None, description="more keys, one a line")
     allow_anonymous: bool = Field(False, description="bind wider than loopback although there are no keys")
-    console: bool = Field(True, description="serve the page at /console and what it reads")
+    console: Literal["auto", "on", "off"] = Field(
+        "auto", description="the page at /console; auto: on loopback, and wherever a key is asked for"
+    )
     metrics: bool = Field(True, description="serve the server's figures at /metrics, for Prometheus")
     index_only: bool = Field(False, description="tasks by split and index only; specs stay on the server")
     error_detail: Literal["auto", "exception", "id"] = Field(
@@ -227,6 +229,11 @@ class Settings(BaseSettings):
     def open_to_anyone(self) -> bool:
         """Whether other machines can come in without a key."""
         return not self.loopback and not self.keys
+
+    @property
+    def shows_console(self) -> bool:
+        """Whether there is a console: not for just anybody, unless the setting says so."""
+        return self.console == "on" or (self.console == "auto" and not self.open_to_anyone)
 
     @property
     def shows_exceptions(self) -> bool:

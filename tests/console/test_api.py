@@ -338,11 +338,20 @@ def test_an_unknown_path_of_the_api_is_no_page(plain: ServerProcess) -> None:
 
 
 def test_the_console_can_be_switched_off() -> None:
-    with server(f"{WORLDS}:Plain", runtime="local", console=False) as found:
+    with server(f"{WORLDS}:Plain", runtime="local", console="off") as found:
         for path in ("/console", "/console/api/server", "/console/icon.svg"):
             assert httpx.get(found.url + path).status_code == 404
         paths = httpx.get(f"{found.url}/openapi.json").json()["paths"]
         assert not [path for path in paths if "console" in path]
+
+
+def test_a_server_that_lets_anyone_in_has_no_console_unless_told() -> None:
+    for console, status in (("auto", 404), ("on", 200)):
+        settings = {"runtime": "local", "host": "0.0.0.0", "allow_anonymous": True, "console": console}
+        with server(f"{WORLDS}:Plain", **settings) as found:
+            local = found.url.replace("0.0.0.0", "127.0.0.1")
+            assert httpx.get(f"{local}/console/api/server").status_code == status
+            assert httpx.get(f"{local}/console").status_code == status
 
 
 async def test_an_environment_called_console_keeps_its_endpoints(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ USER 1000
 ENV ORSAY_HOST=0.0.0.0 \\
     ORSAY_PORT={port} \\
     ORSAY_ALLOW_ANONYMOUS=true \\
+    ORSAY_JOURNAL=/tmp/journal.db \\
     ORSAY_TRUSTED_PROXIES=*
 """
 
