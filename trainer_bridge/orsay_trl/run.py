@@ -27,16 +27,19 @@ def run_name(args: Any, model: Any, day: str) -> str:
 
 
 def calling_trainer() -> Any:
-    """The trainer on whose behalf this is called, None where there is none.
+    """The trainer of TRL on whose behalf this is called, None where there is none.
 
-    TRL tells an environment nothing of it, but calls from one of its methods.
+    TRL tells an environment nothing of it, but calls from one of its methods. Other frames are left alone: to
+    look at their variables is to keep what these hold alive.
     """
-    frame = sys._getframe(1)
+    frame = sys._getframe(1).f_back
     for _ in range(_FRAMES):
-        if frame.f_back is None:
+        if frame is None:
             return None
+        names = frame.f_code.co_varnames
+        if names[:1] == ("self",) and str(frame.f_globals.get("__name__", "")).startswith("trl."):
+            found = frame.f_locals["self"]
+            if hasattr(getattr(found, "state", None), "global_step") and hasattr(found, "args"):
+                return found
         frame = frame.f_back
-        found = frame.f_locals.get("self")
-        if hasattr(getattr(found, "state", None), "global_step") and hasattr(found, "args"):
-            return found
     return None
