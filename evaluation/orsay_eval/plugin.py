@@ -76,7 +76,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if mark is None:
         return
     evaluation, at_least = _arguments(*mark.args, **mark.kwargs)
-    cases = [OrsayTask(evaluation, index) for index in evaluation.indices()]
+    try:
+        cases = [OrsayTask(evaluation, index) for index in evaluation.indices()]
+    except ValueError as exc:
+        raise pytest.UsageError(f"{_MARK}: {exc}") from exc
     if at_least is not None:
         cases.append(OrsayTask(evaluation, at_least=at_least))
     if _PARAMETER not in metafunc.fixturenames:
@@ -176,7 +179,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def _played(request: pytest.FixtureRequest, task: OrsayTask) -> dict[int, list[EvaluatedEpisode]]:
     """By index, at least what this case needs."""
     evaluation = task.evaluation
-    policy, url = request.getfixturevalue("orsay_policy"), request.getfixturevalue("orsay_url")
+    url, policy = request.getfixturevalue("orsay_url"), request.getfixturevalue("orsay_policy")
     found = _seen(request).episodes.setdefault((evaluation, url, id(policy)), {})
     missing = [index for index in _wanted(request, task) if index not in found]
     if missing:
@@ -208,7 +211,7 @@ def _evaluate(
         name = request.node.name.translate({ord(char): "-" for char in '/\\:*?"<>|[] '}).strip("-")
         given["output"] = Path(folder) / f"{name}-{len(_seen(request).reports)}.json"
         given.setdefault("resume", True)
-    policy, url = request.getfixturevalue("orsay_policy"), request.getfixturevalue("orsay_url")
+    url, policy = request.getfixturevalue("orsay_url"), request.getfixturevalue("orsay_policy")
     report = evaluate(evaluation, url, policy, **given)
     _seen(request).reports.append(report)
     return report

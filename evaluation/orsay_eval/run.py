@@ -50,7 +50,7 @@ async def evaluate_async(
         policy: A ``ChatModel``, a ``RandomPolicy``, a function of the ``Turn``, or anything that is a
             ``Policy``.
         name: Of the report; by default the run's.
-        run: Label of the sessions, by default made of environment, split, model and time.
+        run: Label of the sessions, by default the name, else made of environment, split, model and time.
         step: Label too, for a model in training.
         concurrency: Episodes at the same time.
         api_key: The environment server's, sent to it and nowhere else.

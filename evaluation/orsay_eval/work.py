@@ -83,7 +83,7 @@ class Work:
         self._indices = indices
         self._plan = [Attempt(index, number) for number in range(evaluation.k) for index in indices]
         self._started_at = time.time()
-        self._run = run or self._own_name()
+        self._run = run or name or self._own_name()
         self._name = name or self._run
         self._step = step
         specs = await _specs(environment, evaluation.split, indices) if self._policy.wants_spec else None

@@ -12,7 +12,7 @@ from tests.evaluation.endpoint import Endpoint, serve_endpoint
 from tests.interop.servers import ROOT, serve
 
 WORLDS = str(ROOT / "tests" / "evaluation" / "worlds.py")
-NAMES = ("Sums", "Pictures", "Essay", "Faulty", "Moody", "Odd", "Slow")
+NAMES = ("Sums", "Pictures", "Essay", "Faulty", "Moody", "Odd", "Slow", "Hall")
 
 
 @dataclass(frozen=True)

@@ -169,3 +169,22 @@ class Slow(Environment):
         while self.task["n"] >= 2 and not gate.exists():
             await asyncio.sleep(0.05)
         return ToolOutput(blocks=["done"], reward=1.0, finished=True)
+
+
+class Hall(Environment):
+    """Look behind doors until there was a look too many."""
+
+    splits: ClassVar = {"test": [{"looks": 1}, {"looks": 2}, {"looks": 100}]}
+
+    def setup(self) -> None:
+        self.doors: list[int] = []
+
+    def prompt(self) -> str:
+        return "Find the door."
+
+    @tool
+    def look(self, door: int) -> ToolOutput:
+        """Look behind a door."""
+        self.doors.append(door)
+        over = len(self.doors) == self.task["looks"]
+        return ToolOutput(blocks=[f"doors {self.doors}"], reward=door / 10, finished=over)
