@@ -70,11 +70,7 @@ export function ago(at: Time | null | undefined, now: number = Date.now()): stri
 }
 
 /** A task for a person: `train/3`, or the hash of a task that no split holds. */
-export function taskName(task: {
-  task?: string | null;
-  split?: string | null;
-  task_index?: number | null;
-}): string {
+export function taskName(task: { task?: string | null; split?: string | null; task_index?: number | null }): string {
   if (task.split && task.task_index !== null && task.task_index !== undefined) {
     return `${task.split}/${task.task_index}`;
   }

@@ -18,10 +18,12 @@ from urllib.parse import urlsplit
 from PIL import Image
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
 
-__all__ = ["SCHEMES", "WAIT_MS", "Visitor", "browser_problem", "chromium", "visiting"]
+__all__ = ["ELSEWHERE", "SCHEMES", "WAIT_MS", "Visitor", "browser_problem", "chromium", "visiting"]
 
 CHROMIUM = "/usr/bin/chromium"
-WAIT_MS = 8_000
+ELSEWHERE = "console.test"
+"""A name that leads to this machine, in the browser only."""
+WAIT_MS = 60_000
 SCHEMES: tuple[Literal["light"], Literal["dark"]] = ("light", "dark")
 _IMAGES = Path(__file__).parents[2] / "docs" / "images" / "console"
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
@@ -46,11 +48,11 @@ def browser_problem() -> str | None:
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """Debian's chromium, driven by Playwright. No asynchronous test may run in this process meanwhile."""
-    options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    options = ["--disable-dev-shm-usage", f"--host-resolver-rules=MAP {ELSEWHERE} 127.0.0.1"]
+    if os.geteuid() == 0:
+        options.append("--no-sandbox")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=[*options, "--disable-dev-shm-usage"], timeout=WAIT_MS
-        )
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=options, timeout=WAIT_MS)
         try:
             yield browser
         finally:
@@ -60,7 +62,8 @@ def chromium() -> Iterator[Browser]:
 class Visitor:
     """One tab at one server.
 
-    ``allowed`` holds pieces of console errors that a test brings about on purpose.
+    ``allowed`` holds pieces of console errors that a test brings about on purpose; ``requests`` are the
+    addresses that were asked for.
     """
 
     def __init__(self, page: Page, url: str, shots: Path) -> None:
@@ -69,7 +72,7 @@ class Visitor:
         self.allowed: list[str] = []
         self._shots = shots
         self._errors: list[str] = []
-        self._requests: list[str] = []
+        self.requests: list[str] = []
         page.on("console", self._hear)
         page.on("pageerror", lambda error: self._errors.append(f"uncaught: {error}"))
         page.on("request", self._note)
@@ -89,7 +92,7 @@ class Visitor:
         origin = urlsplit(self.url).netloc
         foreign = [
             each
-            for each in self._requests
+            for each in self.requests
             if not each.startswith(("data:", "blob:")) and urlsplit(each).netloc != origin
         ]
         assert foreign == []
@@ -121,18 +124,19 @@ class Visitor:
             look(scheme)
         self.page.emulate_media(color_scheme="light")
 
-    def check_look(self, name: str) -> None:
-        """Accessibility and a picture of the page, light and dark."""
+    def check_look(self, name: str, *, documented: bool = True) -> None:
+        """Accessibility and a picture of the page, light and dark; ``documented`` as in ``shoot``."""
 
         def look(scheme: str) -> None:
             self.check_accessibility()
-            self.shoot(f"{name}-{scheme}")
+            self.shoot(f"{name}-{scheme}", documented=documented)
 
         self.in_both_schemes(look)
 
-    def shoot(self, name: str) -> Path:
-        """A picture of what is visible: for the documentation with ORSAY_SCREENSHOTS=1, else for nobody."""
-        folder = _IMAGES if os.environ.get("ORSAY_SCREENSHOTS") == "1" else self._shots
+    def shoot(self, name: str, *, documented: bool = True) -> Path:
+        """A picture of what is visible: with ORSAY_SCREENSHOTS=1 for the documentation, else for nobody."""
+        kept = documented and os.environ.get("ORSAY_SCREENSHOTS") == "1"
+        folder = _IMAGES if kept else self._shots
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{name}.png"
         with Image.open(io.BytesIO(self.page.screenshot(animations="disabled", caret="hide"))) as picture:
@@ -157,7 +161,7 @@ class Visitor:
             self._errors.append(f"{message.type}: {message.text}")
 
     def _note(self, request: Request) -> None:
-        self._requests.append(request.url)
+        self.requests.append(request.url)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ _KITCHEN = Path(__file__).with_name("worlds.py")
 
 
 @contextmanager
-def console_server(journal: str, **settings: str) -> Iterator[ServerProcess]:
+def console_server(journal: str, *, port: str = "0", **settings: str) -> Iterator[ServerProcess]:
     """A server of bundled environments and the kitchen of worlds.py; ``settings`` by their names."""
     targets = [f"{name}_env.env:{name.capitalize()}Environment" for name in _BUNDLED]
     found = [
@@ -41,7 +41,7 @@ def console_server(journal: str, **settings: str) -> Iterator[ServerProcess]:
         "ORSAY_JOURNAL": journal,
         **{f"ORSAY_{name.upper()}": value for name, value in settings.items()},
     }
-    process = ServerProcess(["--port", "0", *targets, f"{_KITCHEN}:Kitchen"], variables)
+    process = ServerProcess(["--port", port, *targets, f"{_KITCHEN}:Kitchen"], variables)
     try:
         process.wait_for_url()
         yield process

@@ -105,7 +105,7 @@ def test_a_fault_looks_like_one_and_brings_no_reward(visitor: Visitor) -> None:
     alert.get_by_text("the kitchen is on fire").wait_for()
     alert.get_by_text("There is no result, and no reward.").wait_for()
     page.get_by_text("Reward so far: none").wait_for()
-    visitor.check_look("fault")
+    visitor.check_look("fault", documented=False)
 
 
 def test_a_call_that_takes_too_long_is_cancelled(visitor: Visitor) -> None:
@@ -213,7 +213,7 @@ def test_input_may_be_written_as_json_and_what_the_tool_refuses_is_said(visitor:
 def test_a_session_as_code_does_the_same_again(visitor: Visitor, language: str) -> None:
     page = start(visitor, "kitchen?split=test&index=0")
     page.get_by_role("tab", name="Last message").click()
-    said = "it's \"good\" → $HOME\n\\ ok"
+    said = 'it\'s "good" → $HOME\n\\ ok'
     page.get_by_role("textbox", name="Message").fill(said)
     page.get_by_role("button", name="Call serve").click()
     calls(page, 1)
@@ -225,10 +225,12 @@ def test_a_session_as_code_does_the_same_again(visitor: Visitor, language: str) 
     visitor.check_accessibility()
     command = {"Python": [sys.executable, "-"], "curl": ["bash", "-e", "-"]}[language]
     clean = {key: value for key, value in os.environ.items() if not key.startswith("ORSAY_")}
-    done = subprocess.run(command, input=code, capture_output=True, text=True, timeout=60, check=False, env=clean)
+    done = subprocess.run(
+        command, input=code, capture_output=True, text=True, timeout=60, check=False, env=clean
+    )
     assert done.returncode == 0, done.stderr
     assert "Make a cake." in done.stdout
-    assert "Served: it's" in done.stdout and "$HOME" in done.stdout
+    assert '"good' in done.stdout.replace("\\", "") and "$HOME" in done.stdout
     assert "1.0" in done.stdout
 
 

@@ -13,6 +13,11 @@ export class RequestError extends Error {
     this.status = status;
     this.fault = fault;
   }
+
+  /** Whether another key would help: a server without keys refuses pages of other machines. */
+  get wantsKey(): boolean {
+    return this.status === 401 && !this.message.includes("has no API keys");
+  }
 }
 
 /** Sends it; an answer that is not 2xx is raised as RequestError. Aborting raises the browser's AbortError. */
@@ -28,8 +33,9 @@ export async function send(url: string, init: RequestInit = {}): Promise<Respons
     throw new RequestError("The server cannot be reached. Is it still running?", 0);
   }
   if (response.ok) return response;
-  if (response.status === 401) keyRefused(key);
-  throw new RequestError(await reason(response), response.status, response.headers.get("X-Orsay-Fault"));
+  const problem = new RequestError(await reason(response), response.status, response.headers.get("X-Orsay-Fault"));
+  if (problem.wantsKey) keyRefused(key);
+  throw problem;
 }
 
 async function reason(response: Response): Promise<string> {

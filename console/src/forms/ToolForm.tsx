@@ -1,9 +1,25 @@
 // The form of a tool, made from its JSON schema, or its input as JSON.
-import { Alert, Group, NumberInput, SegmentedControl, Stack, Text, Textarea } from "@mantine/core";
+import { Alert, Group, NumberInput, SegmentedControl, Stack, Text, Textarea, Title } from "@mantine/core";
 import { withTheme } from "@rjsf/core";
 import { Theme } from "@rjsf/mantine";
-import type { FieldProps, RegistryFieldsType, RegistryWidgetsType, WidgetProps } from "@rjsf/utils";
-import { type ComponentType, type FormEvent, type KeyboardEvent, type ReactNode, useEffect, useId, useMemo, useState } from "react";
+import type {
+  DescriptionFieldProps,
+  FieldProps,
+  RegistryFieldsType,
+  RegistryWidgetsType,
+  TitleFieldProps,
+  WidgetProps,
+} from "@rjsf/utils";
+import {
+  type ComponentType,
+  type FormEvent,
+  type KeyboardEvent,
+  type ReactNode,
+  useEffect,
+  useId,
+  useMemo,
+  useState,
+} from "react";
 
 import type { JsonSchema } from "../api/types";
 import { adapt, toInput, uiFor } from "./adapt";
@@ -15,7 +31,8 @@ const PlainText = Theme.widgets?.["TextWidget"] as ComponentType<WidgetProps>;
 
 /** Text grows with what is typed, numbers are kept as typed until they are checked; formats stay the theme's. */
 function TextWidget(props: WidgetProps) {
-  const { schema, options, id, name, label, hideLabel, value, required, disabled, readonly, rawErrors, onChange } = props;
+  const { schema, options, id, name, label, hideLabel, value, required, disabled, readonly, rawErrors, onChange } =
+    props;
   const types = Array.isArray(schema.type) ? schema.type : [schema.type];
   const common = {
     id,
@@ -49,7 +66,9 @@ function TextWidget(props: WidgetProps) {
       {...common}
       value={typeof value === "string" ? value : ""}
       // a text that has to be there may be empty
-      onChange={(event) => onChange(event.currentTarget.value === "" && !required ? undefined : event.currentTarget.value)}
+      onChange={(event) =>
+        onChange(event.currentTarget.value === "" && !required ? undefined : event.currentTarget.value)
+      }
       autosize
       minRows={1}
       maxRows={16}
@@ -72,6 +91,24 @@ function JsonField(props: FieldProps) {
   );
 }
 
+/** Headings inside a form stand below that of the tools. */
+function TitleField({ id, title }: TitleFieldProps) {
+  return title ? (
+    <Title id={id} order={3} size="h6" mt="xs">
+      {title}
+    </Title>
+  ) : null;
+}
+
+function DescriptionField({ id, description }: DescriptionFieldProps) {
+  return description ? (
+    <Text id={id} size="xs" c="dimmed" mb={4} component="div">
+      {description}
+    </Text>
+  ) : null;
+}
+
+const templates = { TitleFieldTemplate: TitleField, DescriptionFieldTemplate: DescriptionField };
 const widgets: RegistryWidgetsType = { TextWidget };
 const fields: RegistryFieldsType = { json: JsonField };
 
@@ -126,6 +163,7 @@ export function ToolForm({
           uiSchema={ui}
           validator={validator}
           widgets={widgets}
+          templates={templates}
           fields={fields}
           formData={data}
           onChange={(event) => setData(event.formData)}
@@ -144,7 +182,13 @@ export function ToolForm({
       ) : (
         <form onSubmit={submitJson}>
           <Stack gap="sm">
-            <JsonText label="Input" value={toInput(data, schema)} onChange={setData} onProblem={setBroken} minRows={5} />
+            <JsonText
+              label="Input"
+              value={toInput(data, schema)}
+              onChange={setData}
+              onProblem={setBroken}
+              minRows={5}
+            />
             {children(way, broken !== null)}
           </Stack>
         </form>

@@ -30,9 +30,18 @@ function visit(node: Node, root: Node): Node {
   }
   for (const key of ["anyOf", "oneOf", "allOf", "prefixItems"]) {
     const children = node[key];
-    if (Array.isArray(children)) node[key] = children.map((child: unknown) => (isNode(child) ? visit(child, root) : child));
+    if (Array.isArray(children))
+      node[key] = children.map((child: unknown) => (isNode(child) ? visit(child, root) : child));
   }
-  return markAnything(withoutNullDefaults(tuples(nullable(node, root))));
+  return markAnything(withoutNullDefaults(tuples(nullable(mayStayEmpty(node), root))));
+}
+
+/** What has to be there but may be null may stay empty in the form: `toInput` puts the null in. */
+function mayStayEmpty(node: Node): Node {
+  const { required, properties } = node;
+  if (!Array.isArray(required) || !isNode(properties)) return node;
+  const asked = required.filter((name: string) => !(isNode(properties[name]) && properties[name]["nullable"] === true));
+  return { ...node, required: asked };
 }
 
 /** `anyOf: [X, null]` of a simple X: a field that may stay empty. Of another X: a choice between `none` and X. */
@@ -169,7 +178,10 @@ function chosen(data: unknown, node: Node, root: Node): Node {
 function takesNull(node: Node, root: Node): boolean {
   const target = resolve(node, root);
   if (target["type"] === "null") return true;
-  return Array.isArray(target["anyOf"]) && target["anyOf"].some((option: unknown) => isNode(option) && takesNull(option, root));
+  return (
+    Array.isArray(target["anyOf"]) &&
+    target["anyOf"].some((option: unknown) => isNode(option) && takesNull(option, root))
+  );
 }
 
 /** Follows `$ref` within the schema. */

@@ -61,11 +61,13 @@ export function typeText(node: Node, root: Node): string {
   if ("const" in target) return JSON.stringify(target["const"]);
   if (Array.isArray(target["enum"])) return `one of ${target["enum"].map((each) => JSON.stringify(each)).join(", ")}`;
   const options = [target["anyOf"], target["oneOf"]].find(Array.isArray) as unknown[] | undefined;
-  if (options !== undefined) return options.map((option) => (isNode(option) ? typeText(option, root) : "anything")).join(" or ");
+  if (options !== undefined)
+    return options.map((option) => (isNode(option) ? typeText(option, root) : "anything")).join(" or ");
   const type = target["type"];
   if (type === "array") {
     const parts = target["prefixItems"];
-    if (Array.isArray(parts)) return `[${parts.map((part) => (isNode(part) ? typeText(part, root) : "anything")).join(", ")}]`;
+    if (Array.isArray(parts))
+      return `[${parts.map((part) => (isNode(part) ? typeText(part, root) : "anything")).join(", ")}]`;
     return `list of ${isNode(target["items"]) ? typeText(target["items"], root) : "anything"}`;
   }
   if (type === "object") {

@@ -14,7 +14,15 @@ import {
 
 /** Units that only say that something below them is wrong. */
 const ABOVE = new Set([
-  "$ref", "properties", "items", "additionalItems", "prefixItems", "allOf", "additionalProperties", "patternProperties", "if",
+  "$ref",
+  "properties",
+  "items",
+  "additionalItems",
+  "prefixItems",
+  "allOf",
+  "additionalProperties",
+  "patternProperties",
+  "if",
 ]);
 
 class SchemaValidator implements ValidatorType {

@@ -63,7 +63,8 @@ export async function callTool(
       if (problem instanceof RequestError && problem.status !== 0 && problem.status !== 503) {
         return fault(problem.fault ?? `HTTP ${problem.status}`, problem.message);
       }
-      if (attempt >= TRIES) return fault("connection_lost", String(problem instanceof Error ? problem.message : problem));
+      if (attempt >= TRIES)
+        return fault("connection_lost", String(problem instanceof Error ? problem.message : problem));
     }
     if (attempt >= TRIES) return fault("connection_lost", "The stream of the call broke off again and again.");
     await pause(300 * 2 ** attempt, signal);

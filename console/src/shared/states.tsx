@@ -21,7 +21,7 @@ export function Waiting({ what = "Loading" }: { what?: string }) {
 }
 
 export function Failure({ error, retry, title }: { error: unknown; retry?: () => void; title?: string }) {
-  const refused = error instanceof RequestError && error.status === 401;
+  const refused = error instanceof RequestError && error.wantsKey;
   return (
     <Alert
       color="red"

@@ -1,5 +1,5 @@
 // Colours and shapes of the page. Contrasts are checked by the browser tests, light and dark.
-import { Badge, createTheme, Modal, type CSSVariablesResolver, type MantineColorsTuple } from "@mantine/core";
+import { Badge, createTheme, Modal, Select, type CSSVariablesResolver, type MantineColorsTuple } from "@mantine/core";
 
 const lake: MantineColorsTuple = [
   "#e9f4fd",
@@ -19,12 +19,14 @@ export const theme = createTheme({
   primaryShade: { light: 7, dark: 7 },
   colors: { lake },
   defaultRadius: "md",
-  fontFamily: 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", "Liberation Sans", Arial, sans-serif',
+  fontFamily:
+    'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", "Liberation Sans", Arial, sans-serif',
   fontFamilyMonospace: 'ui-monospace, "Cascadia Code", "SF Mono", Menlo, "DejaVu Sans Mono", Consolas, monospace',
   headings: { fontWeight: "600" },
   cursorType: "pointer",
   respectReducedMotion: true,
   components: {
+    Select: Select.extend({ defaultProps: { openOnFocus: false } }),
     Badge: Badge.extend({ defaultProps: { tt: "none", fw: 500 } }),
     // the head of a dialog is not the banner of the page
     Modal: Modal.extend({

@@ -147,7 +147,9 @@ function ToolDetail({ tool }: { tool: Tool }) {
                     <Inline>{each.name}</Inline>
                   </Table.Td>
                   <Table.Td>{each.type}</Table.Td>
-                  <Table.Td>{each.required ? "required" : each.default !== null && <Inline>{each.default}</Inline>}</Table.Td>
+                  <Table.Td>
+                    {each.required ? "required" : each.default !== null && <Inline>{each.default}</Inline>}
+                  </Table.Td>
                   <Table.Td className="as-typed">{each.description}</Table.Td>
                 </Table.Tr>
               ))}

@@ -76,7 +76,13 @@ function OneCard({ environment }: { environment: Environment }) {
           <Button component={Link} to={playgroundPath(key)} size="xs" aria-label={`Play ${name}`}>
             Play
           </Button>
-          <Button component={Link} to={environmentPath(key)} size="xs" variant="default" aria-label={`Details of ${name}`}>
+          <Button
+            component={Link}
+            to={environmentPath(key)}
+            size="xs"
+            variant="default"
+            aria-label={`Details of ${name}`}
+          >
             Details
           </Button>
         </Group>

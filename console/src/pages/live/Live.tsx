@@ -61,8 +61,16 @@ function Figures({ snapshot, past }: { snapshot: Snapshot; past: Feed["past"] })
   const ms = (value: number | null) => duration(value === null ? null : value / 1000);
   return (
     <SimpleGrid cols={{ base: 1, xs: 2, lg: 4 }}>
-      <Figure name="Sessions" value={count(snapshot.total)} more={[`${count(sessions.ready)} ready`, ...others].join(", ")} />
-      <Figure name="Calls per second" value={number(snapshot.calls_per_s, 1)} more={`${count(snapshot.calls_running)} running`}>
+      <Figure
+        name="Sessions"
+        value={count(snapshot.total)}
+        more={[`${count(sessions.ready)} ready`, ...others].join(", ")}
+      />
+      <Figure
+        name="Calls per second"
+        value={number(snapshot.calls_per_s, 1)}
+        more={`${count(snapshot.calls_running)} running`}
+      >
         <Spark values={past.map((each) => each.calls)} label="Calls per second, last two minutes" />
       </Figure>
       <Figure
@@ -70,14 +78,24 @@ function Figures({ snapshot, past }: { snapshot: Snapshot; past: Feed["past"] })
         value={ms(latency_ms.p50)}
         more={`95%: ${ms(latency_ms.p95)}, 99%: ${ms(latency_ms.p99)}`}
       />
-      <Figure name="Faults per second" value={number(snapshot.faults_per_s, 2)} more="of the last minute">
+      <Figure name="Faults per second" value={number(snapshot.faults_per_s, 2)} more="the newest are listed below">
         <Spark values={past.map((each) => each.faults)} label="Faults per second, last two minutes" />
       </Figure>
     </SimpleGrid>
   );
 }
 
-function Figure({ name, value, more, children }: { name: string; value: string; more: string; children?: React.ReactNode }) {
+function Figure({
+  name,
+  value,
+  more,
+  children,
+}: {
+  name: string;
+  value: string;
+  more: string;
+  children?: React.ReactNode;
+}) {
   return (
     <Card withBorder p="md" component="section" aria-label={name}>
       <Text size="sm" c="dimmed">

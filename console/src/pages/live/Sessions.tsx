@@ -44,7 +44,7 @@ export function Sessions({ snapshot }: { snapshot: Snapshot }) {
         <Nothing title="No session is open">
           <Text size="sm">
             Sessions appear here as soon as a client, a trainer or the{" "}
-            <Anchor component={Link} to="/playground" inherit>
+            <Anchor component={Link} to="/playground" inherit underline="always">
               playground
             </Anchor>{" "}
             opens one.
@@ -137,7 +137,12 @@ function Row({ session, onEnd }: { session: LiveSession; onEnd: () => void }) {
         {number(reward)}
       </Table.Td>
       <Table.Td ta="right">
-        <Button size="compact-xs" variant="default" onClick={onEnd} aria-label={`End the session of ${environment}, ${name}`}>
+        <Button
+          size="compact-xs"
+          variant="default"
+          onClick={onEnd}
+          aria-label={`End the session of ${environment}, ${name}`}
+        >
           End
         </Button>
       </Table.Td>
@@ -165,17 +170,11 @@ function EndDialog({ session, onClose }: { session: LiveSession | null; onClose:
     }
   }
   return (
-    <Modal
-      opened={session !== null}
-      onClose={onClose}
-      title="End this session?"
-      centered
-     
-    >
+    <Modal opened={session !== null} onClose={onClose} title="End this session?" centered>
       <Stack>
         <Text size="sm" className="wrap-anywhere">
-          {session?.environment}, {session?.task ?? session?.sid}: running calls are cancelled, and its client is told that
-          the session is gone.
+          {session?.environment}, {session?.task ?? session?.sid}: running calls are cancelled, and its client is told
+          that the session is gone.
         </Text>
         <Group justify="flex-end">
           <Button variant="default" onClick={onClose} data-autofocus>

@@ -1,5 +1,16 @@
 // Which environment, split and task to play.
-import { Alert, Button, Group, NumberInput, PasswordInput, SegmentedControl, Select, Stack, Text, TextInput } from "@mantine/core";
+import {
+  Alert,
+  Button,
+  Group,
+  NumberInput,
+  PasswordInput,
+  SegmentedControl,
+  Select,
+  Stack,
+  Text,
+  TextInput,
+} from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Dices, Plus } from "lucide-react";
 import { type FormEvent, useState } from "react";
@@ -32,7 +43,8 @@ export function Chooser({
   onStart: (choice: TaskChoice, secrets: Secrets) => void;
   busy: boolean;
 }) {
-  const split = environment.splits.find((each) => each.name === chosen.split)?.name ?? environment.splits[0]?.name ?? null;
+  const split =
+    environment.splits.find((each) => each.name === chosen.split)?.name ?? environment.splits[0]?.name ?? null;
   const [way, setWay] = useState<"split" | "own">("split");
   const [own, setOwn] = useState<unknown>({});
   const [broken, setBroken] = useState<string | null>(null);
@@ -96,7 +108,11 @@ export function Chooser({
               />
             </>
           )}
-          <Button type="submit" loading={busy} disabled={way === "own" ? broken !== null : split === null || size.data === 0}>
+          <Button
+            type="submit"
+            loading={busy}
+            disabled={way === "own" ? broken !== null : split === null || size.data === 0}
+          >
             Start
           </Button>
           {way === "split" && (

@@ -25,7 +25,12 @@ export function Log({ entries, onCancel }: { entries: Entry[]; onCancel: (entry:
       <Stack component="ol" gap="sm" p={0} m={0} style={{ listStyle: "none" }}>
         {entries.map((entry, index) => (
           <li key={entry.number}>
-            <Card withBorder p="sm" ref={index === entries.length - 1 ? last : undefined}>
+            <Card
+              withBorder
+              p="sm"
+              style={{ scrollMargin: "160px 0 24px" }}
+              ref={index === entries.length - 1 ? last : undefined}
+            >
               <Stack gap="xs">
                 <Head entry={entry} />
                 <Input entry={entry} />

@@ -19,7 +19,8 @@ export function Playground() {
   return (
     <Result of={environments} what="Asking for the environments">
       {(list) => {
-        const environment = name === "" ? list[0] : list.find((each) => each.key === name.toLowerCase() || each.name === name);
+        const environment =
+          name === "" ? list[0] : list.find((each) => each.key === name.toLowerCase() || each.name === name);
         if (environment === undefined) return <Missing name={name} />;
         return <Ground environments={list} environment={environment} />;
       }}
@@ -109,13 +110,7 @@ function Guard({ play }: { play: Play }) {
     ({ currentLocation, nextLocation }) => under && currentLocation.pathname !== nextLocation.pathname,
   );
   return (
-    <Modal
-      opened={blocker.state === "blocked"}
-      onClose={() => blocker.reset?.()}
-      title="End the session?"
-      centered
-     
-    >
+    <Modal opened={blocker.state === "blocked"} onClose={() => blocker.reset?.()} title="End the session?" centered>
       <Stack>
         <Text size="sm">The episode is not finished. Its session ends when you leave this page.</Text>
         <Group justify="flex-end">

@@ -1,5 +1,19 @@
 // A session that is played: prompt and calls at one side, tools at the other, reward and ways out on top.
-import { Alert, Anchor, Badge, Button, Card, Grid, Group, Modal, Paper, SegmentedControl, Stack, Text, Title } from "@mantine/core";
+import {
+  Alert,
+  Anchor,
+  Badge,
+  Button,
+  Card,
+  Grid,
+  Group,
+  Modal,
+  Paper,
+  SegmentedControl,
+  Stack,
+  Text,
+  Title,
+} from "@mantine/core";
 import { useState, useSyncExternalStore } from "react";
 import { Link } from "react-router";
 
@@ -13,6 +27,7 @@ import { Failure, Waiting } from "../../shared/states";
 import { Log } from "./Log";
 import { isFinished, type Play, type PlayState, rewardsOf } from "./play";
 import { asCurl, asPython } from "./scripts";
+import classes from "./Playing.module.css";
 import { Tools } from "./Tools";
 
 export function Playing({ play, onAgain }: { play: Play; onAgain: () => void }) {
@@ -22,7 +37,9 @@ export function Playing({ play, onAgain }: { play: Play; onAgain: () => void }) 
   return (
     <Stack>
       <Bar play={play} state={state} finished={finished} onAgain={onAgain} />
-      {state.phase === "failed" && <Failure error={state.problem} retry={onAgain} title="The session could not be opened" />}
+      {state.phase === "failed" && (
+        <Failure error={state.problem} retry={onAgain} title="The session could not be opened" />
+      )}
       {state.phase === "ended" && state.problem !== null && (
         <Alert color="red" variant="outline" role="alert" title="The session has ended">
           {state.problem instanceof Error ? state.problem.message : String(state.problem)}
@@ -50,7 +67,7 @@ export function Playing({ play, onAgain }: { play: Play; onAgain: () => void }) 
             </Stack>
           </Grid.Col>
           <Grid.Col span={{ base: 12, md: 5 }}>
-            <Card withBorder component="section" aria-labelledby="tools" style={{ overflow: "visible" }}>
+            <Card withBorder component="section" aria-labelledby="tools" className={classes.tools}>
               <Title order={2} size="h4" id="tools" mb="xs">
                 Tools
               </Title>
@@ -72,13 +89,23 @@ function total(state: PlayState): number {
   return rewardsOf(state.entries).reduce((sum, reward) => sum + reward, 0);
 }
 
-function Bar({ play, state, finished, onAgain }: { play: Play; state: PlayState; finished: boolean; onAgain: () => void }) {
+function Bar({
+  play,
+  state,
+  finished,
+  onAgain,
+}: {
+  play: Play;
+  state: PlayState;
+  finished: boolean;
+  onAgain: () => void;
+}) {
   const [copying, setCopying] = useState(false);
   const rewards = rewardsOf(state.entries);
   const last = rewards.at(-1);
   const open = state.phase === "starting" || state.phase === "ready";
   return (
-    <Paper withBorder p="sm" component="section" aria-label="Session">
+    <Paper withBorder p="sm" component="section" aria-label="Session" className={classes.bar}>
       <Group justify="space-between" gap="sm">
         <Group gap="md">
           <Badge variant={finished ? "filled" : "outline"} color={finished ? "lake" : "gray"} tt="none">
@@ -101,16 +128,15 @@ function Bar({ play, state, finished, onAgain }: { play: Play; state: PlayState;
           <Button size="xs" variant="default" onClick={() => setCopying(true)}>
             Copy as code
           </Button>
-          {open ? (
+          {open && (
             <Button size="xs" variant="default" onClick={() => void play.end()}>
               End the session
             </Button>
-          ) : (
-            state.phase === "ended" && (
-              <Button size="xs" variant="default" onClick={onAgain}>
-                Play it again
-              </Button>
-            )
+          )}
+          {(finished || state.phase === "ended") && (
+            <Button size="xs" onClick={onAgain}>
+              Play it again
+            </Button>
           )}
         </Group>
       </Group>
@@ -119,7 +145,17 @@ function Bar({ play, state, finished, onAgain }: { play: Play; state: PlayState;
   );
 }
 
-function CopyDialog({ play, state, opened, onClose }: { play: Play; state: PlayState; opened: boolean; onClose: () => void }) {
+function CopyDialog({
+  play,
+  state,
+  opened,
+  onClose,
+}: {
+  play: Play;
+  state: PlayState;
+  opened: boolean;
+  onClose: () => void;
+}) {
   const [kind, setKind] = useState<"python" | "curl">("python");
   const keys = useServer().data?.keys ?? false;
   const recorded = {

@@ -5,7 +5,17 @@ import { readEvents } from "../../api/events";
 import { send } from "../../api/request";
 import type { Message, Snapshot, ToolListing } from "../../api/types";
 import { callTool, type Outcome } from "../../ors/call";
-import { cancelCall, create, newSession, ping, readMessages, readTools, remove, type Secrets, type TaskChoice } from "../../ors/requests";
+import {
+  cancelCall,
+  create,
+  newSession,
+  ping,
+  readMessages,
+  readTools,
+  remove,
+  type Secrets,
+  type TaskChoice,
+} from "../../ors/requests";
 import { apiUrl } from "../../place";
 
 export interface Entry {

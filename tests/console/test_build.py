@@ -1,0 +1,102 @@
+"""The page in the package: made of the source beside it, the same whenever it is made, with its licences."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.docs.texts import ROOT
+
+SOURCE = ROOT / "console"
+BUILT = ROOT / "server" / "orsay" / "console" / "static"
+NODE = (20, 19)
+UNREACHABLE = re.compile("ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|ENETUNREACH")
+LICENCES = {"MIT", "ISC", "BSD-2-Clause", "BSD-3-Clause", "Apache-2.0", "0BSD", "Unlicense", "BlueOak-1.0.0"}
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """What a folder holds, by paths in it."""
+    found = [each for each in folder.rglob("*") if each.is_file()]
+    return {each.relative_to(folder).as_posix(): each.read_bytes() for each in found}
+
+
+def node_problem() -> str | None:
+    """Why the page cannot be built here; None when it can."""
+    if not shutil.which("node") or not shutil.which("npm"):
+        return "node and npm are not installed"
+    said = subprocess.check_output(["node", "--version"], text=True, timeout=60)
+    version = tuple(int(each) for each in said.strip().lstrip("v").split(".")[:2])
+    return None if version >= NODE else f"node {said.strip()} is older than {NODE[0]}.{NODE[1]}"
+
+
+@pytest.mark.timeout(600)
+def test_building_again_from_the_lock_file_gives_the_same(tmp_path: Path) -> None:
+    problem = node_problem()
+    if problem is not None:
+        pytest.skip(problem)
+    copy = tmp_path / "console"
+    shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("node_modules"))
+    installed = subprocess.run(
+        ["npm", "ci", "--prefer-offline", "--ignore-scripts", "--no-fund", "--no-audit"],
+        cwd=copy,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    if installed.returncode and UNREACHABLE.search(installed.stderr):
+        pytest.skip("the packages of the lock file cannot be fetched here")
+    assert installed.returncode == 0, installed.stderr
+    for script in ("check", "build"):
+        command = ["npm", "run", "--silent", script]
+        done = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=180, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    made, kept = files(tmp_path / "server" / "orsay" / "console" / "static"), files(BUILT)
+    assert made.keys() == kept.keys(), "run scripts/console and commit what it builds"
+    assert [name for name in made if made[name] != kept[name]] == []
+
+
+def test_the_page_names_only_files_that_are_there_and_nothing_elsewhere() -> None:
+    page = (BUILT / "index.html").read_text()
+    named = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert named.count("/console/") == 1  # <base>
+    assert len(named) >= 4
+    for each in named:
+        assert each == "/console/" or (each.startswith("./") and (BUILT / each).is_file()), each
+    assert '<meta name="csp-nonce" content="__CSP_NONCE__"' in page
+    inline = re.findall(r"<script(?![^>]*\bsrc=)[^>]*>|\bstyle=|<style|\bon[a-z]+=", page)
+    assert inline == []
+
+
+def test_nothing_in_the_page_makes_code_at_run_time() -> None:
+    for name, content in files(BUILT).items():
+        if name.endswith(".js"):
+            assert not re.search(rb"\bnew Function\(|\beval\(", content), name
+
+
+def test_styles_fetch_nothing_from_elsewhere() -> None:
+    for name, content in files(BUILT).items():
+        if name.endswith(".css"):
+            assert not re.search(rb"@import|url\(\s*[\"']?(?:https?:)?//", content), name
+
+
+def test_the_licences_of_all_bundled_packages_are_in_the_package() -> None:
+    text = (BUILT / "licenses.md").read_text()
+    wanted = json.loads((SOURCE / "package.json").read_text())["dependencies"]
+    listed = dict(re.findall(r"^## (\S+) - (\S+) \(", text, re.MULTILINE))
+    assert {name: listed.get(name) for name in wanted} == wanted
+    kinds = set(re.findall(r"^## \S+ - \S+ \(([^)]+)\)", text, re.MULTILINE))
+    assert kinds <= LICENCES
+
+
+def test_the_lock_file_fixes_every_package_by_its_content() -> None:
+    packages = json.loads((SOURCE / "package-lock.json").read_text())["packages"]
+    assert [name for name, entry in packages.items() if name and "integrity" not in entry] == []
+    given = json.loads((SOURCE / "package.json").read_text())
+    for versions in (given["dependencies"], given["devDependencies"]):
+        assert [name for name, version in versions.items() if not version[0].isdigit()] == []
