@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
+from typing import TypeAlias
+
+from sqlalchemy import Connection
 
 from ..errors import JournalDown
 from ..logs import get_logger
@@ -18,10 +22,13 @@ from .sinks import PostgresSink, Sink, SqliteSink
 from .store import Store
 from .trouble import is_about_rows, trouble
 
-__all__ = ["Scribe"]
+__all__ = ["Chore", "Scribe"]
+
+Chore: TypeAlias = Callable[[Connection], None]
 
 _GROUP_BYTES = 16 * 1024 * 1024  # of results
 _LOOK_S = 2.0  # between looks whether the file is still there
+_RESTS = 4  # times as long as a chore took
 _NONE: frozenset[int] = frozenset()
 
 log = get_logger("journal")
@@ -58,6 +65,8 @@ class Scribe:
         self._retry_s = retry_s
         self._close_s = close_s  # after close, in trouble
         self._look_at = 0.0
+        self._chores: deque[tuple[Chore, Callable[[bool], None]]] = deque()
+        self._chore_at = 0.0
         self._signal: SimpleQueue[None] = SimpleQueue()
         self._close_at: float | None = None
         self._closing = threading.Event()
@@ -74,6 +83,14 @@ class Scribe:
     def wake(self) -> None:
         """After a row was put into the queue while ``asleep``."""
         self.asleep = False
+        self._signal.put(None)
+
+    def do(self, chore: Chore, done: Callable[[bool], None]) -> None:
+        """Have something small done between groups; ``done`` is told, in the thread, whether it went well.
+
+        When the journal closes first, nobody is told.
+        """
+        self._chores.append((chore, done))
         self._signal.put(None)
 
     def close(self, closed: Callable[[], None]) -> None:
@@ -108,6 +125,8 @@ class Scribe:
                 self._settled += len(rows)
                 self._works(lost)
                 rows, attempts = [], 0
+                if self._chores:
+                    self._do_chore()
             except Exception as exc:
                 self._drop()
                 attempts += 1
@@ -125,9 +144,12 @@ class Scribe:
         while not queue:
             if self._close_at is not None:
                 return []
+            if self._chores:
+                self._do_chore()
             self.asleep = True
             if not queue and self._close_at is None:
-                self._signal.get()
+                with contextlib.suppress(Empty):
+                    self._signal.get(timeout=self._rest_s() if self._chores else None)
             self.asleep = False
         rows: list[Row] = []
         size_bytes = 0
@@ -201,6 +223,27 @@ class Scribe:
                 self._live.add(row.id)
             elif type(row) is SessionEnded:
                 self._live.discard(row.id)
+
+    def _rest_s(self) -> float:
+        return max(0.001, self._chore_at - time.monotonic())
+
+    def _do_chore(self) -> None:
+        """The next one, when the thread has had its rest from the last: rows come first."""
+        began = time.monotonic()
+        if began < self._chore_at:
+            return
+        chore, done = self._chores.popleft()
+        try:
+            with self._store.writing() as connection:
+                chore(connection)
+            well = True
+        except Exception as exc:
+            found = trouble(exc, self._store.place)
+            log.warning("journal_chore_failed", reason=found.reason, hint=found.hint)
+            well = False
+        now = time.monotonic()
+        self._chore_at = now + _RESTS * (now - began)
+        done(well)
 
     # trouble
 

@@ -12,15 +12,17 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeVar
 
 from sqlalchemy import Connection
 
 from ..errors import JournalDown
 from ..logs import get_logger
+from .keeper import PAGES_AT_ONCE, free_pages, give_back, remove, steps, to_remove
 from .location import JournalOptions
 from .rows import CallEnded, Row, SessionEnded, SessionOpened
-from .scribe import Scribe
+from .scribe import Chore, Scribe
 from .store import Store
 
 __all__ = ["JournalHealth", "Writer", "WriterLimits"]
@@ -46,6 +48,8 @@ class WriterLimits:
     rows: int = 200_000
     size_bytes: int = 256 * 1024 * 1024
     retry_s: float = 1.0
+    keep_s: float = 60.0
+    """Between looks whether something is to be removed."""
     close_s: float = 5.0
     tick_s: float = 0.25
 
@@ -86,6 +90,7 @@ class Writer:
         self._held_bytes = 0
         self._ticking: asyncio.TimerHandle | None = None
         self._tried = asyncio.Event()
+        self._keeping: asyncio.Task[None] | None = None
         self._readers = ThreadPoolExecutor(_READERS, "orsay-journal-read")
         self._closed = False
 
@@ -94,6 +99,7 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._scribe.start()
         self._tick()
+        self._keeping = self._loop.create_task(self._keep())
 
     def add(self, row: Row, done: Done | None = None) -> None:
         """Have the row written. ``done`` is called once, on the event loop, with True when it is committed.
@@ -123,6 +129,9 @@ class Writer:
         if self._closed or self._loop is None:
             return
         self._closed = True
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.gather(self._keeping, return_exceptions=True)
         ended = asyncio.Event()
         self._scribe.close(lambda: self._tell(ended.set))
         try:
@@ -166,6 +175,33 @@ class Writer:
             raise JournalDown(self._scribe.trouble.reason, self._scribe.trouble.hint)
         with self.store.reading() as connection:
             return work(connection)
+
+    # retention
+
+    async def _keep(self) -> None:
+        """From time to time remove what is beyond the bounds, in steps between groups that are written."""
+        while True:
+            await asyncio.sleep(self._limits.keep_s)
+            try:
+                while ids := await self.read(self._to_remove):
+                    for part in steps(ids):
+                        await self._done(partial(remove, ids=part))
+                    log.info("journal_pruned", sessions=len(ids))
+                for _ in range(await self.read(free_pages) // PAGES_AT_ONCE):
+                    await self._done(give_back)
+            except JournalDown as exc:
+                log.debug("journal_not_pruned", reason=exc.reason)
+
+    def _to_remove(self, connection: Connection) -> list[int]:
+        return to_remove(connection, self.options, time.time())
+
+    async def _done(self, chore: Chore) -> None:
+        """Have the scribe do it. Raises JournalDown when it could not."""
+        assert self._loop is not None
+        done: asyncio.Future[bool] = self._loop.create_future()
+        self._scribe.do(chore, lambda well: self._tell(_tell_future, done, well))
+        if not await done:
+            raise JournalDown("something could not be removed")
 
     # what the scribe reports
 
@@ -237,6 +273,11 @@ class Writer:
         self._queue.append(row)
         if self._scribe.asleep:
             self._scribe.wake()
+
+
+def _tell_future(future: asyncio.Future[bool], well: bool) -> None:
+    if not future.done():
+        future.set_result(well)
 
 
 def _size(row: Row) -> int:

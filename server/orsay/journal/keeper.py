@@ -1,0 +1,157 @@
+"""Retention: which sessions are to go when the journal is too old, too many or too large, and how they go.
+
+Sessions that may still be played stay. Evaluations stay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, or_, select, text
+
+from .location import JournalOptions
+from .schema import calls, prompts, scores, sessions, values
+
+__all__ = [
+    "AT_ONCE",
+    "PAGES_AT_ONCE",
+    "free_pages",
+    "give_back",
+    "remove",
+    "size_bytes",
+    "steps",
+    "to_remove",
+]
+
+AT_ONCE = 10
+"""Sessions that are removed in one transaction: the writer waits for it."""
+
+PAGES_AT_ONCE = 256
+"""Of a SQLite file, given back in one transaction."""
+
+_PLANNED = 2_000
+_DAY_S = 86_400
+_SILENT_S = 30 * _DAY_S  # a session without an end: its server was killed and never came back
+_ROOM = 0.95  # of the bytes allowed is what is left: else every minute would have something to remove
+_KEPT_FREE = 0.25  # of a file's pages may be empty: what comes fills them
+_POSTGRES_SIZES = {  # what a row takes besides its texts, with its part of the indexes
+    sessions: ("0", 1_500),
+    calls: ("coalesce(octet_length(input), 0) + coalesce(octet_length(result), 0)", 400),
+    prompts: ("coalesce(octet_length(text), 0)", 120),
+    scores: ("coalesce(octet_length(detail), 0)", 160),
+    values: ("octet_length(data)", 160),
+}
+_SAMPLE = 5_000  # rows
+_LOCK = 0x6F727361790002
+
+
+def to_remove(connection: Connection, options: JournalOptions, now: float) -> list[int]:
+    """Sessions to remove now, the oldest first, at most some thousands: ask again afterwards."""
+    gone = _gone(now)
+    found: list[int] = []
+    if options.max_age_days is not None:
+        before = now - options.max_age_days * _DAY_S
+        old = and_(gone, func.coalesce(sessions.c.ended_at, sessions.c.started_at) < before)
+        found = _oldest(connection, old, _PLANNED)
+    excess = _excess(connection, options) - len(found)
+    if excess > 0:
+        known = set(found)
+        more = _oldest(connection, gone, min(excess + len(found), _PLANNED))
+        found += [id for id in more if id not in known][:excess]
+    return found[:_PLANNED]
+
+
+def _gone(now: float) -> ColumnElement[bool]:
+    """Sessions that nobody plays any more."""
+    since = now - _SILENT_S
+    played = exists().where(calls.c.session == sessions.c.id, calls.c.started_at > since)
+    silent = and_(sessions.c.ended_at.is_(None), sessions.c.started_at < since, ~played)
+    return or_(sessions.c.ended_at.is_not(None), silent)
+
+
+def _oldest(connection: Connection, which: ColumnElement[bool], count: int) -> list[int]:
+    return list(connection.scalars(select(sessions.c.id).where(which).order_by(sessions.c.id).limit(count)))
+
+
+def _excess(connection: Connection, options: JournalOptions) -> int:
+    """How many sessions are too many, by number and by size."""
+    if options.max_sessions is None and options.max_bytes is None:
+        return 0
+    size = 0 if options.max_bytes is None else size_bytes(connection, options.max_bytes)
+    large = options.max_bytes is not None and size > options.max_bytes
+    if options.max_sessions is None and not large:
+        return 0
+    count = connection.scalar(select(func.count()).select_from(sessions)) or 0
+    excess = 0 if options.max_sessions is None else count - options.max_sessions
+    if large and options.max_bytes is not None:
+        excess = max(excess, math.ceil(count * (1 - _ROOM * options.max_bytes / size)))
+    return excess
+
+
+def remove(connection: Connection, ids: Sequence[int]) -> None:
+    """Remove these sessions with all that belongs to them; some at once, see ``AT_ONCE``."""
+    if connection.dialect.name == "postgresql":  # several servers may do so: one after the other
+        connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+    for table in (calls, prompts, scores, values):
+        connection.execute(delete(table).where(table.c.session.in_(ids)))
+    connection.execute(delete(sessions).where(sessions.c.id.in_(ids)))
+
+
+def steps(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    """The ids in parts for ``remove``."""
+    for at in range(0, len(ids), AT_ONCE):
+        yield ids[at : at + AT_ONCE]
+
+
+# size
+
+
+def size_bytes(connection: Connection, enough: int = 0) -> int:
+    """What the journal's rows take on the disk. Room in its files that is free again does not count.
+
+    PostgreSQL cannot tell: there it is estimated from some rows, when the files are larger than ``enough``.
+    """
+    if connection.dialect.name == "sqlite":
+        pages, free, size = (
+            _pragma(connection, name) for name in ("page_count", "freelist_count", "page_size")
+        )
+        return (pages - free) * size
+    tables = list(_POSTGRES_SIZES)
+    files = sum(
+        connection.scalar(text("SELECT pg_total_relation_size(:name)"), {"name": table.name}) or 0
+        for table in tables
+    )
+    if files <= enough:
+        return files
+    return min(files, sum(_estimate(connection, table) for table in tables))
+
+
+def _estimate(connection: Connection, table: Any) -> int:
+    name = table.name
+    query = text("SELECT n_live_tup FROM pg_stat_user_tables WHERE relid = CAST(:name AS regclass)")
+    count = connection.scalar(query, {"name": name}) or 0
+    length, rest = _POSTGRES_SIZES[table]
+    percent = min(100.0, 100 * _SAMPLE / max(count, 1))
+    sample = text(f"SELECT avg({length}) FROM {name} TABLESAMPLE SYSTEM ({percent:f})")
+    return round(count * (rest + float(connection.scalar(sample) or 0)))
+
+
+def free_pages(connection: Connection) -> int:
+    """Empty pages of a SQLite file that are too many to keep for what comes; 0 for PostgreSQL."""
+    if connection.dialect.name != "sqlite":
+        return 0
+    pages, free = _pragma(connection, "page_count"), _pragma(connection, "freelist_count")
+    return max(0, free - round(pages * _KEPT_FREE))
+
+
+def give_back(connection: Connection) -> None:
+    """Give some empty pages of a SQLite file back to the disk."""
+    driver: Any = connection.connection.driver_connection
+    # Each step gives back one page: a script is stepped to its end. It commits what was begun before.
+    driver.executescript(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE});")
+
+
+def _pragma(connection: Connection, name: str) -> int:
+    return int(connection.exec_driver_sql(f"PRAGMA {name}").scalar() or 0)
