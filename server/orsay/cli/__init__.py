@@ -18,6 +18,7 @@ _VERBS = {
     "push": "put an environment into a Hugging Face Space",
     "check": "run the contract suite against any ORS server",
     "eval": "let a model play tasks, or compare two evaluations",
+    "journal": "count, export and prune what was played",
 }
 
 _EXAMPLES = """examples:

@@ -32,7 +32,7 @@ from .trajectory import Summary, Trajectory
 if TYPE_CHECKING:
     from datasets import Dataset
 
-__all__ = ["Export", "Recipe", "existing", "to_dataset"]
+__all__ = ["Export", "Recipe", "dataset_of", "existing", "to_dataset"]
 
 _PAGE = 200
 _ROWS = 1000  # that become a table at a time
@@ -181,8 +181,6 @@ def to_dataset(
         JournalDown: It cannot be read now.
         ImportError: ``datasets`` is not installed: ``pip install 'orsay[export]'``.
     """
-    import datasets  # optional, and slow to import
-
     wanted = Filter(
         environment=environment,
         run=run,
@@ -198,13 +196,22 @@ def to_dataset(
         owner=owner,
     )
     export = Export(Recipe(wanted=wanted, lost=faults, living=living, images=images, arguments=arguments))
+    with existing(JournalOptions(journal_url(journal))) as store:
+        return dataset_of(export, store, progress)
+
+
+def dataset_of(export: Export, store: Store, progress: Callable[[Export], None] | None = None) -> Dataset:
+    """All of the export as a dataset; ``progress`` is called after each page. Raises what ``to_dataset``
+    raises.
+    """
+    import datasets  # optional, and slow to import
+
     features = _features(datasets)
     parts: list[Any] = []
     has_images = False
-    with existing(journal) as store:
-        for rows in _in_rows(export, store, progress):
-            has_images = has_images or any(row["images"] for row in rows)
-            parts.append(datasets.Dataset.from_list(rows, features=features))
+    for rows in _in_rows(export, store, progress):
+        has_images = has_images or any(row["images"] for row in rows)
+        parts.append(datasets.Dataset.from_list(rows, features=features))
     if not parts:
         parts.append(datasets.Dataset.from_dict({name: [] for name in features}, features=features))
     found = datasets.concatenate_datasets(parts)
@@ -212,9 +219,8 @@ def to_dataset(
 
 
 @contextmanager
-def existing(journal: str) -> Iterator[Store]:
+def existing(options: JournalOptions) -> Iterator[Store]:
     """A journal that is there already, open. Raises ConfigError when it is not, and JournalDown."""
-    options = JournalOptions(journal_url(journal))
     if options.path is not None and not options.path.is_file():
         raise ConfigError(
             f"there is no journal at {options.path}: name its file or URL, or start a server in this folder"

@@ -20,7 +20,7 @@ from sqlalchemy import Connection, text
 from ..errors import JournalDown
 from .searchtext import Phrase, as_fts5, as_tsquery
 
-__all__ = ["SearchStore", "Span", "search_file", "search_store"]
+__all__ = ["SearchStore", "Span", "forget", "search_file", "search_store"]
 
 _VERSION = 1
 _BUSY_S = 0.2
@@ -82,6 +82,21 @@ def search_store(connection: Connection, *, fill: bool) -> Iterator[SearchStore 
             yield PostgresSearch(own) if not fill or _is_alone(own) else None
 
 
+def forget(connection: Connection) -> None:
+    """Empty the index of that journal: it is made again when somebody searches."""
+    if connection.dialect.name == "sqlite":
+        _remove(search_file(Path(str(connection.engine.url.database))))
+        return
+    with connection.engine.connect() as own, own.begin():
+        for name in ("search_words", "search_pending", "search_span"):
+            own.execute(text(f"DROP TABLE IF EXISTS {name}"))
+
+
+def _remove(path: Path) -> None:
+    for each in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        each.unlink(missing_ok=True)
+
+
 def _begin(file: sqlite3.Connection) -> bool:
     try:
         file.execute("BEGIN IMMEDIATE")
@@ -109,8 +124,7 @@ def _open(path: Path) -> sqlite3.Connection:
     except sqlite3.OperationalError:
         raise
     except sqlite3.DatabaseError:
-        for each in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
-            each.unlink(missing_ok=True)
+        _remove(path)
         return _open(path)
 
 
