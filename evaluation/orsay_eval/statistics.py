@@ -98,18 +98,20 @@ def quantiles(values: Sequence[float]) -> Quantiles | None:
 def _proportion(means: Sequence[float], *, episodes: int) -> tuple[float, float]:
     """Wilson's score interval for a proportion, with the effective number of values in place of the number.
 
-    The effective number is p(1-p) / SE², between the number of tasks less one and that of episodes; where all
-    are right or all wrong it is the number of tasks, as if attempts at one task told nothing more. Korn and
-    Graubard, Survey Methodology 24 (1998); Franco et al., J. Survey Stat. and Methodology 7 (2019), find
-    Wilson's form of it to cover well.
+    The effective number is p(1-p) / SE², between the number of tasks less one and that of episodes (Korn and
+    Graubard, Survey Methodology 24, 1998); Franco et al., J. Survey Stat. and Methodology 7 (2019), find
+    Wilson's form of it to cover well. Where all are right, or all wrong, there is no spread to go by, and the
+    interval is the exact one of Clopper and Pearson (Biometrika 26, 1934) for as many values as there are
+    tasks, as if attempts at one task told nothing more.
     """
     tasks = len(means)
     p = math.fsum(means) / tasks
     error = standard_error(means)
-    if 0 < p < 1:
-        n = min(p * (1 - p) / error**2, float(episodes)) if error > 0 else float(episodes)
-    else:
-        n = float(tasks)
+    if p <= 0:
+        return 0.0, 1 - ((1 - _LEVEL) / 2) ** (1 / tasks)
+    if p >= 1:
+        return ((1 - _LEVEL) / 2) ** (1 / tasks), 1.0
+    n = min(p * (1 - p) / error**2, float(episodes)) if error > 0 else float(episodes)
     t = t_quantile(tasks - 1)
     middle = (p + t * t / (2 * n)) / (1 + t * t / n)
     reach = t / (1 + t * t / n) * math.sqrt(p * (1 - p) / n + t * t / (4 * n * n))
