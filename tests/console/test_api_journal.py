@@ -11,10 +11,11 @@ from typing import Any
 import httpx
 import pytest
 from orsay.journal import query
+from orsay.journal.export import Export, Recipe
 from orsay.journal.filters import Filter
 from sqlalchemy import Engine, create_engine
 
-from ..journal.fill import Fill, Filled, fill
+from ..journal.fill import START, Fill, Filled, fill
 from ..system.serving import WORLDS, ServerProcess, api_for, server
 from .api import ALICE, BOB, KEYS, LIMIT_S
 
@@ -205,6 +206,7 @@ def test_runs_and_their_figures_are_those_of_the_journal(
         ("runs", {"limit": "1e9"}, "limit"),
         ("runs/series", {}, "run"),
         ("runs/series", {"run": "x", "success": "high"}, "success"),
+        ("export", {"format": "csv"}, "format"),
         ("tasks", {"enviroment": "guess"}, "enviroment"),
         ("evaluations", {"before": "x"}, "before"),
     ],
@@ -224,6 +226,52 @@ def test_a_query_that_does_not_fit_says_where(
 def test_what_is_not_there_is_not_found(served: ServerProcess, path: str) -> None:
     answer = refusal(served, path)
     assert answer.status_code == 404 and answer.headers["x-orsay-code"] == "unknown_id"
+
+
+# the file
+
+
+def test_the_file_holds_what_the_filters_let_through(
+    served: ServerProcess, engine: Engine, filled: Filled
+) -> None:
+    with engine.connect() as connection:
+        export = Export(Recipe(wanted=Filter(run=RUN, reward_min=0.5)))
+        lines = b""
+        while not export.done:
+            lines += export.lines(connection)
+    url = f"{served.url}/console/api/export"
+    asked = {"run": RUN, "reward_min": 0.5, "format": "jsonl"}
+    for coding in ("gzip", "identity"):
+        answer = httpx.get(url, params=asked, headers={"Accept-Encoding": coding}, timeout=LIMIT_S)
+        assert answer.status_code == 200 and answer.headers.get("content-encoding", "identity") == coding
+        assert answer.content == lines
+    assert len(lines.splitlines()) > 3
+    assert answer.headers["content-disposition"] == 'attachment; filename="trajectories.jsonl"'
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    first = json.loads(lines.splitlines()[0])
+    assert first["messages"][0]["role"] == "user" and first["reward"] >= 0.5
+    whole = httpx.get(url, params={**asked, "full": "true"}, timeout=LIMIT_S).text.splitlines()
+    assert json.loads(whole[0]) == get(served, f"trajectories/{first['id']}")
+
+
+def test_an_empty_file_is_a_file(served: ServerProcess) -> None:
+    answer = httpx.get(f"{served.url}/console/api/export", params={"run": "never"}, timeout=LIMIT_S)
+    assert answer.status_code == 200 and answer.content == b""
+
+
+def test_a_long_file_comes_in_parts_and_may_be_broken_off(
+    served: ServerProcess, engine: Engine, filled: Filled
+) -> None:
+    with engine.begin() as connection:
+        fill(connection, Fill(sessions=1_500, runs=("long",), unlabelled=0, faults=0, start=START + 86_400))
+    url = f"{served.url}/console/api/export"
+    headers = {"Accept-Encoding": "identity"}
+    whole = httpx.get(url, params={"run": "long"}, headers=headers, timeout=LIMIT_S)
+    assert whole.headers["transfer-encoding"] == "chunked" and len(whole.text.splitlines()) == 1_500
+    with httpx.stream("GET", url, params={"run": "long"}, headers=headers, timeout=LIMIT_S) as answer:
+        assert next(answer.iter_lines())
+    assert get(served, "server")["journal"]["state"] == "ok"
+    assert not served.events("request_failed") and not served.events("export_broke_off")
 
 
 # evaluations
@@ -284,6 +332,9 @@ def test_a_key_sees_what_it_played_itself_and_nothing_else(tmp_path: Path) -> No
             assert get(found, "trajectories", headers, run=other)["items"] == []
             assert get(found, "trajectories", headers, text="kingfisher")["items"] == [item]
             assert [each["run"] for each in get(found, "runs", headers)] == [run]
+            url = f"{found.url}/console/api/export"
+            lines = httpx.get(url, headers=headers, timeout=LIMIT_S).text.splitlines()
+            assert [json.loads(line)["run"] for line in lines] == [run]
             assert get(found, "runs/series", headers, run=other)["points"] == []
             assert [each["n"] for each in get(found, "tasks", headers)] == [1]
             assert get(found, "tasks", headers, run=other) == []

@@ -24,7 +24,16 @@ from ..journal.filters import Filter
 from ..journal.ids import new_id
 from ..journal.rows import EvaluationSaved
 from ..journal.schema import evaluations
-from .queries import EvaluationsQuery, FilterQuery, RunsQuery, SeriesQuery, TasksQuery, TrajectoriesQuery
+from .download import send_export
+from .queries import (
+    EvaluationsQuery,
+    ExportQuery,
+    FilterQuery,
+    RunsQuery,
+    SeriesQuery,
+    TasksQuery,
+    TrajectoriesQuery,
+)
 from .request import BadQuery, Request
 
 if TYPE_CHECKING:
@@ -57,6 +66,9 @@ class History:
         ValidationError for a body that does not fit.
         """
         try:
+            if path == "/export":
+                await self._export(request)
+                return
             found = await self._find(path, request.method)(request)
         except BadQuery as bad:
             await request.answer(bad.body, status=422)
@@ -92,6 +104,10 @@ class History:
             return None if found is None else _json(found)
 
         return None if id > _LARGEST_ID else await self._writer.read(read)
+
+    async def _export(self, request: Request) -> None:
+        wanted = request.query(ExportQuery)
+        await send_export(self._writer, wanted, filter_of(wanted, request.owner), request)
 
     # figures
 

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _log = get_logger(__name__)
-_STEP = 1_000
+_STEP = 500
 _SHOWN = 200
 _EVERY_S = 1.0
 _AT_LEAST_S = 0.2

@@ -11,6 +11,7 @@ from .about import Environments, ServerEntry
 from .live import Snapshot
 from .queries import (
     EvaluationsQuery,
+    ExportQuery,
     RunsQuery,
     SeriesQuery,
     TasksQuery,
@@ -95,6 +96,17 @@ OPERATIONS = (
     ),
     _get("trajectories", "Recorded sessions, a page at a time.", Page, errors=_PAST, query=TrajectoriesQuery),
     _get("trajectories/{id}", "All of one recorded session.", Trajectory, errors=(*_PAST, 404)),
+    Operation(
+        "get",
+        "/console/api/export",
+        "Recorded sessions as a file of JSON lines: conversations for training, or whole trajectories.",
+        session=False,
+        errors=_PAST,
+        tag=_TAG,
+        name="console_export",
+        query=ExportQuery,
+        media="application/x-ndjson",
+    ),
     _get("runs", "Figures of each run.", RunList, errors=_PAST, query=RunsQuery),
     _get("runs/series", "How one run went on.", Series, errors=_PAST, query=SeriesQuery),
     _get("tasks", "What was solved, task by task.", TaskList, errors=_PAST, query=TasksQuery),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints
 
@@ -55,7 +55,12 @@ class TrajectoriesQuery(FilterQuery):
 class ExportQuery(FilterQuery):
     """All of them, as a file."""
 
-    format: Annotated[str, StringConstraints(pattern="^jsonl$")] = Field("jsonl", description="`jsonl`")
+    format: Literal["jsonl"] = "jsonl"
+    faults: bool = Field(False, description="also episodes that were lost to a fault")
+    living: bool = Field(False, description="also sessions that have not ended")
+    full: bool = Field(False, description="whole trajectories rather than conversations for training")
+    images: bool = Field(True, description="without them, they are named in the text")
+    arguments: Literal["object", "string"] = Field("object", description="of tool calls")
 
 
 class RunsQuery(_Query):

@@ -1,0 +1,73 @@
+"""Recorded sessions as a file: sent page by page while it is made, so that no length of it is too long."""
+
+from __future__ import annotations
+
+import zlib
+
+from sqlalchemy import Connection
+
+from ..errors import JournalDown
+from ..http.faces import Pairs
+from ..http.messages import has_gone
+from ..journal.export import Export, Recipe
+from ..journal.filters import Filter
+from ..journal.writer import Writer
+from ..logs import get_logger
+from .answers import accepts_gzip, strict_headers
+from .queries import ExportQuery
+from .request import Request
+
+__all__ = ["send_export"]
+
+_log = get_logger(__name__)
+_GZIP = 31  # zlib's word for a stream with gzip's head and tail
+_HEADERS: Pairs = (
+    (b"content-type", b"application/x-ndjson"),
+    (b"content-disposition", b'attachment; filename="trajectories.jsonl"'),
+    (b"cache-control", b"no-store"),
+    (b"vary", b"accept-encoding"),
+)
+
+
+async def send_export(writer: Writer, wanted: ExportQuery, which: Filter, request: Request) -> None:
+    """JSON lines of all sessions that ``which`` lets through. Raises JournalDown before anything is sent.
+
+    When the journal fails later, the answer breaks off, which clients notice.
+    """
+    export = Export(_recipe(wanted, which))
+    packer = zlib.compressobj(5, zlib.DEFLATED, _GZIP) if accepts_gzip(request.headers) else None
+
+    def more(connection: Connection) -> bytes:
+        lines = export.lines(connection)
+        if packer is None:
+            return lines
+        packed = packer.compress(lines)
+        return packed + packer.flush() if export.done else packed
+
+    part = await writer.read(more)
+    headers = [*_HEADERS, *strict_headers()]
+    if packer is not None:
+        headers.append((b"content-encoding", b"gzip"))
+    await request.send({"type": "http.response.start", "status": 200, "headers": headers})
+    try:
+        while True:
+            done = export.done
+            if part or done:
+                await request.send({"type": "http.response.body", "body": part, "more_body": not done})
+            if done or has_gone(request.receive):
+                return
+            part = await writer.read(more)
+    except JournalDown as down:
+        _log.warning("export_broke_off", written=export.written, reason=str(down))
+
+
+def _recipe(wanted: ExportQuery, which: Filter) -> Recipe:
+    """Who asks for a fault wants episodes that were lost to it."""
+    return Recipe(
+        wanted=which,
+        lost=wanted.faults or wanted.fault not in (None, "none"),
+        living=wanted.living,
+        full=wanted.full,
+        images=wanted.images,
+        arguments="string" if wanted.arguments == "string" else "object",
+    )
