@@ -347,8 +347,8 @@ def test_the_console_can_be_switched_off() -> None:
 
 def test_a_server_that_lets_anyone_in_has_no_console_unless_told() -> None:
     for console, status in (("auto", 404), ("on", 200)):
-        settings = {"runtime": "local", "host": "0.0.0.0", "allow_anonymous": True, "console": console}
-        with server(f"{WORLDS}:Plain", **settings) as found:
+        anyone: dict[str, Any] = {"host": "0.0.0.0", "allow_anonymous": True}
+        with server(f"{WORLDS}:Plain", runtime="local", console=console, **anyone) as found:
             local = found.url.replace("0.0.0.0", "127.0.0.1")
             assert httpx.get(f"{local}/console/api/server").status_code == status
             assert httpx.get(f"{local}/console").status_code == status

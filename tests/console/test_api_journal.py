@@ -124,7 +124,7 @@ def test_the_journal_tells_how_it_is(served: ServerProcess) -> None:
 
 def test_pages_follow_each_other_to_the_end(served: ServerProcess, filled: Filled) -> None:
     found: list[str] = []
-    before: dict[str, str] = {}
+    before: dict[str, Any] = {}
     while True:
         page = get(served, "trajectories", run=RUN, limit=7, **before)
         found += ids(page)
@@ -240,7 +240,7 @@ def test_the_file_holds_what_the_filters_let_through(
         while not export.done:
             lines += export.lines(connection)
     url = f"{served.url}/console/api/export"
-    asked = {"run": RUN, "reward_min": 0.5, "format": "jsonl"}
+    asked: dict[str, Any] = {"run": RUN, "reward_min": 0.5, "format": "jsonl"}
     for coding in ("gzip", "identity"):
         answer = httpx.get(url, params=asked, headers={"Accept-Encoding": coding}, timeout=LIMIT_S)
         assert answer.status_code == 200 and answer.headers.get("content-encoding", "identity") == coding
@@ -317,7 +317,7 @@ async def play_as(served: ServerProcess, headers: dict[str, str], run: str) -> N
 
 
 def test_a_key_sees_what_it_played_itself_and_nothing_else(tmp_path: Path) -> None:
-    settings = {"api_keys": KEYS, "journal": str(tmp_path / "journal.db"), "runtime": "local"}
+    settings: dict[str, Any] = {"api_keys": KEYS, "journal": str(tmp_path / "journal.db"), "runtime": "local"}
     with server(f"{WORLDS}:World", **settings) as found:
         asyncio.run(play_as(found, ALICE, "hers"))
         asyncio.run(play_as(found, BOB, "his"))

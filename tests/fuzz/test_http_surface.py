@@ -26,7 +26,7 @@ SIDS = ("fuzz-1", "fuzz-2")
 @pytest.fixture(scope="module")
 def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     journal = str(tmp_path_factory.mktemp("journal") / "journal.db")
-    limits = {"idle_limit_s": 60, "max_sessions": 200}
+    limits: dict[str, Any] = {"idle_limit_s": 60, "max_sessions": 200}
     with server(f"{WORLDS}:World", f"{WORLDS}:Plain", journal=journal, **limits) as found:
         for sid in SIDS:
             answer = httpx.post(f"{found.url}/create", json={"task_spec": {}}, headers={"X-Session-ID": sid})
