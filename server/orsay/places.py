@@ -142,7 +142,7 @@ class CodePlace:
     def member(self) -> Member:
         runtime = self.runtime()
         retire = runtime.retire if isinstance(runtime, ProcessRuntime) else None
-        return _member(self.title, self.table, runtime, retire=retire)
+        return _member(self.title, self.table, runtime, retire=retire, place=", ".join(self.labels))
 
     def runtime(self, classes: Sequence[type] = ()) -> LocalRuntime | ProcessRuntime:
         """With ``classes`` in this process, those rather than the targets. Raises LoadError."""
@@ -203,7 +203,7 @@ class UrlPlace:
         from .runtimes.remote.runtime import RemoteRuntime  # an HTTP client, only for those who need one
 
         runtime = RemoteRuntime(self.table.url, self.options, label=self.label)
-        return _member(self.title, self.table, runtime)
+        return _member(self.title, self.table, runtime, place=self.label)
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ class ImagePlace:
         from .runtimes.docker.runtime import DockerRuntime  # needs the extra docker
 
         runtime = DockerRuntime(self.options, server_id=self.server_id, label=self.label)
-        return _member(self.title, self.table, runtime)
+        return _member(self.title, self.table, runtime, place=self.label)
 
 
 def docker_options(table: ImageTable, settings: Settings) -> DockerOptions:

@@ -39,9 +39,10 @@ _log = get_logger(__name__)
 class Member:
     """One of the runtimes, what is taken of it, and how much.
 
-    ``label`` is what errors call it. ``serve`` maps names of its environments to the names they have here,
-    and leaves out the others; None takes all as they are. The time limits, in seconds, are for environments
-    that set none themselves. ``retire`` is called when the member leaves, while sessions may still run.
+    ``label`` is what errors call it, ``place`` what figures do. ``serve`` maps names of its environments to the
+    names they have here, and leaves out the others; None takes all as they are. The time limits, in seconds, are
+    for environments that set none themselves. ``retire`` is called when the member leaves, while sessions may
+    still run.
     """
 
     def __init__(
@@ -54,8 +55,10 @@ class Member:
         call_time_limit_s: float | None = None,
         setup_time_limit_s: float | None = None,
         retire: Callable[[], None] | None = None,
+        place: str = "",
     ) -> None:
         self.label = label
+        self.place = place or label
         self.runtime = runtime
         self.serve = None if serve is None else {name.lower(): here for name, here in serve.items()}
         self.max_sessions = max_sessions
@@ -288,9 +291,9 @@ class MixedRuntime:
             self.changed()
 
     def gauges(self) -> Iterator[Gauge]:
-        """Those of all members, under their labels; of members that leave, too."""
+        """Those of all members, under their names; of members that leave, too."""
         for member in (*self.members, *self._leaving.values()):
-            place = {"place": member.label}
+            place = {"place": member.place}
             yield Gauge("place_sessions", member.sessions, place)
             if isinstance(member.runtime, Gauged):
                 for gauge in member.runtime.gauges():
