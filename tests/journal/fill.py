@@ -55,6 +55,7 @@ class Fill:
     owners: Sequence[str] = ("",)
     open: int = 0  # of the newest sessions, so many have no end
     faults: float = 0.05
+    given_up: float = 0.0  # share of sessions that end without the environment's word
     images: float = 0.1
     large: float = 0.02
     words: int = 12  # in a prompt or a result
@@ -187,6 +188,7 @@ class _Batch:
         fault = rng.choice(_FAULTS) if rng.random() < what.faults else None
         total = last = None
         finished = False
+        given_up = what.given_up > 0 and rng.random() < what.given_up
         for number in range(1, n + 1):
             id = session + number
             end = number == n
@@ -200,7 +202,8 @@ class _Batch:
                 # the first tasks are easy, the last never solved; the model learns a little with each step
                 ease = 1.1 - index / what.tasks + step / 100
                 reward = (1.0 if rng.random() < ease - 0.2 else 0.0) if end else rng.choice((None, 0.0))
-                finished = end
+                finished = end and not given_up
+                reward = None if end and given_up else reward
                 result = {"ok": True, "output": self._output(reward, finished)}
             if reward is not None:
                 last, total = reward, (total or 0.0) + reward
