@@ -1,0 +1,216 @@
+"""What the journal adds to the CPU time of a call: one server with each kind of journal in turn, on one core.
+
+CPU is that of the server and its workers together; PostgreSQL's own is told apart. Medians over the runs, the
+journals taking turns under the same load.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from . import machine, peers
+from .gateway_loads import Load, Place, run_load
+from .postgres import RunningPostgres, is_there, running_postgres
+from .report import Run, markdown, notes, number, plain
+from .serve import HERE, RESULTS, say
+from .servers import SERVERS, RunningServer, ServerFailed
+
+EXAMPLES = """\
+examples:
+  benchmarks/journal                     everything, some minutes
+  benchmarks/journal --quick             does everything work? no figures to quote
+  benchmarks/journal --only off,process --loads calls --repeat 9
+"""
+LIMIT = 0.25  # more CPU per call than without a journal
+JOURNALS = ("off", "process", "fsync", "postgresql")
+CALLS = 10  # of an episode
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A load, what its requests are, and how many calls each of them is."""
+
+    load: Load
+    title: str
+    calls: int = 1
+
+
+KINDS = (
+    Kind(Load("calls", ("--mode", "calls")), "64 sessions calling at once"),
+    Kind(Load("calls-1000", ("--mode", "calls", "--sessions", "1000")), "1,000 sessions calling at once"),
+    Kind(Load("calls-8", ("--mode", "calls", "--sessions", "8")), "8 sessions calling at once"),
+    Kind(Load("calls-1", ("--mode", "calls", "--sessions", "1")), "one session, one call after the other"),
+    Kind(
+        Load("episodes", ("--mode", "episodes", "--calls", str(CALLS))),
+        f"episodes of {CALLS} calls with create, prompt and delete",
+        CALLS,
+    ),
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="benchmarks/journal",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("--seconds", type=float, default=5.0, help="length of a run (default 5)")
+    made.add_argument("--repeat", type=int, default=5, help="runs of each; medians count (default 5)")
+    made.add_argument("--quick", action="store_true", help="one run of 1 s each")
+    made.add_argument("--only", default=",".join(JOURNALS), help="journals, with commas (default: all)")
+    made.add_argument("--loads", default="", help="loads, with commas: calls, calls-8, … (default: all)")
+    made.add_argument("--out", type=Path, help="where to write NAME.json; NAME.md goes beside it")
+    made.add_argument("--peers", type=Path, default=HERE.parent / ".cache" / "peers", help=argparse.SUPPRESS)
+    return made
+
+
+@contextlib.contextmanager
+def standing(
+    journal: str, place: Place, postgres: RunningPostgres | None
+) -> Iterator[tuple[RunningServer, RunningPostgres | None]]:
+    """Our server with such a journal, ready."""
+    with tempfile.TemporaryDirectory(prefix="journal-") as folder:
+        url = f"{folder}/journal.db" if journal in ("process", "fsync") else "off"
+        if journal == "postgresql" and postgres is not None:
+            url = postgres.new_database()
+        durability = "fsync" if journal == "fsync" else "process"
+        variables = {"ORSAY_JOURNAL": url, "ORSAY_JOURNAL_DURABILITY": durability}
+        spec = replace(SERVERS["orsay-process"], variables=variables)
+        with RunningServer(spec, peers=place.peers, logs=place.logs, core=place.server_core) as server:
+            server.wait_until("/ready")
+            yield server, postgres if journal == "postgresql" else None
+
+
+def measure(
+    journals: Sequence[str],
+    kinds: Sequence[Kind],
+    place: Place,
+    postgres: RunningPostgres | None,
+    *,
+    seconds: float,
+    repeat: int,
+) -> list[Run]:
+    """All runs, the journals taking turns, each on a fresh server and an empty journal."""
+    runs: list[Run] = []
+    for turn in range(1, repeat + 1):
+        for kind in kinds:
+            for journal in journals if turn % 2 else reversed(journals):
+                say(f"run {turn} of {repeat}: {kind.load.name}, {journal} ...")
+                try:
+                    with standing(journal, place, postgres) as (server, database):
+                        before = database.tree.cpu_s() if database else 0.0
+                        result = run_load(kind.load, server, place, seconds=seconds)
+                        if database:
+                            spent = database.tree.cpu_s() - before
+                            calls = max(1.0, float(result["n"])) * (seconds + 1) / seconds  # with the warm-up
+                            result["database_us_per_request"] = round(spent / calls * 1e6, 1)
+                    runs.append(Run(kind.load.name, journal, turn, result))
+                except (ServerFailed, RuntimeError, TimeoutError) as error:
+                    runs.append(Run(kind.load.name, journal, turn, {}, failed=str(error)))
+                    say(f"  FAILED: {str(error)[-300:]}")
+    return runs
+
+
+def median(runs: Sequence[Run], kind: Kind, journal: str, key: str) -> float | None:
+    """Over the runs of one load with one journal, per call."""
+    found = [run.result[key] for run in runs if (run.figure, run.server) == (kind.load.name, journal)
+             and key in run.result]  # fmt: skip
+    if not found:
+        return None
+    return statistics.median(found) / (kind.calls if key.endswith("per_request") else 1)
+
+
+def share(runs: Sequence[Run], kind: Kind, journal: str) -> float | None:
+    """How much more CPU a call takes than without a journal."""
+    key = "server_us_per_request"
+    value, without = median(runs, kind, journal, key), median(runs, kind, "off", key)
+    return None if not value or not without else value / without - 1
+
+
+def table(runs: Sequence[Run], journals: Sequence[str], kinds: Sequence[Kind]) -> list[list[str]]:
+    """Head and lines: a column for each journal."""
+    lines = [["", *(f"journal {name}" for name in journals)]]
+    for kind in kinds:
+        cells = []
+        for journal in journals:
+            value = median(runs, kind, journal, "server_us_per_request")
+            more = share(runs, kind, journal)
+            text = "" if value is None else number(value)
+            cells.append(f"{text} ({more:+.0%})" if more is not None and journal != "off" else text)
+        lines.append([f"{kind.title}: CPU, us per call", *cells])
+        for key, title in (("p50_ms", "median, ms"), ("p99_ms", "p99, ms")):
+            values = [median(runs, kind, journal, key) for journal in journals]
+            lines.append([f"{kind.title}: {title}", *("" if v is None else number(v) for v in values)])
+        spent = [median(runs, kind, journal, "database_us_per_request") for journal in journals]
+        if any(spent):
+            title = f"{kind.title}: CPU of PostgreSQL itself, us per call"
+            lines.append([title, *("" if v is None else number(v) for v in spent)])
+    return lines
+
+
+def verdict(runs: Sequence[Run], journals: Sequence[str], kinds: Sequence[Kind]) -> list[str]:
+    """A sentence on each promise."""
+    found = []
+    for journal in journals:
+        for kind in kinds:
+            more = share(runs, kind, journal)
+            if journal != "off" and more is not None:
+                word = "reached" if more <= LIMIT else "NOT reached"
+                text = f"journal {journal}, {kind.title}: {more:+.1%} CPU per call"
+                found.append(f"{text} (at most +{LIMIT:.0%}: {word})")
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    seconds, repeat = (1.0, 1) if options.quick else (options.seconds, options.repeat)
+    journals = [name for name in JOURNALS if name in options.only.split(",")]
+    if "postgresql" in journals and not is_there():
+        say("PostgreSQL is not installed here, or the extra 'postgres' is not: left out")
+        journals.remove("postgresql")
+    wanted = options.loads.split(",") if options.loads else [kind.load.name for kind in KINDS]
+    kinds = [kind for kind in KINDS if kind.load.name in wanted]
+    logs = RESULTS / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    machine.allow_open_files()
+    place = Place(options.peers, logs, *machine.cores())
+    with contextlib.ExitStack() as stack:
+        postgres = stack.enter_context(running_postgres()) if "postgresql" in journals else None
+        runs = measure(journals, kinds, place, postgres, seconds=seconds, repeat=repeat)
+    cells = table(runs, journals, kinds)
+    remarks = [*verdict(runs, journals, kinds), *notes(runs)]
+    whole = not (options.quick or options.loads or len(journals) < len(JOURNALS))
+    out = options.out or RESULTS / ("journal" if whole else "partial")
+    document = {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": machine.describe(),
+        "versions": peers.versions(sys.executable),
+        "seconds": seconds,
+        "repeat": repeat,
+        "table": cells,
+        "notes": remarks,
+        "runs": [asdict(run) for run in runs],
+    }
+    out.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n")
+    out.with_suffix(".md").write_text(
+        markdown(cells, texts=0) + "\n\n" + "".join(f"- {remark}\n" for remark in remarks)
+    )
+    print(plain(cells, texts=0))
+    for remark in remarks:
+        print(f"note: {remark}")
+    print(f"written: {out.with_suffix('.json')} and {out.with_suffix('.md')}")
+    return 1 if any(run.failed for run in runs) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
