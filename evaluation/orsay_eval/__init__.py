@@ -1,7 +1,7 @@
 """Evaluation: tasks played with a model or a policy, and what the rewards tell.
 
     report = evaluate(
-        Evaluation("guess", split="test", tasks=100, k=4),
+        Evaluation("guessenvironment", split="test", tasks=100, k=4),
         "http://127.0.0.1:8080",
         ChatModel("Qwen/Qwen3-8B", base_url="http://127.0.0.1:8000/v1"),
     )

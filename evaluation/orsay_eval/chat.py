@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ __all__ = ["ChatModel"]
 
 _NO_KEY = "none"  # the package asks for one; local servers do not look at it
 _CONTEXT = ("context length", "context_length", "maximum context", "context window", "too many tokens")
+_FIRST_PAUSES_S = (0.5, 1.0, None)
 _TOKEN_NAMES = ("max_tokens", "max_completion_tokens")
 
 
@@ -60,7 +62,7 @@ class ChatModel:
         system: str | None = None,
         extra_body: Mapping[str, Any] | None = None,
         timeout_s: float = 600.0,
-        tries: int = 8,
+        tries: int = 10,
         keep_reasoning: bool = True,
     ) -> None:
         if tries < 1:
@@ -79,6 +81,7 @@ class ChatModel:
         self._client: AsyncOpenAI | None = None
         self._token_name = _TOKEN_NAMES[0]
         self._answered = False
+        self._reaching, self._reached = asyncio.Lock(), False
 
     def settings(self) -> dict[str, Any]:
         return {
@@ -91,11 +94,16 @@ class ChatModel:
         }
 
     def player(self, opening: Opening) -> _ChatPlayer:
-        return _ChatPlayer(self, opening, Conversation(opening, system=self._system))
+        try:
+            conversation = Conversation(opening, system=self._system)
+        except ValueError as exc:  # an environment may show what the format has no place for
+            raise ModelFault("model_error", f"the prompt cannot be shown to a chat model: {exc}") from exc
+        return _ChatPlayer(self, opening, conversation)
 
     async def aclose(self) -> None:
         """Let the connections go."""
         client, self._client = self._client, None
+        self._reaching, self._reached = asyncio.Lock(), False  # they belong to an event loop
         if client is not None:
             await client.close()
 
@@ -109,12 +117,14 @@ class ChatModel:
         client = self._connected()
         import openai  # an optional dependency
 
+        await self._reach(client)
+        token_name = self._token_name
         try:
             found = await self._send(client, messages, tools, seed_of)
         except openai.BadRequestError as exc:
             if _is_context(exc.message):
                 return None
-            if self._renamed(exc.message):
+            if self._renamed(exc.message, token_name):
                 return await self.answer(messages, tools, seed_of)
             raise self._refused(f"refused a request: {exc.message}", _hint(exc.message)) from exc
         except openai.NotFoundError as exc:
@@ -167,6 +177,27 @@ class ChatModel:
         )
         return found
 
+    async def _reach(self, client: AsyncOpenAI) -> None:
+        """See that somebody answers there, once: a wrong URL is told at once, not after all the tries."""
+        import openai  # an optional dependency
+
+        async with self._reaching:
+            for pause_s in () if self._reached else _FIRST_PAUSES_S:
+                try:
+                    await client.with_options(max_retries=0).models.list()
+                except openai.APIConnectionError as exc:
+                    if isinstance(exc, openai.APITimeoutError) or pause_s is not None:
+                        await asyncio.sleep(pause_s or 0)
+                        continue
+                    why = exc.__cause__ or exc
+                    raise ModelUnusable(
+                        f"{self._place()} cannot be reached ({type(why).__name__}: {why}); does it run there?"
+                    ) from exc
+                except (openai.OpenAIError, ValueError, TypeError):
+                    pass  # it answers, and need not have a list of models
+                break
+            self._reached = True
+
     def _connected(self) -> AsyncOpenAI:
         if self._client is None:
             try:
@@ -184,12 +215,12 @@ class ChatModel:
                 raise EvaluationError(f"{self._base_url!r} is no URL of an endpoint: {exc}") from exc
         return self._client
 
-    def _renamed(self, message: str) -> bool:
-        """The endpoint wants the other name of the limit, and has not been asked by it yet."""
-        other = _TOKEN_NAMES[1 - _TOKEN_NAMES.index(self._token_name)]
-        if self._max_tokens is None or self._answered or other not in message:
+    def _renamed(self, message: str, sent: str) -> bool:
+        """The endpoint wants the other name of the limit than was ``sent``, as newer ones do."""
+        older, newer = _TOKEN_NAMES
+        if self._max_tokens is None or sent != older or newer not in message:
             return False
-        self._token_name = other
+        self._token_name = newer
         return True
 
     def _refused(self, what: str, hint: str) -> Exception:

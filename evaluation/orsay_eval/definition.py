@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Sequence
@@ -71,6 +72,8 @@ class Evaluation:
             raise ValueError("sample draws at random: say how many as tasks=N")
         if min(self.k, self.max_turns) < 1 or min(self.nudges, self.retries) < 0:
             raise ValueError("k and max_turns must be at least 1, nudges and retries at least 0")
+        if not all(math.isfinite(x) for x in (self.success, self.unscored or 0.0)):
+            raise ValueError("success and unscored must be finite numbers")
         if self.call_timeout_s is not None and self.call_timeout_s <= 0:
             raise ValueError("call_timeout_s must be greater than 0")
 

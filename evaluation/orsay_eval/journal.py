@@ -11,7 +11,7 @@ from orsay_protocol.headers import API_KEY
 
 __all__ = ["send_report"]
 
-_PATH = "/console/api/evaluations"
+_PATH = "/console/api"
 _LIMIT_S = 60.0
 
 
@@ -26,11 +26,12 @@ async def send_report(
     sent = {**(headers or {}), "Content-Type": "application/json"}
     if api_key:
         sent[API_KEY] = api_key
+    base = f"{url.rstrip('/')}{_PATH}"
     try:
         async with httpx.AsyncClient(timeout=_LIMIT_S, trust_env=False) as client:
-            answer = await client.post(
-                f"{url.rstrip('/')}{_PATH}", content=report.model_dump_json(), headers=sent
-            )
+            listed = await client.get(f"{base}/environments", headers=sent)
+            named = report.model_copy(update={"environment": _name(listed, report.environment)})
+            answer = await client.post(f"{base}/evaluations", content=named.model_dump_json(), headers=sent)
     except (httpx.HTTPError, httpx.InvalidURL) as exc:
         return f"the report did not reach the server's journal: {type(exc).__name__} {exc}".rstrip()
     if answer.is_success:
@@ -40,6 +41,15 @@ async def send_report(
     if answer.status_code == 409:
         return "the server's journal is off; the report is here only"
     return f"the server's journal did not take the report ({answer.status_code}): {_detail(answer)}"
+
+
+def _name(listed: httpx.Response, wanted: str) -> str:
+    """The environment as the journal calls it: clients know it by another name, such as in small letters."""
+    try:
+        entries = listed.json() if listed.is_success else []
+        return next((str(entry["name"]) for entry in entries if entry["key"] == wanted), wanted)
+    except (ValueError, TypeError, KeyError):
+        return wanted
 
 
 def _detail(answer: httpx.Response) -> str:

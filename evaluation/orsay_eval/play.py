@@ -28,6 +28,8 @@ __all__ = ["Attempt", "Played", "Stage", "play"]
 _T = TypeVar("_T")
 
 _BACKOFF_S = 0.5
+_FULL_S = 5.0  # a full server has no room yet: nothing ran, and waiting costs no retry
+_MOST_WAITS = 20
 _OVER = "The episode is over; this call was not made."
 _NUDGE = "Go on: call one of the tools. The task is not finished."
 
@@ -107,6 +109,7 @@ class _Game:
         self._tokens = TokenCounts()
         self._stop = ""
         self._turns = 0
+        self._waits = 0
 
     # What a reward policy reads
 
@@ -252,6 +255,12 @@ class _Game:
         while True:
             try:
                 return await work()
+            except errors.Overloaded as full:
+                await self.leave()
+                self._waits += 1
+                if self._waits > _MOST_WAITS:
+                    raise
+                await asyncio.sleep(max(_FULL_S, full.retry_after_s or 0.0))
             except errors.Fault as fault:
                 await self.leave()
                 if not fault.retryable or len(self._retried) >= self._evaluation.retries:

@@ -6,6 +6,7 @@ Loaded by every pytest run of an environment that has orsay, and so imports noth
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -209,8 +210,8 @@ def _evaluate(
     folder = request.config.getoption("--orsay-output")
     if folder and "output" not in given:
         name = request.node.name.translate({ord(char): "-" for char in '/\\:*?"<>|[] '}).strip("-")
-        given["output"] = Path(folder) / f"{name}-{len(_seen(request).reports)}.json"
-        given.setdefault("resume", True)
+        now = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+        given["output"] = Path(folder) / f"{name}-{now}-{len(_seen(request).reports)}.json"
     url, policy = request.getfixturevalue("orsay_url"), request.getfixturevalue("orsay_policy")
     report = evaluate(evaluation, url, policy, **given)
     _seen(request).reports.append(report)

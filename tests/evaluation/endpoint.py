@@ -57,6 +57,9 @@ def serve_endpoint() -> Iterator[Endpoint]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
+        def do_GET(self) -> None:
+            self._send(error(404, "there is no list of models"))
+
         def do_POST(self) -> None:
             raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             key = self.headers.get("Authorization", "")
@@ -64,6 +67,9 @@ def serve_endpoint() -> Iterator[Endpoint]:
                 found = error(404, "Not Found")
             else:
                 found = endpoint.answer(json.loads(raw), key)
+            self._send(found)
+
+        def _send(self, found: Answer) -> None:
             self.send_response(found.status)
             for name, value in found.headers.items():
                 self.send_header(name, value)

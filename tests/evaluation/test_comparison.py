@@ -78,9 +78,9 @@ def test_drawn_swaps_agree_with_all_swaps() -> None:
 def test_models_that_are_the_same_differ_by_noise_as_often_as_they_should() -> None:
     noise = [
         compare(report(drawn(0.0, 2 * n, tasks=25)), report(drawn(0.0, 2 * n + 1, tasks=25))).reward.is_noise
-        for n in range(100)
+        for n in range(60)
     ]
-    assert 88 <= sum(noise) <= 100  # 95 on average
+    assert 52 <= sum(noise) <= 60  # 57 on average
 
 
 def test_a_difference_is_seen_and_told() -> None:

@@ -51,6 +51,8 @@ def test_what_is_no_list_of_tasks_is_told(text: str) -> None:
         {"sample": 1},
         {"sample": 1, "tasks": [1, 2]},
         {"call_timeout_s": 0},
+        {"unscored": float("nan")},
+        {"success": float("inf")},
     ],
     ids=str,
 )

@@ -28,8 +28,9 @@ from orsay_eval import (
 )
 from orsay_eval.progress import Progress
 
-from tests.evaluation.conftest import World
+from tests.evaluation.conftest import WORLDS, World
 from tests.evaluation.endpoint import Answer, Endpoint, call, error, say
+from tests.interop.servers import serve
 from tests.system.serving import until
 
 SUM = re.compile(r"What is (\d+) plus (\d+)")
@@ -374,6 +375,12 @@ def test_an_endpoint_that_refuses_everything_ends_the_evaluation_with_what_to_do
         play(world, endpoint, Evaluation("sums"))
 
 
+def test_an_endpoint_that_is_not_there_is_told_at_once(world: World) -> None:
+    model = ChatModel("m", base_url="http://127.0.0.1:9/v1", tries=100)
+    with pytest.raises(ModelUnusable, match=r"cannot be reached .* does it run there"):
+        evaluate(Evaluation("sums"), world.url, model, journal=False)
+
+
 def test_after_a_lost_worker_the_calls_are_made_again_and_the_model_is_not(
     world: World, endpoint: Endpoint
 ) -> None:
@@ -419,6 +426,14 @@ def test_a_policy_that_raises_loses_its_episode_and_says_why(world: World) -> No
 def test_a_move_that_is_none_is_told_apart(world: World) -> None:
     report = evaluate(Evaluation("sums", tasks=1), world.url, lambda turn: 7, journal=False)
     assert "returned 7; a move is" in report.episodes[0].fault_message
+
+
+def test_an_episode_waits_for_room_on_a_full_server(tmp_path: Path) -> None:
+    variables = {"EVALUATION_DIARY": str(tmp_path), "ORSAY_JOURNAL": "off", "ORSAY_MAX_SESSIONS": "1"}
+    with serve(f"{WORLDS}:Sums", options=["--workers", "1"], env=variables) as server:
+        evaluation = Evaluation("sums", tasks=2, retries=0)
+        report = evaluate(evaluation, server.url, solve, concurrency=2, request_tries=1, journal=False)
+    assert [(e.reward, e.fault, e.retried) for e in report.episodes] == [(1.0, None, [])] * 2
 
 
 # Policies

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "run"]
 
 _EXAMPLES = """examples:
-  orsay eval http://127.0.0.1:8080 --env guess -n 100 -k 4 \\
+  orsay eval http://127.0.0.1:8080 --env guessenvironment -n 100 -k 4 \\
       --model Qwen/Qwen3-8B --base-url http://127.0.0.1:8000/v1 --concurrency 64
   orsay eval http://127.0.0.1:8080 --policy random                    how far chance gets
   orsay eval http://127.0.0.1:8080 --policy solver.py:solve           a scripted policy
@@ -120,7 +120,7 @@ def _add_course(group: Any) -> None:
         "--model-timeout", type=float, default=600.0, metavar="S", help="limit for an answer (600)"
     )
     group.add_argument(
-        "--model-tries", type=int, default=8, metavar="N", help="requests to an endpoint that fails (8)"
+        "--model-tries", type=int, default=10, metavar="N", help="requests to an endpoint that fails (10)"
     )
     group.add_argument("--api-key", metavar="KEY", help="of the environment server")
     group.add_argument(
