@@ -95,7 +95,7 @@ async def test_an_environment_that_is_not_up_yet_is_pending() -> None:
 async def test_a_session_is_seen_from_its_beginning_to_its_end(plain: ServerProcess, tmp_path: Any) -> None:
     gate = tmp_path / "gate"
     async with api_for(plain.url) as api, listening(api.http) as stream, asyncio.timeout(LIMIT_S):
-        label = {"X-Orsay-Run": json.dumps({"run": "r/ü", "step": 1})}
+        label = {"X-Orsay-Run": json.dumps({"run": "r/ü\ud800", "step": 1})}
         created = await api.post("/create", {"env_name": "world", "task_spec": {}}, **label)
         assert created.status_code == 200
 
@@ -105,7 +105,7 @@ async def test_a_session_is_seen_from_its_beginning_to_its_end(plain: ServerProc
         seen = mine(await stream.until(lambda snapshot: mine(snapshot)))
         assert seen["state"] == "ready" and seen["environment"] == "World"
         assert seen["calls"] == 0 and seen["reward"] is None and not seen["finished"]
-        assert seen["run"] == "r/ü" and seen["task"].startswith("spec:")
+        assert seen["run"] == "r/ü?" and seen["task"].startswith("spec:")
         assert seen["id"] is None  # there is no journal
 
         call = asyncio.create_task(api.call("add_later", gate=str(gate)))
@@ -194,6 +194,7 @@ async def test_a_teardown_that_fails_is_told(plain: ServerProcess) -> None:
 async def test_faults_are_listed_with_what_the_log_calls_them(plain: ServerProcess) -> None:
     async with api_for(plain.url) as api:
         await api.create()
+        assert (await api.call("do", how="Surrogate")).fault == "tool_error"
         reply = await api.call("do", how="ValueError")
         assert reply.fault == "tool_error"
         found = (await api.http.get("/console/api/faults")).json()

@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from ..http.faces import Pairs
 from ..http.messages import Headers, Send, send_once
 
-__all__ = ["accepts_gzip", "compress", "send_body", "send_value", "strict_headers"]
+__all__ = ["accepts_gzip", "compress", "plain", "send_body", "send_value", "strict_headers"]
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'{nonce}; img-src 'self' data: blob:;"
@@ -35,6 +35,11 @@ def strict_headers(nonce: str | None = None) -> Pairs:
         return _NO_NONCE
     policy = _POLICY.format(nonce=f" 'nonce-{nonce}'")
     return ((b"content-security-policy", policy.encode()), *_GUARDS)
+
+
+def plain(text: str) -> str:
+    """The same, where clients may have sent halves of letters, which no JSON can carry."""
+    return text.encode(errors="replace").decode()
 
 
 def accepts_gzip(headers: Headers) -> bool:

@@ -19,7 +19,7 @@ from ..http.messages import Headers, Receive, Scope, Send, has_gone, text_header
 from ..http.operations import Operation
 from ..sessions import Sessions
 from .about import JournalState, ServerFacts, describe_environments, describe_server
-from .answers import send_value, strict_headers
+from .answers import plain, send_value, strict_headers
 from .live import Feed
 from .recent import Ended, Faults, RecentFaults
 from .request import Request
@@ -184,7 +184,7 @@ class ConsoleFace:
     ) -> None:
         session = self._sessions.get(sid, owner)
         fault = await self._sessions.close(session, "Session ended from the console")
-        text = None if fault is None else self._sessions.faults.text(fault)
+        text = None if fault is None else plain(self._sessions.faults.text(fault))
         await send_value(send, headers, Ended(sid=sid, fault=text))
 
     async def _live(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:

@@ -20,6 +20,7 @@ from pydantic_core import to_json
 from ..labels import parse_labels
 from ..logs import get_logger
 from ..session import Session
+from .answers import plain
 
 __all__ = [
     "Feed",
@@ -236,13 +237,13 @@ class Feed:
 
 def _show(session: Session, now: float) -> dict[str, object]:
     """A LiveSession."""
-    record = session.record
+    record, run = session.record, parse_labels(session.run).run
     return {
         "sid": session.sid,
         "id": None if record is None else str(record.id),
         "environment": session.info.name,
         "task": session.task,
-        "run": parse_labels(session.run).run,
+        "run": None if run is None else plain(run),
         "owner": session.owner,
         "state": session.state,
         "age_s": round(now - session.created_at, 3),

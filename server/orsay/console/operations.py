@@ -90,7 +90,7 @@ OPERATIONS = (
         "End a session that is alive; returns when it is torn down.",
         Ended,
         session=False,
-        errors=(401, 404, 410),
+        errors=(401, 404, 410, 503),
         tag=_TAG,
         name="console_end",
     ),

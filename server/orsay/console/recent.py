@@ -12,6 +12,7 @@ from pydantic import BaseModel, RootModel
 from ..errors import Faulted
 from ..faults import FaultLog
 from ..session import Session
+from .answers import plain
 
 __all__ = ["Ended", "FaultEntry", "Faults", "RecentFaults"]
 
@@ -70,6 +71,6 @@ class RecentFaults:
             environment=str(context.get("environment", "")),
             tool=context.get("tool"),
             session=sid,
-            message=self._faults.text(fault)[:_LONGEST],
+            message=plain(self._faults.text(fault))[:_LONGEST],
         )
         self._kept.append((None if session is None else session.owner, entry))
