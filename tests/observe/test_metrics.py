@@ -155,8 +155,8 @@ async def test_a_scraper_that_asks_for_openmetrics_gets_it(served: ServerProcess
 
 async def test_a_scrape_may_name_what_it_wants(served: ServerProcess) -> None:
     async with httpx.AsyncClient() as http:
-        names = [("name[]", "orsay_sessions"), ("name[]", "orsay_environments")]
-        found = Figures((await http.get(f"{served.url}/metrics", params=names)).text)
+        names = "name[]=orsay_sessions&name[]=orsay_environments"
+        found = Figures((await http.get(f"{served.url}/metrics?{names}")).text)
     assert found.names == {"orsay_sessions", "orsay_environments"}
 
 

@@ -29,7 +29,7 @@ __all__ = ["OpenTelemetry"]
 
 _log = get_logger(__name__)
 _SCOPE = "orsay"
-_CLOSE_S = 10.0
+_CLOSE_S = 5.0
 
 
 class _Ids(RandomIdGenerator):
