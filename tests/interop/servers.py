@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -46,13 +47,15 @@ def serve(
     env: Mapping[str, str] | None = None,
     paths: Sequence[Path] = (),
 ) -> Iterator[RunningServer]:
-    """Orsay serving ``targets`` on a free loopback port; ``paths`` are importable there too."""
+    """Orsay with a journal, serving ``targets`` on a free port; ``paths`` are importable there too."""
     command = [sys.executable, "-m", "orsay", "serve", *targets, "--host", "127.0.0.1", "--port", "0"]
     found = [*paths, *(ROOT / "envs" / name for name in ("echo", "guess", "arithmetic"))]
     named = [*map(str, found), *filter(None, [os.environ.get("PYTHONPATH")])]
     variables = {"PYTHONPATH": os.pathsep.join(named)}
-    with _running([*command, "--runtime", runtime, *options], {**variables, **(env or {})}) as server:
-        yield server
+    with tempfile.TemporaryDirectory() as folder:
+        variables["ORSAY_JOURNAL"] = str(Path(folder, "journal.db"))
+        with _running([*command, "--runtime", runtime, *options], {**variables, **(env or {})}) as server:
+            yield server
 
 
 @contextmanager
