@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
+import yaml  # type: ignore[import-untyped]  # has no stubs
 from orsay.observe.names import RUNTIME_FIGURES
 
 from ..system.serving import server
