@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import zlib
 from pathlib import Path
 from typing import Any
 
 from orsay.journal.ids import new_id
 from orsay.journal.location import JournalOptions, journal_url
-from orsay.journal.schema import calls, evaluations, prompts, sessions
+from orsay.journal.schema import calls, prompts, sessions
 from orsay.journal.store import Store
 from orsay_protocol.evaluation import (
     Estimate,
@@ -26,9 +25,8 @@ from tests.journal.fill import START, Fill, fill
 
 from .worlds import picture
 
-__all__ = ["BASELINE", "LATER", "Told", "make_journal", "tell"]
+__all__ = ["Told", "make_journal", "report_of"]
 
-BASELINE, LATER = "baseline", "tuned"
 _TASKS = 20
 _DAY_S = 86_400.0
 
@@ -38,23 +36,21 @@ class Told(dict[str, str]):
 
 
 def make_journal(path: Path, what: Fill | None = None) -> Told:
-    """A new SQLite journal: made-up sessions, three told by hand, two evaluations."""
+    """A new SQLite journal: made-up sessions, and three told by hand after them."""
     store = Store(JournalOptions(journal_url(str(path))))
     store.open()
     try:
         with store.engine.connect() as connection:
             fill(connection, what or Fill(sessions=600, steps=15, unlabelled=0.15))
-            told = tell(connection)
-            for name, reward in ((BASELINE, 0.4), (LATER, 0.8)):
-                _evaluation(connection, name, reward)
+            told = _tell(connection)
             connection.commit()
         return told
     finally:
         store.close()
 
 
-def tell(connection: Connection) -> Told:
-    """Two rollouts of one task that differ in their second call, and one with everything that can go wrong."""
+def _tell(connection: Connection) -> Told:
+    """Two rollouts of one task that differ in their second call, and one with all that can go wrong."""
     first = _session(connection, task="train:7", moves=[("open", "left", 0.0), ("open", "left", 0.0)])
     second = _session(
         connection,
@@ -118,10 +114,22 @@ def _session(
         ended = finished and reward == 1.0
         late = finished and number == len(moves)
         text = f"The {word} door opens" if name == "open" else f"You {name}: {word}"
-        _call(connection, id, number, name, word, _answer(text, reward, ended), started, discarded=late, reward=reward)
+        _call(
+            connection,
+            id,
+            number,
+            name,
+            word,
+            _answer(text, reward, ended),
+            started,
+            discarded=late,
+            reward=reward,
+        )
     if fault:
         place = len(moves)
-        _call(connection, id, place + 1, "look", "up", _answer("A picture.", None, False, image=True), started)
+        _call(
+            connection, id, place + 1, "look", "up", _answer("A picture.", None, False, image=True), started
+        )
         refusal = {"ok": False, "error": "'sideways' is not a direction", "reason": "input_validation"}
         _call(connection, id, place + 2, "open", "sideways", refusal, started)
         _call(connection, id, place + 3, "wait", "def f():\n    return 1", None, started, fault=fault)
@@ -174,8 +182,8 @@ def _call(
     )
 
 
-def _evaluation(connection: Connection, name: str, share: float) -> None:
-    """Two attempts at each of twenty tasks; the first tasks are solved, the last one is lost to a fault."""
+def report_of(name: str, share: float) -> EvaluationReport:
+    """Two attempts at each of twenty tasks: the first tasks are solved, one attempt at the last is lost."""
     episodes = [
         EvaluatedEpisode(
             task=f"test:{index}",
@@ -199,7 +207,7 @@ def _evaluation(connection: Connection, name: str, share: float) -> None:
     ]
     estimate = Estimate(mean=share, low=share - 0.2, high=share + 0.2)
     spread = Quantiles(mean=0.6, p50=0.5, p95=1.2, max=2.0)
-    report = EvaluationReport(
+    return EvaluationReport(
         name=name,
         run=f"eval {name}",
         environment="guess",
@@ -227,16 +235,6 @@ def _evaluation(connection: Connection, name: str, share: float) -> None:
             wall_seconds=60.0,
         ),
         episodes=episodes,
-    )
-    wanted = {"name", "run", "environment", "split", "model", "started_at", "ended_at"}
-    connection.execute(
-        insert(evaluations).values(
-            id=new_id(),
-            owner="",
-            **report.model_dump(include=wanted),
-            summary=report.summary.model_dump_json(),
-            report=zlib.compress(report.model_dump_json().encode()),
-        )
     )
 
 

@@ -1,12 +1,13 @@
 // Two evaluations side by side, and whether their difference is more than noise.
 import { Alert, Anchor, NativeSelect, Paper, SimpleGrid, Stack, Table, Text, Title } from "@mantine/core";
 import { useMemo } from "react";
-import { Link, useSearchParams } from "react-router";
+import { Link } from "react-router";
 
 import { count, dateTime, duration, NONE, number } from "../../format";
 import { PageHeader } from "../../shared/PageHeader";
 import { Failure, Nothing, Waiting } from "../../shared/states";
 import { share, signed, withInterval } from "../runs/words";
+import { useAddress } from "../trajectories/address";
 import "../trajectories/trajectories.css";
 import { compare, type Comparison, type Difference, type TaskChange } from "./compare";
 import { total, useEvaluation, useEvaluations, type Report } from "./report";
@@ -15,7 +16,7 @@ const NOISE = 0.05;
 const MOST = 15;
 
 export function CompareEvaluations() {
-  const [search, setSearch] = useSearchParams();
+  const [search, change] = useAddress();
   const [one, other] = [search.get("a") ?? "", search.get("b") ?? ""];
   const a = useEvaluation(one);
   const b = useEvaluation(other);
@@ -24,12 +25,7 @@ export function CompareEvaluations() {
     { value: "", label: "Choose one" },
     ...all.map(({ id, name, model, started_at }) => ({ value: id, label: `${name}, ${model}, ${dateTime(started_at)}` })),
   ];
-  const choose = (side: "a" | "b", id: string) =>
-    setSearch((current) => {
-      const next = new URLSearchParams(current);
-      next.set(side, id);
-      return next;
-    });
+  const choose = (side: "a" | "b", id: string) => change({ [side]: id });
   const failed = [a, b].find(({ isError, data }) => isError && data === undefined);
   return (
     <>

@@ -12,8 +12,8 @@ import { curvesOption, spreadOption } from "../../charts/options";
 import { count, dateTime, duration, NONE, number, percent, pretty } from "../../format";
 import { Json } from "../../shared/Code";
 import { PageHeader } from "../../shared/PageHeader";
-import { Result } from "../../shared/states";
 import { share, withInterval } from "../runs/words";
+import { Recorded } from "../trajectories/Recorded";
 import "../trajectories/trajectories.css";
 import { State } from "./Evaluations";
 import { histogram } from "./histogram";
@@ -25,9 +25,12 @@ export function EvaluationPage() {
   const { id } = useParams();
   const found = useEvaluation(id);
   return (
-    <Result of={found} what="Loading the evaluation">
-      {(report) => <Whole of={report} />}
-    </Result>
+    <>
+      {found.data === undefined && <PageHeader title="Evaluation" />}
+      <Recorded of={found} what="Loading the evaluation">
+        {(report) => <Whole of={report} />}
+      </Recorded>
+    </>
   );
 }
 

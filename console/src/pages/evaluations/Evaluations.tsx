@@ -1,30 +1,23 @@
 // All evaluations, newest first; two of them can be compared.
 import { Anchor, Badge, Button, Checkbox, Code, Group, Stack, Table, Text } from "@mantine/core";
 import { GitCompare } from "lucide-react";
-import { Link, useNavigate, useSearchParams } from "react-router";
+import { Link, useNavigate } from "react-router";
 
 import { count, percent } from "../../format";
 import { PageHeader } from "../../shared/PageHeader";
-import { Nothing, Result } from "../../shared/states";
+import { Nothing } from "../../shared/states";
 import { When } from "../../shared/When";
 import { withInterval } from "../runs/words";
+import { Recorded } from "../trajectories/Recorded";
 import { KeyHelp, moveFocus, type KeyAction } from "../trajectories/keys";
+import { useMarks } from "../trajectories/marks";
 import "../trajectories/trajectories.css";
 import { total, useEvaluations, type EvaluationItem } from "./report";
 
 export function Evaluations() {
   const found = useEvaluations();
   const navigate = useNavigate();
-  const [search, setSearch] = useSearchParams();
-  const marked = search.getAll("mark");
-  const mark = (id: string) => {
-    const others = marked.filter((other) => other !== id);
-    const next = others.length < marked.length ? others : [...others, id].slice(-2);
-    setSearch(
-      next.map((each): [string, string] => ["mark", each]),
-      { replace: true },
-    );
-  };
+  const [marked, mark] = useMarks("mark", 2);
   const focused = () => (document.activeElement as HTMLElement | null)?.dataset.row ?? "";
   // the older one is A: the comparison tells what became of it
   const [one, other] = [...marked].sort((a, b) => a.length - b.length || (a < b ? -1 : 1));
@@ -42,7 +35,7 @@ export function Evaluations() {
         about="What orsay eval measured: mean reward and pass@k, with faults apart."
         actions={<KeyHelp actions={actions} more={[{ keys: ["Enter"], does: "open it" }]} />}
       />
-      <Result of={found} what="Loading the evaluations">
+      <Recorded of={found} what="Loading the evaluations">
         {(all) =>
           all.length === 0 ? (
             <Nothing title="There is no evaluation yet">
@@ -68,7 +61,7 @@ export function Evaluations() {
             </Stack>
           )
         }
-      </Result>
+      </Recorded>
     </>
   );
 }

@@ -94,6 +94,7 @@ export function useEvaluations() {
   return useQuery({
     queryKey: ["evaluations"],
     queryFn: ({ signal }) => get<EvaluationItem[]>("evaluations", {}, signal),
+    refetchOnMount: "always",
     refetchInterval: 15_000,
   });
 }

@@ -2,7 +2,7 @@
 import { Alert, Anchor, Button, MultiSelect, NativeSelect, NumberInput, SimpleGrid, Stack, Text } from "@mantine/core";
 import { FileSpreadsheet } from "lucide-react";
 import { useMemo } from "react";
-import { Link, useSearchParams } from "react-router";
+import { Link } from "react-router";
 
 import type { Run, Series } from "../../api/types";
 import { Chart } from "../../charts/Chart";
@@ -13,6 +13,7 @@ import { curvesOption, spreadOption } from "../../charts/options";
 import { useEnvironments } from "../../api/queries";
 import { PageHeader } from "../../shared/PageHeader";
 import { Failure, Nothing, Waiting } from "../../shared/states";
+import { useAddress, type Change } from "../trajectories/address";
 import { FIGURES, curveOf, figureTable, pointsTable, spreadTable, type Figure } from "./figures";
 import { useRuns, useSeries, type Choice } from "./queries";
 import { Totals } from "./Totals";
@@ -20,27 +21,17 @@ import { Totals } from "./Totals";
 export const MOST_COMPARED = 8;
 
 export function Compare() {
-  const [search, setSearch] = useSearchParams();
+  const [search, set] = useAddress();
   const names = useMemo(() => [...new Set(search.getAll("run"))].slice(0, MOST_COMPARED), [search]);
   const choice: Choice = {
     environment: search.get("environment") ?? "",
     split: search.get("split") ?? "",
     success: Number(search.get("success") ?? 1) || 0,
   };
-  const runs = useRuns().data ?? [];
+  const runs = useRuns(choice.success).data ?? [];
   const found = useSeries(names, choice);
   const failed = found.find(({ isError, data }) => isError && data === undefined);
   const loaded = found.flatMap(({ data }) => (data ? [data] : []));
-
-  const set = (changed: Record<string, string | string[]>) =>
-    setSearch((current) => {
-      const next = new URLSearchParams(current);
-      for (const [name, value] of Object.entries(changed)) {
-        next.delete(name);
-        for (const one of [value].flat()) if (one) next.append(name, one);
-      }
-      return next;
-    });
 
   const title = names.length === 1 ? `Run ${names[0]}` : names.length ? `Compare ${names.length} runs` : "Compare runs";
   return (
@@ -91,7 +82,7 @@ function Fields({
   names: string[];
   runs: Run[];
   choice: Choice;
-  set: (changed: Record<string, string | string[]>) => void;
+  set: Change;
 }) {
   const chosen = runs.filter(({ run }) => names.includes(run));
   const played = [...new Set(chosen.flatMap(({ environments }) => environments))].sort();
@@ -99,7 +90,7 @@ function Fields({
   const splits = [
     ...new Set(
       environments
-        .filter(({ key }) => (choice.environment ? key === choice.environment : played.includes(key)))
+        .filter(({ name }) => (choice.environment ? name === choice.environment : played.includes(name)))
         .flatMap((environment) => environment.splits.map(({ name }) => name)),
     ),
   ];
@@ -174,7 +165,7 @@ function Plots({ series, choice, runs }: { series: Series[]; choice: Choice; run
         </section>
       )}
       <Distribution series={series} />
-      <Totals series={series} runs={runs} />
+      <Totals series={series} runs={runs} success={choice.success} />
     </>
   );
 }

@@ -1,42 +1,34 @@
 // All runs: what clients named so, and by day what they did not name.
-import { Anchor, Badge, Button, Checkbox, Group, Stack, Table, Text, TextInput } from "@mantine/core";
-import { GitCompare, Search } from "lucide-react";
+import { Anchor, Badge, Button, Checkbox, Group, Stack, Table, Text } from "@mantine/core";
+import { GitCompare } from "lucide-react";
 import { useRef } from "react";
-import { Link, useNavigate, useSearchParams } from "react-router";
+import { Link, useNavigate } from "react-router";
 
 import type { Run } from "../../api/types";
 import { count, number, percent } from "../../format";
 import { PageHeader } from "../../shared/PageHeader";
-import { Nothing, Result } from "../../shared/states";
+import { Nothing } from "../../shared/states";
 import { When } from "../../shared/When";
+import { Recorded } from "../trajectories/Recorded";
+import { useAddress } from "../trajectories/address";
 import { KeyHelp, moveFocus, type KeyAction } from "../trajectories/keys";
+import { useMarks } from "../trajectories/marks";
+import { SearchText } from "../trajectories/SearchText";
 import "../trajectories/trajectories.css";
 import { MOST_COMPARED } from "./Compare";
 import { useRuns } from "./queries";
 import { share, withInterval } from "./words";
 
 export function Runs() {
-  const [search, setSearch] = useSearchParams();
+  const [search, change] = useAddress();
   const navigate = useNavigate();
   const found = useRuns();
   const field = useRef<HTMLInputElement>(null);
   const text = search.get("text") ?? "";
-  const marked = search.getAll("run");
+  const [marked, mark] = useMarks("run", MOST_COMPARED);
   const known = found.data ?? [];
   const shown = known.filter(({ run }) => run.toLowerCase().includes(text.toLowerCase()));
 
-  const mark = (run: string) =>
-    setSearch(
-      (current) => {
-        const next = new URLSearchParams(current);
-        const others = next.getAll("run").filter((other) => other !== run);
-        const was = others.length < next.getAll("run").length;
-        next.delete("run");
-        for (const name of (was ? others : [...others, run]).slice(-MOST_COMPARED)) next.append("run", name);
-        return next;
-      },
-      { replace: true },
-    );
   const focused = () => (document.activeElement as HTMLElement | null)?.dataset.row;
   const actions: KeyAction[] = [
     { keys: ["j", "ArrowDown"], does: "next run", run: () => moveFocus("[data-row]", 1) },
@@ -53,7 +45,7 @@ export function Runs() {
         about="Sessions under one name. Those that nobody named are together by key and day."
         actions={<KeyHelp actions={actions} more={[{ keys: ["Enter"], does: "open it" }]} />}
       />
-      <Result of={found} what="Loading the runs">
+      <Recorded of={found} what="Loading the runs">
         {() =>
           known.length === 0 ? (
             <Nothing title="There is no run yet">
@@ -67,25 +59,7 @@ export function Runs() {
           ) : (
             <Stack>
               <Group align="flex-end">
-                <TextInput
-                  ref={field}
-                  label="Name"
-                  placeholder="a part of it"
-                  leftSection={<Search size={16} aria-hidden />}
-                  value={text}
-                  onChange={(event) => {
-                    const value = event.currentTarget.value;
-                    setSearch(
-                      (current) => {
-                        const next = new URLSearchParams(current);
-                        if (value) next.set("text", value);
-                        else next.delete("text");
-                        return next;
-                      },
-                      { replace: true },
-                    );
-                  }}
-                />
+                <SearchText label="Name" value={text} field={field} onChange={(value) => change({ text: value }, true)} />
                 {marked.length > 0 ? (
                   <Button component={Link} to={compareAddress(marked)} leftSection={<GitCompare size={16} aria-hidden />}>
                     {marked.length === 1 ? "Show 1 run" : `Compare ${marked.length} runs`}
@@ -101,7 +75,7 @@ export function Runs() {
             </Stack>
           )
         }
-      </Result>
+      </Recorded>
     </>
   );
 }

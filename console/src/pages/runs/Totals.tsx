@@ -6,7 +6,7 @@ import { differenceOf, isClear, type Interval } from "../../charts/statistics";
 import { count, NONE, number, percent } from "../../format";
 import { signed, withInterval } from "./words";
 
-export function Totals({ series, runs }: { series: Series[]; runs: Run[] }) {
+export function Totals({ series, runs, success }: { series: Series[]; runs: Run[]; success: number }) {
   const rows = series.map(({ run }) => ({ name: run, run: runs.find((other) => other.run === run) }));
   const first = rows[0]?.run;
   return (
@@ -55,7 +55,7 @@ export function Totals({ series, runs }: { series: Series[]; runs: Run[] }) {
         </Table>
       </div>
       <Text size="xs" c="dimmed" mt={4}>
-        All environments and splits; a success has a reward of 1 or more. Intervals are of 95%.
+        {`All environments and splits; a success has a reward of ${success} or more. Intervals are of 95%.`}
       </Text>
     </section>
   );

@@ -6,10 +6,12 @@ import type { Run, Series } from "../../api/types";
 
 const MOST_RUNS = 500;
 
-export function useRuns() {
+/** `success`: a reward of this or more is one. */
+export function useRuns(success = 1) {
   return useQuery({
-    queryKey: ["runs", MOST_RUNS],
-    queryFn: ({ signal }) => get<Run[]>("runs", { limit: MOST_RUNS }, signal),
+    queryKey: ["runs", MOST_RUNS, success],
+    queryFn: ({ signal }) => get<Run[]>("runs", { limit: MOST_RUNS, success }, signal),
+    refetchOnMount: "always",
     refetchInterval: 15_000,
   });
 }
@@ -28,6 +30,7 @@ export function useSeries(runs: string[], { environment, split, success }: Choic
       queryKey: ["series", run, environment, split, success],
       queryFn: ({ signal }: { signal: AbortSignal }) =>
         get<Series>("runs/series", { run, environment, split, success }, signal),
+      refetchOnMount: "always",
       refetchInterval: 15_000,
     })),
   });

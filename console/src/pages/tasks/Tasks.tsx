@@ -1,22 +1,25 @@
 // A map of tasks: what is solved, what never; each cell leads to the trajectories of its task.
-import { Anchor, Group, NativeSelect, Pagination, SegmentedControl, SimpleGrid, Stack, Table, Text, TextInput, Title } from "@mantine/core";
+import { Anchor, Group, NativeSelect, Pagination, SegmentedControl, SimpleGrid, Stack, Table, Text, Title } from "@mantine/core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
-import { Link, useNavigate, useSearchParams } from "react-router";
+import { Link, useNavigate } from "react-router";
 
 import { useEnvironments } from "../../api/queries";
 import { get } from "../../api/request";
 import type { TaskCell } from "../../api/types";
 import { Chart } from "../../charts/Chart";
 import "../../charts/charts.css";
+import { Recorded } from "../trajectories/Recorded";
 import "../trajectories/trajectories.css";
 import { heatOption } from "../../charts/options";
 import { NEVER, rampColour } from "../../charts/palette";
 import { count, number, percent, taskName } from "../../format";
 import { PageHeader } from "../../shared/PageHeader";
-import { Nothing, Result } from "../../shared/states";
+import { Nothing } from "../../shared/states";
 import { When } from "../../shared/When";
-import { useRunNames } from "../trajectories/queries";
+import { useAddress } from "../trajectories/address";
+import { useEnvironmentNames, useRunNames } from "../trajectories/queries";
+import { SearchText } from "../trajectories/SearchText";
 import { chosen, colourOf, describe, kindOf, SHOWS, solvedShare, sorted, SORTS, type Show, type Sort } from "./cells";
 
 const ROWS = 50;
@@ -24,7 +27,7 @@ const LARGEST = 24; // pixels of a cell
 const TALLEST = 520; // pixels of the map
 
 export function Tasks() {
-  const [search, setSearch] = useSearchParams();
+  const [search, change] = useAddress();
   const at = (name: string) => search.get(name) ?? "";
   const wanted = { environment: at("environment"), run: at("run"), split: at("split") };
   const show = SHOWS.find(({ value }) => value === at("show"))?.value ?? "all";
@@ -34,19 +37,10 @@ export function Tasks() {
     queryKey: ["tasks", wanted],
     queryFn: ({ signal }) => get<TaskCell[]>("tasks", wanted, signal),
     placeholderData: keepPreviousData,
+    refetchOnMount: "always",
     refetchInterval: 30_000,
   });
-  const set = (name: string, value: string, replace = false) =>
-    setSearch(
-      (current) => {
-        const next = new URLSearchParams(current);
-        if (value) next.set(name, value);
-        else next.delete(name);
-        next.delete("page");
-        return next;
-      },
-      { replace },
-    );
+  const set = (name: string, value: string, replace = false) => change({ [name]: value, page: null }, replace);
   const cells = useMemo(() => sorted(chosen(found.data ?? [], show, text), sort), [found.data, show, text, sort]);
 
   return (
@@ -54,7 +48,7 @@ export function Tasks() {
       <PageHeader title="Tasks" about="How often each task was played to an end, and solved: with a reward of 1 or more." />
       <Stack>
         <Fields wanted={wanted} text={text} sort={sort} set={set} />
-        <Result of={found} what="Adding up the tasks">
+        <Recorded of={found} what="Adding up the tasks">
           {(all) =>
             all.length === 0 ? (
               <Empty filtered={Object.values(wanted).some(Boolean)} />
@@ -70,20 +64,14 @@ export function Tasks() {
                       cells={cells}
                       run={wanted.run}
                       page={Number(at("page")) || 1}
-                      turn={(page) =>
-                        setSearch((current) => {
-                          const next = new URLSearchParams(current);
-                          next.set("page", String(page));
-                          return next;
-                        })
-                      }
+                      turn={(page) => change({ page: String(page) })}
                     />
                   </>
                 )}
               </>
             )
           }
-        </Result>
+        </Recorded>
       </Stack>
     </>
   );
@@ -115,7 +103,7 @@ function Fields({
 }) {
   const environments = useEnvironments().data ?? [];
   const runs = useRunNames().data ?? [];
-  const splits = environments.find(({ key }) => key === wanted.environment)?.splits ?? environments.flatMap((each) => each.splits);
+  const splits = environments.find(({ name }) => name === wanted.environment)?.splits ?? environments.flatMap((each) => each.splits);
   const options = (known: string[], value: string) => [
     { value: "", label: "All" },
     ...[...new Set(value ? [...known, value] : known)].map((name) => ({ value: name, label: name })),
@@ -130,7 +118,7 @@ function Fields({
   );
   return (
     <SimpleGrid cols={{ base: 2, md: 5 }} spacing="sm">
-      {field("environment", "Environment", environments.map(({ key }) => key))}
+      {field("environment", "Environment", useEnvironmentNames())}
       {field("run", "Run", runs.map(({ run }) => run))}
       {field("split", "Split", splits.map(({ name }) => name))}
       <NativeSelect
@@ -139,12 +127,7 @@ function Fields({
         data={SORTS}
         onChange={(event) => set("sort", event.currentTarget.value === "task" ? "" : event.currentTarget.value)}
       />
-      <TextInput
-        label="Name"
-        placeholder="a part of it"
-        value={text}
-        onChange={(event) => set("text", event.currentTarget.value, true)}
-      />
+      <SearchText label="Name" value={text} onChange={(value) => set("text", value, true)} />
     </SimpleGrid>
   );
 }

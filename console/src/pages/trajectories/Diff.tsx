@@ -11,6 +11,7 @@ import { count, dateTime, duration, NONE, number, secondsBetween, taskName } fro
 import { BlockList } from "../../shared/BlockList";
 import { PageHeader } from "../../shared/PageHeader";
 import { Failure, Nothing, Waiting } from "../../shared/states";
+import { useAddress } from "./address";
 import { align, differs, imagesOf, inputText, resultText, type Pair } from "./align";
 import { toSearch } from "./filters";
 import { KeyHelp, moveFocus, type KeyAction } from "./keys";
@@ -26,37 +27,33 @@ export function Diff() {
   const [one, other] = [search.get("a") ?? "", search.get("b") ?? ""];
   const a = useTrajectory(one || undefined);
   const b = useTrajectory(other || undefined);
-  if (!one || !other) {
-    return (
-      <>
-        <PageHeader title="Compare two trajectories" />
+  if (a.data && b.data) return <Both a={a.data} b={b.data} />;
+  const failed = [a, b].find(({ isError, data }) => isError && data === undefined);
+  return (
+    <>
+      <PageHeader title="Compare two trajectories" />
+      {!one || !other ? (
         <Nothing title="Two trajectories are needed">
           <Text size="sm">Open a trajectory and choose another rollout of its task under “Compare”.</Text>
           <Button component={Link} to="/trajectories">
             To the trajectories
           </Button>
         </Nothing>
-      </>
-    );
-  }
-  const failed = [a, b].find(({ isError, data }) => isError && data === undefined);
-  if (failed) return <Failure error={failed.error} retry={() => void failed.refetch()} />;
-  if (!a.data || !b.data) return <Waiting what="Loading both trajectories" />;
-  return <Both a={a.data} b={b.data} />;
+      ) : failed ? (
+        <Failure error={failed.error} retry={() => void failed.refetch()} />
+      ) : (
+        <Waiting what="Loading both trajectories" />
+      )}
+    </>
+  );
 }
 
 function Both({ a, b }: { a: Trajectory; b: Trajectory }) {
-  const [search, setSearch] = useSearchParams();
+  const [search, set] = useAddress();
   const only = search.get("only") === "differences";
   const pairs = useMemo(() => align(a.steps, b.steps), [a.steps, b.steps]);
   const rows = useMemo(() => pairs.map((pair) => ({ pair, different: isDifferent(pair, a.steps, b.steps) })), [pairs, a, b]);
   const different = rows.filter((row) => row.different).length;
-  const set = (changed: Record<string, string | null>) =>
-    setSearch((current) => {
-      const next = new URLSearchParams(current);
-      for (const [name, value] of Object.entries(changed)) value === null ? next.delete(name) : next.set(name, value);
-      return next;
-    });
   const actions: KeyAction[] = [
     { keys: ["j", "ArrowDown"], does: "next difference", run: () => moveFocus("[data-different]", 1) },
     { keys: ["k", "ArrowUp"], does: "previous difference", run: () => moveFocus("[data-different]", -1) },

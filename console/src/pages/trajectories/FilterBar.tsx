@@ -6,7 +6,7 @@ import { useEffect, useRef, useState, type RefObject } from "react";
 
 import { useEnvironments } from "../../api/queries";
 import { FILTERS, RARE, type FilterName, type FilterState } from "./filters";
-import { useRunNames } from "./queries";
+import { useEnvironmentNames, useRunNames } from "./queries";
 
 const PAUSE_MS = 350; // after the last key
 
@@ -18,8 +18,8 @@ export function FilterBar({ state, searchField }: { state: FilterState; searchFi
   const environments = useEnvironments().data ?? [];
   const runs = useRunNames().data ?? [];
   const [open, { toggle }] = useDisclosure(RARE.some((name) => filters[name] !== undefined));
-  const environment = environments.find(({ name, key }) => name === filters.environment || key === filters.environment);
-  const known = environments.map(({ key, name }) => ({ value: key, label: name }));
+  const environment = environments.find(({ name }) => name === filters.environment);
+  const known = useEnvironmentNames().map((name) => ({ value: name, label: name }));
   return (
     <form role="search" aria-label="Trajectories" onSubmit={(event) => event.preventDefault()}>
       <SimpleGrid cols={{ base: 2, md: 4 }} spacing="sm" verticalSpacing="xs">

@@ -5,12 +5,12 @@ import { ArrowUpToLine, ChevronRight, Download, GitCompare } from "lucide-react"
 import { useMemo, useRef, useState } from "react";
 import { Link, useLocation, useNavigate } from "react-router";
 
-import { useServer } from "../../api/queries";
 import { download } from "../../api/request";
 import type { Summary, TrajectoryPage } from "../../api/types";
 import { count } from "../../format";
 import { PageHeader } from "../../shared/PageHeader";
-import { Nothing, Result } from "../../shared/states";
+import { Nothing } from "../../shared/states";
+import { Recorded } from "./Recorded";
 import { FilterBar } from "./FilterBar";
 import { FILTERS, toParameters, toSearch, useFilters, type Filters } from "./filters";
 import { KeyHelp, moveFocus, type KeyAction } from "./keys";
@@ -57,7 +57,7 @@ export function Trajectories() {
       <Stack>
         <FilterBar state={state} searchField={searchField} />
         <Comparison marked={marked} clear={() => setMarked([])} />
-        <Result of={found} what="Looking for trajectories">
+        <Recorded of={found} what="Looking for trajectories">
           {(page) => (
             <List
               page={page}
@@ -67,7 +67,7 @@ export function Trajectories() {
               outdated={found.isPlaceholderData}
             />
           )}
-        </Result>
+        </Recorded>
       </Stack>
     </>
   );
@@ -139,7 +139,6 @@ function List({
 }
 
 function Empty({ filtered, clear }: { filtered: boolean; clear: () => void }) {
-  const journal = useServer().data?.journal;
   if (filtered) {
     return (
       <Nothing title="No trajectory fits">
@@ -147,13 +146,6 @@ function Empty({ filtered, clear }: { filtered: boolean; clear: () => void }) {
         <Button variant="default" onClick={clear}>
           Take all filters away
         </Button>
-      </Nothing>
-    );
-  }
-  if (journal === null || journal?.state === "off") {
-    return (
-      <Nothing title="Nothing is recorded">
-        <Text size="sm">The journal of this server is off. Start it with the setting journal = &quot;auto&quot;.</Text>
       </Nothing>
     );
   }

@@ -10,7 +10,7 @@ import "../../charts/charts.css";
 import { dateTime, NONE, number, pretty, taskName } from "../../format";
 import { CopyIcon } from "../../shared/Code";
 import { PageHeader } from "../../shared/PageHeader";
-import { Result } from "../../shared/states";
+import { Recorded } from "./Recorded";
 import { Blocks } from "./Blocks";
 import { Facts } from "./Facts";
 import { toSearch } from "./filters";
@@ -28,9 +28,12 @@ export function TrajectoryPage() {
   const { id } = useParams();
   const found = useTrajectory(id);
   return (
-    <Result of={found} what="Loading the trajectory">
-      {(trajectory) => <Whole key={trajectory.id} of={trajectory} />}
-    </Result>
+    <>
+      {found.data === undefined && <PageHeader title="Trajectory" />}
+      <Recorded of={found} what="Loading the trajectory">
+        {(trajectory) => <Whole key={trajectory.id} of={trajectory} />}
+      </Recorded>
+    </>
   );
 }
 

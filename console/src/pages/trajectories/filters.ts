@@ -1,8 +1,8 @@
 // Which trajectories are meant, as the address of the page says it: links, bookmarks and the back button keep it.
 import { useCallback, useMemo } from "react";
-import { useSearchParams } from "react-router";
 
 import type { Parameters } from "../../api/request";
+import { useAddress } from "./address";
 
 /** Names in the address are those of the API. */
 export const FILTERS = [
@@ -50,26 +50,17 @@ export interface FilterState {
 }
 
 export function useFilters(): FilterState {
-  const [search, setSearch] = useSearchParams();
+  const [search, changeAddress] = useAddress();
   const text = search.toString();
   const filters = useMemo(() => readFilters(new URLSearchParams(text)), [text]);
   const change = useCallback<FilterState["change"]>(
-    (changed, replace = false) =>
-      setSearch(
-        (current) => {
-          const next = new URLSearchParams(current);
-          for (const [name, value] of Object.entries(changed)) {
-            if (value === null || value === undefined || value === "") next.delete(name);
-            else next.set(name, value);
-          }
-          next.delete("before");
-          return next;
-        },
-        { replace },
-      ),
-    [setSearch],
+    (changed, replace) => changeAddress({ ...changed, before: null }, replace),
+    [changeAddress],
   );
-  const clear = useCallback(() => setSearch({}), [setSearch]);
+  const clear = useCallback(
+    () => changeAddress({ ...Object.fromEntries(FILTERS.map((name) => [name, null])), before: null }),
+    [changeAddress],
+  );
   return { filters, before: search.get("before"), change, clear };
 }
 

@@ -1,6 +1,8 @@
 // What the pages of trajectories ask the server.
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { useMemo } from "react";
 
+import { useEnvironments } from "../../api/queries";
 import { get } from "../../api/request";
 import type { Run, Summary, Trajectory, TrajectoryPage } from "../../api/types";
 import { toParameters, type Filters } from "./filters";
@@ -13,6 +15,7 @@ export function useTrajectories(filters: Filters, before: string | null) {
     queryFn: ({ signal }) =>
       get<TrajectoryPage>("trajectories", { ...toParameters(filters), before, limit: ROWS }, signal),
     placeholderData: keepPreviousData,
+    refetchOnMount: "always",
     refetchInterval: before === null ? 10_000 : false,
   });
 }
@@ -39,11 +42,21 @@ export function useRollouts(of: Pick<Summary, "environment" | "task" | "id"> | u
   });
 }
 
+/** Environments by name: those that are hosted, and those that only the journal knows. */
+export function useEnvironmentNames(): string[] {
+  const hosted = useEnvironments().data ?? [];
+  const runs = useRunNames().data ?? [];
+  return useMemo(
+    () => [...new Set([...hosted.map(({ name }) => name), ...runs.flatMap(({ environments }) => environments)])].sort(),
+    [hosted, runs],
+  );
+}
+
 /** Runs by name, for choosing one. */
 export function useRunNames() {
   return useQuery({
-    queryKey: ["runs", 500],
-    queryFn: ({ signal }) => get<Run[]>("runs", { limit: 500 }, signal),
+    queryKey: ["runs", 500, 1],
+    queryFn: ({ signal }) => get<Run[]>("runs", { limit: 500, success: 1 }, signal),
     staleTime: 30_000,
   });
 }

@@ -1,0 +1,311 @@
+"""The list of trajectories, and the page of one, as a person sees them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.system.serving import ServerProcess
+
+from .browsing import WAIT_MS, Visitor, visiting
+from .conftest import console_server
+from .recorded import Told, make_journal
+
+expect.set_options(timeout=WAIT_MS)
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Told]:
+    path = tmp_path_factory.mktemp("recorded") / "journal.db"
+    return path, make_journal(path)
+
+
+@pytest.fixture(scope="module")
+def told(journal: tuple[Path, Told]) -> Told:
+    return journal[1]
+
+
+@pytest.fixture(scope="module")
+def console(journal: tuple[Path, Told]) -> Iterator[ServerProcess]:
+    with console_server(str(journal[0])) as process:
+        yield process
+
+
+def rows(page: Page) -> list[str]:
+    """Ids of the trajectories in the list."""
+    found: list[str] = page.locator("[data-row]").evaluate_all("all => all.map(each => each.dataset.row)")
+    return found
+
+
+def shows(page: Page, ids: list[str]) -> None:
+    """Wait until the list holds these and no others."""
+    page.wait_for_function(
+        "want => JSON.stringify([...document.querySelectorAll('[data-row]')].map(each => each.dataset.row))"
+        " === JSON.stringify(want)",
+        arg=ids,
+    )
+
+
+def wanted(visitor: Visitor, query: str) -> list[str]:
+    """What the API says that the list must hold."""
+    found = [each["id"] for each in visitor.api(f"trajectories?{query}")["items"]]
+    assert found
+    return found
+
+
+def test_the_list_begins_with_the_newest_and_goes_back_in_time(visitor: Visitor, told: Told) -> None:
+    page = visitor.open("/trajectories")
+    visitor.heading("Trajectories")
+    newest = wanted(visitor, "limit=50")
+    shows(page, newest)
+    assert newest[:3] == [told["trouble"], told["better"], told["plain"]]
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name="cave train/8"))
+    expect(row).to_contain_text("time_limit")
+    expect(row).to_contain_text("told by hand")
+    visitor.check_look("trajectories")
+    page.get_by_role("link", name="Older").click()
+    shows(page, wanted(visitor, f"limit=50&before={newest[-1]}"))
+    expect(page).to_have_url(re.compile(f"before={newest[-1]}$"))
+    page.reload()
+    shows(page, wanted(visitor, f"limit=50&before={newest[-1]}"))
+    page.get_by_role("link", name="Newest").click()
+    shows(page, newest)
+    page.go_back()
+    page.go_back()
+    shows(page, newest)
+
+
+def test_filters_stand_in_the_address_and_the_back_button_takes_them_away(visitor: Visitor) -> None:
+    page = visitor.open("/trajectories")
+    page.get_by_label("Environment").select_option("doors")
+    shows(page, wanted(visitor, "environment=doors"))
+    page.get_by_label("Fault").select_option("any")
+    both = wanted(visitor, "environment=doors&fault=any")
+    shows(page, both)
+    page.get_by_label("Finished").select_option("false")
+    expect(page).to_have_url(re.compile(r"\?environment=doors&fault=any&finished=false$"))
+    shows(page, wanted(visitor, "environment=doors&fault=any&finished=false"))
+    page.go_back()
+    shows(page, both)
+    expect(page.get_by_label("Finished")).to_have_value("")
+    page.reload()
+    shows(page, both)
+    expect(page.get_by_label("Fault")).to_have_value("any")
+    page.get_by_role("button", name="Clear").click()
+    shows(page, wanted(visitor, ""))
+
+
+def test_rewards_runs_tasks_and_steps_can_be_typed(visitor: Visitor, told: Told) -> None:
+    page = visitor.open("/trajectories")
+    page.get_by_label("Reward from").fill("0.2")
+    page.get_by_label("Reward to").fill("0.9")
+    shows(page, [told["trouble"]])
+    page.get_by_role("button", name="Clear").click()
+    page.get_by_role("combobox", name="Run").fill("told by hand")
+    page.get_by_role("combobox", name="Run").press("Enter")
+    shows(page, [told["trouble"], told["better"], told["plain"]])
+    page.get_by_role("button", name="More").click()
+    page.get_by_label("Task").fill("train:7")
+    shows(page, [told["better"], told["plain"]])
+    page.get_by_label("Step of the run").fill("4")
+    page.get_by_role("heading", name="No trajectory fits").wait_for()
+    visitor.check_accessibility()
+    page.get_by_role("button", name="Take all filters away").click()
+    shows(page, wanted(visitor, ""))
+
+
+def test_times_are_those_of_the_person(visitor: Visitor, told: Told) -> None:
+    page = visitor.open("/trajectories?since=2026-05-30T00:00")  # the browser of the tests is in UTC
+    shows(page, [told["trouble"], told["better"], told["plain"]])
+    page.get_by_label("Started since").fill("2026-05-31T00:00")
+    page.get_by_role("heading", name="No trajectory fits").wait_for()
+
+
+def test_a_word_that_was_said_is_found(visitor: Visitor, told: Told) -> None:
+    page = visitor.open("/trajectories")
+    visitor.heading("Trajectories")
+    page.keyboard.press("/")
+    field = page.get_by_label("Text")
+    expect(field).to_be_focused()
+    field.press_sequentially("hello")
+    shows(page, [told["better"]])
+    expect(page).to_have_url(re.compile(r"\?text=hello$"))
+    page.go_back()
+    expect(field).to_have_value("")
+
+
+def test_everything_is_reached_with_the_keyboard(visitor: Visitor, told: Told) -> None:
+    page = visitor.open("/trajectories?run=told+by+hand")
+    shows(page, [told["trouble"], told["better"], told["plain"]])
+    page.keyboard.press("j")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("x")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    page.get_by_text("Two rollouts of one task are marked.").wait_for()
+    page.keyboard.press("k")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/trajectories/{told['better']}")
+    page.locator("[data-step]").first.wait_for()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    expect(page.locator("#step-2")).to_be_focused()
+    page.keyboard.press("n")
+    expect(page.get_by_role("button", name="Older")).to_be_disabled()
+    page.wait_for_url(f"**/trajectories/{told['plain']}")
+    page.keyboard.press("p")
+    page.wait_for_url(f"**/trajectories/{told['better']}")
+    page.get_by_role("link", name="Older").wait_for()
+    page.keyboard.press("p")
+    page.wait_for_url(f"**/trajectories/{told['trouble']}")
+    visitor.heading("cave train/8")
+    page.keyboard.press("?")
+    help_ = page.get_by_role("dialog", name="Keys of this page")
+    help_.get_by_text("back to the list").wait_for()
+    visitor.check_accessibility()
+    page.keyboard.press("u")  # keys rest while the dialog is open
+    page.keyboard.press("Escape")
+    help_.wait_for(state="hidden")
+    page.keyboard.press("u")
+    page.wait_for_url("**/trajectories?run=told+by+hand")
+
+
+def test_one_trajectory_tells_the_whole_story(visitor: Visitor, told: Told) -> None:
+    page = visitor.open(f"/trajectories/{told['trouble']}")
+    visitor.heading("cave train/8")
+    facts = page.get_by_role("region", name="Facts")
+    for text in ("time_limit", "0.5", "told by hand", "deleted by the client", "told/1", "12.5 s", "250 ms"):
+        expect(facts).to_contain_text(text)
+    expect(page.get_by_role("region", name="Messages")).to_contain_text("One of them is right.")
+    calls = page.get_by_role("region", name="Calls").get_by_role("listitem")
+    expect(calls).to_have_count(4)
+    expect(calls.nth(0)).to_contain_text("reward 0.5")
+    expect(calls.nth(0)).to_contain_text("502 ms (queue 2 ms · run 400 ms · stream 100 ms)")
+    expect(calls.nth(0)).to_contain_text("You look: around")
+    picture = calls.nth(1).get_by_role("img", name="Image 1")
+    assert picture.evaluate("each => each.naturalWidth") == 48
+    expect(calls.nth(2)).to_contain_text("The tool did not run")
+    expect(calls.nth(2)).to_contain_text("'sideways' is not a direction")
+    fault = calls.nth(3).get_by_role("alert")
+    expect(fault).to_contain_text("Fault: time_limit")
+    expect(fault).to_contain_text("longer than 1 s")
+    expect(fault).to_contain_text("abc123")
+    assert "def f():\n    return 1" in calls.nth(3).inner_text()
+    visitor.check_look("trajectory")
+
+
+def test_a_result_after_the_end_is_marked_as_discarded(visitor: Visitor, told: Told) -> None:
+    page = visitor.open(f"/trajectories/{told['better']}")
+    calls = page.get_by_role("region", name="Calls").get_by_role("listitem")
+    expect(calls.nth(1)).to_contain_text("finished")
+    expect(calls.nth(1)).not_to_contain_text("discarded")
+    expect(calls.nth(2)).to_contain_text("discarded")
+    rewards = page.get_by_role("img", name="Rewards: call 1 0, call 2 1, call 3 –")
+    rewards.wait_for()
+    visitor.check_accessibility()
+
+
+def test_a_call_has_an_address_of_its_own(visitor: Visitor, told: Told) -> None:
+    page = visitor.open(f"/trajectories/{told['better']}#step-3")
+    expect(page.locator("#step-3")).to_be_focused()
+    page.get_by_role("link", name="Link to call 1").click()
+    expect(page.locator("#step-1")).to_be_focused()
+    assert page.url.endswith(f"/trajectories/{told['better']}#step-1")
+
+
+def test_a_trajectory_leads_to_the_others_of_its_task(visitor: Visitor, told: Told) -> None:
+    page = visitor.open(f"/trajectories/{told['better']}")
+    page.get_by_role("link", name="train/7").click()
+    shows(page, [told["better"], told["plain"]])
+    page.go_back()
+    page.get_by_role("button", name="Compare").click()
+    page.get_by_role("menuitem", name="reward 0, 2 calls").click()
+    page.wait_for_url(f"**/trajectories/diff?a={told['better']}&b={told['plain']}")
+    visitor.heading("Compare cave train/7")
+
+
+def test_a_trajectory_is_copied_as_json(visitor: Visitor, told: Told) -> None:
+    visitor.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = visitor.open(f"/trajectories/{told['plain']}")
+    page.get_by_role("button", name="Copy all of it as JSON").click()
+    page.get_by_role("button", name="Copied").wait_for()
+    assert json.loads(page.evaluate("navigator.clipboard.readText()")) == visitor.api(
+        f"trajectories/{told['plain']}"
+    )
+
+
+def test_what_fits_the_filters_is_saved_as_jsonl(visitor: Visitor, told: Told) -> None:
+    page = visitor.open("/trajectories?run=told+by+hand")
+    shows(page, [told["trouble"], told["better"], told["plain"]])
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="JSONL").click()
+    lines = saved.value.path().read_text().splitlines()
+    assert len(lines) == 3
+    assert all(json.loads(line) for line in lines)
+
+
+def test_a_session_that_is_played_grows_on_the_page(visitor: Visitor, console: ServerProcess) -> None:
+    session = {"X-Session-ID": "played-now", "X-Orsay-Run": '{"run": "live run"}'}
+    with httpx.Client(base_url=console.url, headers=session, timeout=60) as http:
+        opened = {"env_name": "kitchen", "split": "train", "index": 1}
+        assert http.post("/create", json=opened).status_code == 200
+        page = visitor.open("/trajectories?run=live+run")
+        page.get_by_role("link", name="Kitchen train/1").click()
+        expect(page.get_by_role("region", name="Facts")).to_contain_text("running")
+        page.get_by_text("No call yet.").wait_for()
+        http.post("/kitchen/call", json={"name": "serve", "input": {"words": "enjoy your soup"}})
+        page.get_by_text("Served: enjoy your soup").wait_for()
+        http.post("/delete")
+    expect(page.get_by_role("region", name="Facts")).to_contain_text("finished")
+
+
+def test_what_is_not_there_is_said(visitor: Visitor) -> None:
+    visitor.allowed.append("404")
+    page = visitor.open("/trajectories/123")
+    page.get_by_role("alert").get_by_text("the journal has nothing at").wait_for()
+    visitor.check_accessibility()
+
+
+def test_a_server_that_keeps_no_journal_says_how_to_keep_one(browser: Browser, tmp_path: Path) -> None:
+    with console_server("off") as process, visiting(browser, process.url, tmp_path) as visitor:
+        visitor.allowed.append("409")
+        for path in ("/trajectories", "/runs", "/tasks", "/evaluations"):
+            page = visitor.open(path)
+            page.get_by_role("heading", name="Nothing is recorded").wait_for()
+            page.get_by_text("ORSAY_JOURNAL=auto").wait_for()
+        visitor.check_accessibility()
+
+
+def test_an_empty_journal_says_what_to_do(browser: Browser, tmp_path: Path) -> None:
+    with (
+        console_server(str(tmp_path / "empty.db")) as process,
+        visiting(browser, process.url, tmp_path) as visitor,
+    ):
+        for path, title in (
+            ("/runs", "There is no run yet"),
+            ("/tasks", "No task was played yet"),
+            ("/evaluations", "There is no evaluation yet"),
+            ("/trajectories", "Nothing was played yet"),
+        ):
+            page = visitor.open(path)
+            page.get_by_role("heading", name=title).wait_for()
+            visitor.check_accessibility()
+        page.get_by_role("link", name="Choose an environment").click()
+        visitor.heading("Environments")
+
+
+def test_trajectories_fit_a_phone(phone: Visitor, told: Told) -> None:
+    page = phone.open("/trajectories")
+    page.locator("[data-row]").first.wait_for()
+    assert phone.sideways_px() == 0
+    phone.check_accessibility()
+    page.get_by_role("link", name="cave train/8").click()
+    page.get_by_text("Fault: time_limit").first.wait_for()
+    assert phone.sideways_px() == 0
+    phone.check_look("trajectory-phone")
