@@ -63,7 +63,7 @@ class Visitor:
     """One tab at one server.
 
     ``allowed`` holds pieces of console errors that a test brings about on purpose; ``requests`` are the
-    addresses that were asked for.
+    addresses that were asked for, ``errors`` what the browser's console showed.
     """
 
     def __init__(self, page: Page, url: str, shots: Path) -> None:
@@ -71,10 +71,10 @@ class Visitor:
         self.url = url
         self.allowed: list[str] = []
         self._shots = shots
-        self._errors: list[str] = []
+        self.errors: list[str] = []
         self.requests: list[str] = []
         page.on("console", self._hear)
-        page.on("pageerror", lambda error: self._errors.append(f"uncaught: {error}"))
+        page.on("pageerror", lambda error: self.errors.append(f"uncaught: {error}"))
         page.on("request", self._note)
         page.add_init_script(_WATCH)
 
@@ -97,7 +97,7 @@ class Visitor:
         ]
         assert foreign == []
         assert self.page.evaluate("window.__violations") == []
-        unexpected = [each for each in self._errors if not any(part in each for part in self.allowed)]
+        unexpected = [each for each in self.errors if not any(part in each for part in self.allowed)]
         assert unexpected == []
 
     def check_accessibility(self) -> None:
@@ -158,7 +158,7 @@ class Visitor:
 
     def _hear(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
-            self._errors.append(f"{message.type}: {message.text}")
+            self.errors.append(f"{message.type}: {message.text}")
 
     def _note(self, request: Request) -> None:
         self.requests.append(request.url)

@@ -22,12 +22,12 @@ __all__ = ["console_server"]
 
 _ROOT = Path(__file__).parents[2]
 _BUNDLED = ("guess", "echo", "arithmetic", "doors")
-_KITCHEN = Path(__file__).with_name("worlds.py")
+_WORLDS = Path(__file__).with_name("worlds.py")
 
 
 @contextmanager
 def console_server(journal: str, *, port: str = "0", **settings: str) -> Iterator[ServerProcess]:
-    """A server of bundled environments and the kitchen of worlds.py; ``settings`` by their names."""
+    """A server of bundled environments and those of worlds.py; ``settings`` by their names."""
     targets = [f"{name}_env.env:{name.capitalize()}Environment" for name in _BUNDLED]
     found = [
         *(str(_ROOT / "envs" / name) for name in _BUNDLED),
@@ -41,7 +41,8 @@ def console_server(journal: str, *, port: str = "0", **settings: str) -> Iterato
         "ORSAY_JOURNAL": journal,
         **{f"ORSAY_{name.upper()}": value for name, value in settings.items()},
     }
-    process = ServerProcess(["--port", port, *targets, f"{_KITCHEN}:Kitchen"], variables)
+    worlds = [f"{_WORLDS}:Kitchen", f"{_WORLDS}:Warehouse"]
+    process = ServerProcess(["--port", port, *targets, *worlds], variables)
     try:
         process.wait_for_url()
         yield process

@@ -6,6 +6,8 @@ import json
 import re
 import shutil
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -100,3 +102,26 @@ def test_the_lock_file_fixes_every_package_by_its_content() -> None:
     given = json.loads((SOURCE / "package.json").read_text())
     for versions in (given["dependencies"], given["devDependencies"]):
         assert [name for name, version in versions.items() if not version[0].isdigit()] == []
+
+
+def test_the_page_is_in_the_wheel(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-qq",
+        "--no-deps",
+        "--wheel-dir",
+        str(tmp_path),
+        str(ROOT),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode and "No matching distribution found for hatchling" in done.stderr:
+        pytest.skip("what builds wheels cannot be fetched here")
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("orsay-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        prefix = "orsay/console/static/"
+        packed = {each.removeprefix(prefix) for each in archive.namelist() if each.startswith(prefix)}
+    assert packed == files(BUILT).keys()

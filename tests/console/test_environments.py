@@ -14,7 +14,7 @@ def test_every_environment_is_listed_with_its_splits_and_tools(visitor: Visitor)
     guess.get_by_text("Find the hidden number").wait_for()
     guess.get_by_text("Tools: guess").wait_for()
     guess.get_by_text("runs in process").wait_for()
-    assert page.get_by_role("article").count() == 5
+    assert page.get_by_role("article").count() == 6
     visitor.check_look("environments")
 
 

@@ -193,6 +193,65 @@ def test_choices_between_models_show_the_fields_of_what_is_chosen(visitor: Visit
     assert (sent["tip"], sent["note"]) == (1.5, "Ring twice")
 
 
+def test_what_is_less_common_in_a_schema_has_fields_too(visitor: Visitor) -> None:
+    page = start(visitor, "warehouse")
+    page.get_by_role("combobox", name="Tool").click()
+    page.get_by_role("option", name="stock").click()
+    page.get_by_role("textbox", name="Lot").fill("wrong")
+    page.get_by_role("textbox", name="Share").fill("1")
+    call = page.get_by_role("button", name="Call stock")
+    call.click()
+    page.get_by_text("must match ^[A-Z]-[0-9]+$").first.wait_for()
+    page.get_by_text("must be less than 1").first.wait_for()
+    page.get_by_text("is required").first.wait_for()  # the code
+    visitor.check_accessibility()
+    page.get_by_role("textbox", name="Lot").fill("Z-26")
+    page.get_by_role("textbox", name="Share").fill("0.25")
+    page.get_by_role("combobox", name="Level").click()
+    page.get_by_role("option", name="small").click()
+    page.get_by_role("combobox", name="Code").click()
+    page.get_by_role("option", name="string").click()
+    page.get_by_role("textbox", name="string").fill("seven")
+    page.get_by_role("textbox", name="Anything").fill('[1, {"a": null}]')
+    page.get_by_role("group", name="Inside").get_by_role("button", name="Add").click()
+    page.get_by_role("textbox", name="Label").last.fill("lower")
+    page.get_by_role("group", name="Sizes").get_by_role("button", name="Add").click()
+    page.get_by_role("group", name="Sizes").get_by_role("combobox").click()
+    page.get_by_role("option", name="large").click()
+    call.click()
+    calls(page, 1)
+    sent = json.loads(page.get_by_role("log").get_by_text('"shelf"').last.inner_text())
+    assert sent == {
+        "kind": "dry",
+        "level": "small",
+        "counts": {},
+        "shelf": {"label": "top", "inside": [{"label": "lower", "inside": []}]},
+        "code": "seven",
+        "bought": None,
+        "sizes": ["large"],
+        "grid": [],
+        "anything": [1, {"a": None}],
+        "lot": "Z-26",
+        "share": 0.25,
+    }
+
+
+def test_the_form_of_a_tool_keeps_what_was_typed_while_another_one_is_used(visitor: Visitor) -> None:
+    page = start(visitor, "warehouse")
+    tools = page.get_by_role("combobox", name="Tool")
+    tools.click()
+    page.get_by_role("option", name="find").click()
+    page.get_by_role("textbox", name="What").fill("pears")
+    tools.click()
+    page.get_by_role("option", name="sweep").click()
+    page.get_by_role("button", name="Call sweep").click()
+    page.get_by_text("The tool answered nothing.").wait_for()
+    tools.click()
+    page.get_by_role("option", name="find").click()
+    page.get_by_role("button", name="Call find").click()
+    page.get_by_text("No pears in 3 shelves.").wait_for()
+
+
 def test_input_may_be_written_as_json_and_what_the_tool_refuses_is_said(visitor: Visitor) -> None:
     page = start(visitor, "kitchen")
     page.get_by_role("tab", name="order").click()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import zlib
+from datetime import date
 from enum import Enum
 from typing import Annotated, Any, Literal
 
 from orsay import Environment, ImageBlock, TextBlock, ToolOutput, terminal, tool
 from pydantic import BaseModel, Field
 
-__all__ = ["Kitchen"]
+__all__ = ["Kitchen", "Warehouse"]
 
 
 class Size(Enum):
@@ -65,6 +66,29 @@ class Order(BaseModel):
     spot: tuple[int, int] = (0, 0)
 
 
+class Shelf(BaseModel):
+    """A shelf, which may hold shelves."""
+
+    label: str
+    inside: list[Shelf] = Field(default_factory=list)
+
+
+class Stock(BaseModel):
+    """What is less common in a schema."""
+
+    kind: Literal["dry", "cold"] = "dry"
+    level: Size | None = None
+    counts: dict[str, int] = Field(default_factory=dict)
+    shelf: Shelf = Shelf(label="top")
+    code: int | str = Field(union_mode="left_to_right")
+    bought: date | None = None
+    sizes: list[Size] = Field(default_factory=list)
+    grid: list[list[int]] = Field(default_factory=list)
+    anything: Any = None
+    lot: str = Field("A-1", pattern="^[A-Z]-[0-9]+$")
+    share: float = Field(0.5, gt=0, lt=1)
+
+
 class Kitchen(Environment):
     """Take orders, look at the oven, burn things."""
 
@@ -101,6 +125,45 @@ class Kitchen(Environment):
     def serve(self, words: str) -> ToolOutput:
         """Say something nice, and serve."""
         return ToolOutput(blocks=[TextBlock(text=f"Served: {words}")], reward=1.0, finished=True)
+
+
+class Warehouse(Environment):
+    """More tools than fit beside each other."""
+
+    splits = {"train": [{}]}
+
+    def prompt(self) -> str:
+        return "Keep the shelves full."
+
+    @tool
+    def stock(self, params: Stock) -> str:
+        """Fill the shelves, and repeat with what."""
+        return params.model_dump_json()
+
+    @tool
+    def count(self) -> str:
+        """Count what is there."""
+        return "Nothing."
+
+    @tool
+    def find(self, what: str, at_most: int = 3) -> str:
+        """Look for something."""
+        return f"No {what} in {at_most} shelves."
+
+    @tool
+    def open(self) -> str:
+        """Open the gate."""
+        return "Open."
+
+    @tool
+    def shut(self) -> str:
+        """Shut the gate."""
+        return "Shut."
+
+    @tool
+    def sweep(self) -> ToolOutput:
+        """Clean up."""
+        return ToolOutput(blocks=[], reward=0.0)
 
 
 def picture(colour: tuple[int, int, int], width: int = 48, height: int = 32) -> ImageBlock:

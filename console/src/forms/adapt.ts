@@ -33,13 +33,17 @@ function visit(node: Node, root: Node): Node {
     if (Array.isArray(children))
       node[key] = children.map((child: unknown) => (isNode(child) ? visit(child, root) : child));
   }
-  return markAnything(withoutNullDefaults(tuples(nullable(mayStayEmpty(node), root))));
+  return markAnything(withoutNullDefaults(tuples(nullable(fieldsOf(node), root))));
 }
 
-/** What has to be there but may be null may stay empty in the form: `toInput` puts the null in. */
-function mayStayEmpty(node: Node): Node {
+/** Every field has a title of its own. What has to be there but may be null may stay empty in the form: `toInput` puts the null in. */
+function fieldsOf(node: Node): Node {
   const { required, properties } = node;
-  if (!Array.isArray(required) || !isNode(properties)) return node;
+  if (!isNode(properties)) return node;
+  for (const [name, property] of Object.entries(properties)) {
+    if (isNode(property) && property["title"] === undefined) property["title"] = titled(name);
+  }
+  if (!Array.isArray(required)) return node;
   const asked = required.filter((name: string) => !(isNode(properties[name]) && properties[name]["nullable"] === true));
   return { ...node, required: asked };
 }
@@ -75,6 +79,15 @@ function named(node: Node, root: Node): Node {
       return option["$ref"] === undefined ? { ...option, title } : option;
     }),
   };
+}
+
+/** As pydantic makes a title of a name; a field of a model has none, and would be called as the model is. */
+function titled(name: string): string {
+  return name
+    .split("_")
+    .filter(Boolean)
+    .map((word) => word.charAt(0).toUpperCase() + word.slice(1))
+    .join(" ");
 }
 
 function tuples(node: Node): Node {
