@@ -102,10 +102,6 @@ class Evaluation:
             return sorted(random.Random(self.sample).sample(range(count), wanted))
         return list(range(wanted))
 
-    def needs_count(self) -> bool:
-        """The split must be asked for its number of tasks."""
-        return isinstance(self.tasks, int) or self.tasks is None
-
     def only(self, tasks: Sequence[int]) -> Evaluation:
         """The same, of these tasks."""
         return replace(self, tasks=tuple(tasks), sample=None)

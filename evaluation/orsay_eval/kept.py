@@ -52,6 +52,10 @@ class Kept:
         try:
             self._lock()
             whole = self._read() if exists else True
+            if not self.header and self.played:
+                raise EvaluationError(
+                    f"{self.path} does not begin with what was measured; write to another file"
+                )
             if not self.header:
                 self.header = dict(header)
                 self._file.truncate(0)

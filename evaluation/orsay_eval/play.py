@@ -30,6 +30,7 @@ _T = TypeVar("_T")
 _BACKOFF_S = 0.5
 _FULL_S = 5.0  # a full server has no room yet: nothing ran, and waiting costs no retry
 _MOST_WAITS = 20
+_LONGEST_WAIT_S = 60.0
 _OVER = "The episode is over; this call was not made."
 _NUDGE = "Go on: call one of the tools. The task is not finished."
 
@@ -115,11 +116,11 @@ class _Game:
 
     @property
     def rewards(self) -> list[float | None]:
-        return [result.reward for result in self._results]
+        return [result.reward for result in self._made]
 
     @property
     def metadata(self) -> list[dict[str, Any] | None]:
-        return [None if r.metadata is None else dict(r.metadata) for r in self._results]
+        return [None if result.metadata is None else dict(result.metadata) for result in self._made]
 
     @property
     def finished(self) -> bool:
@@ -127,7 +128,12 @@ class _Game:
 
     @property
     def last_output(self) -> str:
-        return self._results[-1].text if self._results else ""
+        return self._made[-1].text if self._made else ""
+
+    @property
+    def _made(self) -> list[Result]:
+        """Of the calls that reached the environment, as in training."""
+        return [result for result in self._results if not result.call.broken]
 
     # The play
 
@@ -146,7 +152,7 @@ class _Game:
                 self._stop = move.stop
             elif move.calls:
                 results = [await self._answered(call) for call in move.calls]
-            elif self._terminal is not None and move.text:
+            elif self._terminal is not None:
                 arguments = {} if self._terminal.arg is None else {self._terminal.arg: move.text}
                 await self._answered(Call(self._terminal.name, arguments))
                 self._stop = "finished"
@@ -226,13 +232,13 @@ class _Game:
 
     async def _reopen(self) -> None:
         """A fresh session, brought to where the lost one was. Raises _Diverged where that is not possible."""
-        before, made = self._messages, [result for result in self._results if not result.call.broken]
+        before = self._messages
         self._session = session = self._new_session()
         await session.open()
         self._sid = session.sid
         if await session.messages() != before:
             raise _Diverged("a fresh session began with another prompt than the one that was lost")
-        for result in made:
+        for result in self._made:
             again = await self._call(result.call)
             same = (again.text, again.reward, again.finished) == (result.text, result.reward, result.finished)
             if not same:
@@ -260,7 +266,7 @@ class _Game:
                 self._waits += 1
                 if self._waits > _MOST_WAITS:
                     raise
-                await asyncio.sleep(max(_FULL_S, full.retry_after_s or 0.0))
+                await asyncio.sleep(min(max(_FULL_S, full.retry_after_s or 0.0), _LONGEST_WAIT_S))
             except errors.Fault as fault:
                 await self.leave()
                 if not fault.retryable or len(self._retried) >= self._evaluation.retries:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
 
@@ -110,21 +111,32 @@ def evaluate(
 
 
 def _in_thread(work: Any) -> EvaluationReport:
-    found: list[EvaluationReport] = []
-    failed: list[BaseException] = []
+    outcome: Future[EvaluationReport] = Future()
+    under_way: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = []
+
+    async def main() -> EvaluationReport:
+        task = asyncio.current_task()
+        assert task is not None
+        under_way.append((asyncio.get_running_loop(), task))
+        report: EvaluationReport = await work
+        return report
 
     def run() -> None:
         try:
-            found.append(asyncio.run(work))
+            outcome.set_result(asyncio.run(main()))
         except BaseException as exc:  # it is raised where it is waited for
-            failed.append(exc)
+            outcome.set_exception(exc)
 
     thread = threading.Thread(target=run, name="orsay-eval")
     thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
-    return found[0]
+    try:
+        wait([outcome])  # rather than join(): that cannot be called again after an interrupt
+    except BaseException:  # an interrupt: what was played is kept, and sessions end
+        for loop, task in under_way:
+            loop.call_soon_threadsafe(task.cancel)
+        wait([outcome])
+        raise
+    return outcome.result()
 
 
 def _policy(policy: Policy | Callable[..., Any]) -> Policy:

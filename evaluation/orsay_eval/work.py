@@ -71,7 +71,7 @@ class Work:
         evaluation = self._evaluation
         self._environment = evaluation.environment or next(iter(await client.environments()), "")
         environment = client.environment(self._environment or None)
-        count = await environment.tasks(evaluation.split).count() if evaluation.needs_count() else None
+        count = await environment.tasks(evaluation.split).count()
         try:
             indices = evaluation.indices(count)
         except ValueError as exc:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +27,7 @@ from orsay_eval import (
     discounted,
     evaluate,
     evaluate_async,
+    load_report,
 )
 from orsay_eval.progress import Progress
 
@@ -429,11 +432,16 @@ def test_a_move_that_is_none_is_told_apart(world: World) -> None:
 
 
 def test_an_episode_waits_for_room_on_a_full_server(tmp_path: Path) -> None:
+    async def slowly(turn: Turn) -> Any:
+        await asyncio.sleep(2)  # the other one asks for a session meanwhile, and is refused
+        return solve(turn)
+
     variables = {"EVALUATION_DIARY": str(tmp_path), "ORSAY_JOURNAL": "off", "ORSAY_MAX_SESSIONS": "1"}
     with serve(f"{WORLDS}:Sums", options=["--workers", "1"], env=variables) as server:
         evaluation = Evaluation("sums", tasks=2, retries=0)
-        report = evaluate(evaluation, server.url, solve, concurrency=2, request_tries=1, journal=False)
+        report = evaluate(evaluation, server.url, slowly, concurrency=2, request_tries=1, journal=False)
     assert [(e.reward, e.fault, e.retried) for e in report.episodes] == [(1.0, None, [])] * 2
+    assert max(episode.seconds for episode in report.episodes) > 4  # it waited, rather than being let in
 
 
 # Policies
@@ -526,6 +534,35 @@ def test_the_blocking_face_works_where_an_event_loop_runs(world: World) -> None:
     assert asyncio.run(notebook()).summary.scored == 1
 
 
+def test_an_interrupt_where_an_event_loop_runs_ends_the_evaluation(world: World, tmp_path: Path) -> None:
+    """As in a notebook: the interrupt reaches the thread that waits, and not the one that plays."""
+    code = f"""
+import asyncio, os, signal
+from orsay_eval import Evaluation, evaluate
+
+async def first_then_wait(turn):
+    if turn.index:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(600)
+    return "answer", {{"value": 0}}
+
+async def notebook():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    options = dict(output="o.json", concurrency=1, journal=False)
+    evaluate(Evaluation("sums", tasks=2), {world.url!r}, first_then_wait, **options)
+
+try:
+    asyncio.run(notebook())
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.stdout == "interrupted\n", done.stderr
+    assert load_report(tmp_path / "o.json").summary.scored == 1
+
+
 async def test_the_async_face_leaves_no_session_when_it_is_cancelled(world: World) -> None:
     asked = asyncio.Event()
 
@@ -550,7 +587,7 @@ def test_the_first_environment_is_played_when_none_is_named(world: World) -> Non
 def test_a_split_or_a_task_that_is_not_there_is_told(world: World) -> None:
     with pytest.raises(BadRequest, match="split"):
         evaluate(Evaluation("sums", split="nowhere"), world.url, solve, journal=False)
-    with pytest.raises(BadRequest):
+    with pytest.raises(EvaluationError, match="has 12 tasks, and none at 99"):
         evaluate(Evaluation("sums", tasks=[99]), world.url, solve, journal=False)
 
 

@@ -164,3 +164,14 @@ def test_a_report_on_disk_holds_every_episode(world: World, tmp_path: Path) -> N
     ]
     assert found["summary"]["mean_reward"]["mean"] == 1.0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.episodes.jsonl", "one.json"]
+
+
+async def test_a_file_that_lost_its_first_line_is_left_alone(world: World, tmp_path: Path) -> None:
+    output = tmp_path / "one.json"
+    await interrupted(world, output, 2)
+    lines = tmp_path / "one.episodes.jsonl"
+    rest = lines.read_text().split("\n", 1)[1]
+    lines.write_text(rest)
+    with pytest.raises(EvaluationError, match="does not begin with what was measured"):
+        await resumed(world, output)
+    assert lines.read_text() == rest
