@@ -51,9 +51,13 @@ class FaultLog:
     def text(self, fault: Faulted) -> str:
         """What a client reads."""
         self.report(fault)
-        if self._show or fault.fault not in _AUTHORS:
-            return fault.message
-        return f"{fault.fault}: see the server's log for id {fault.fault_id}"
+        return self.told(fault.fault, fault.message, fault.fault_id)
+
+    def told(self, fault: str, message: str, fault_id: str) -> str:
+        """The same of a fault that is known by its class, message and id only."""
+        if self._show or fault not in _AUTHORS:
+            return message
+        return f"{fault}: see the server's log for id {fault_id}"
 
     def event(self, fault: Faulted) -> Fault:
         """Data of the stream event ``fault``."""

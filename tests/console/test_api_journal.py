@@ -362,6 +362,37 @@ async def test_secrets_are_in_no_answer(served: ServerProcess) -> None:
     assert "do-not-show-me" not in seen.text + whole.text + faults.text
 
 
+async def fail(served: ServerProcess) -> None:
+    async with api_for(served.url, **ALICE) as api, asyncio.timeout(LIMIT_S):
+        await api.create()
+        await api.get("/prompt")
+        assert (await api.call("do", how="ValueError")).fault == "tool_error"
+        await api.call("win")
+        await api.delete()
+        body = {"env_name": "world", "task_spec": {"constructor": "ValueError"}}
+        assert (await api.other().post("/create", body)).status_code == 500
+
+
+@pytest.mark.parametrize("detail", ["exception", "id"])
+def test_exceptions_are_told_as_in_answers_to_calls(tmp_path: Path, detail: str) -> None:
+    settings: dict[str, Any] = {"api_keys": KEYS, "journal": str(tmp_path / "journal.db"), "runtime": "local"}
+    with server(f"{WORLDS}:World", error_detail=detail, **settings) as found:
+        asyncio.run(fail(found))
+        unopened, failed = get(found, "trajectories", ALICE)["items"]
+        step, _ = get(found, f"trajectories/{failed['id']}", ALICE)["steps"]
+        url = f"{found.url}/console/api/export"
+        files = [
+            httpx.get(url, params={"faults": "true", "full": full}, headers=ALICE, timeout=LIMIT_S).text
+            for full in ("true", "false")
+        ]
+    assert step["fault"] == "tool_error" and unopened["fault"] and failed["end_reason"] == "Session deleted"
+    told = (step["message"], unopened["end_reason"])
+    assert ["no such door" in text for text in told] == [detail == "exception"] * 2
+    assert [len(file.splitlines()) for file in files] == [2, 1]
+    assert ["no such door" in file for file in files] == [detail == "exception"] * 2
+    assert detail == "exception" or step["fault_id"] in step["message"]
+
+
 # when it cannot be read
 
 

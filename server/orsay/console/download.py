@@ -14,6 +14,7 @@ from ..journal.filters import Filter
 from ..journal.writer import Writer
 from ..logs import get_logger
 from .answers import accepts_gzip, strict_headers
+from .policy import DetailPolicy
 from .queries import ExportQuery
 from .request import Request
 
@@ -29,12 +30,14 @@ _HEADERS: Pairs = (
 )
 
 
-async def send_export(writer: Writer, wanted: ExportQuery, which: Filter, request: Request) -> None:
+async def send_export(
+    writer: Writer, policy: DetailPolicy, wanted: ExportQuery, which: Filter, request: Request
+) -> None:
     """JSON lines of all sessions that ``which`` lets through. Raises JournalDown before anything is sent.
 
     When the journal fails later, the answer breaks off, which clients notice.
     """
-    export = Export(_recipe(wanted, which))
+    export = Export(_recipe(wanted, which), told=policy.trajectory)
     packer = zlib.compressobj(5, zlib.DEFLATED, _GZIP) if accepts_gzip(request.headers) else None
 
     def more(connection: Connection) -> bytes:

@@ -215,7 +215,8 @@ class ConsoleFace:
             return
         if self._history is None:  # loaded when it is first asked for: it takes a while
             module = await asyncio.to_thread(importlib.import_module, ".history", __package__)
-            self._history = module.History(self._journal, max_body_bytes=self._max_body)
+            faults = self._sessions.faults
+            self._history = module.History(self._journal, faults, max_body_bytes=self._max_body)
         history: History = self._history
         await history.answer(path, request)
 

@@ -18,6 +18,7 @@ from pydantic_core import to_json
 from sqlalchemy import Connection, select
 
 from ..errors import JournalDown
+from ..faults import FaultLog
 from ..http.messages import read_body
 from ..journal import query
 from ..journal.filters import Filter
@@ -25,6 +26,7 @@ from ..journal.ids import new_id
 from ..journal.rows import EvaluationSaved
 from ..journal.schema import evaluations
 from .download import send_export
+from .policy import DetailPolicy
 from .queries import (
     EvaluationsQuery,
     ExportQuery,
@@ -49,8 +51,9 @@ _LARGEST_ID = 2**63 - 1
 class History:
     """``answer`` is the one endpoint; which one is meant, the path says."""
 
-    def __init__(self, writer: Writer, *, max_body_bytes: int) -> None:
+    def __init__(self, writer: Writer, faults: FaultLog, *, max_body_bytes: int) -> None:
         self._writer = writer
+        self._policy = DetailPolicy(faults)
         self._max_body = max_body_bytes
         self._table: dict[tuple[str, str], Answer] = {
             ("GET", "/trajectories"): self._trajectories,
@@ -94,20 +97,22 @@ class History:
         which = filter_of(wanted, request.owner)
 
         def read(connection: Connection) -> bytes:
-            return _json(query.trajectories(connection, which, wanted.limit, wanted.before))
+            page = query.trajectories(connection, which, wanted.limit, wanted.before)
+            return _json(self._policy.page(page))
 
         return await self._writer.read(read)
 
     async def _trajectory(self, id: int, request: Request) -> bytes | None:
         def read(connection: Connection) -> bytes | None:
             found = query.trajectory(connection, id, owner=request.owner)
-            return None if found is None else _json(found)
+            return None if found is None else _json(self._policy.trajectory(found))
 
         return None if id > _LARGEST_ID else await self._writer.read(read)
 
     async def _export(self, request: Request) -> None:
         wanted = request.query(ExportQuery)
-        await send_export(self._writer, wanted, filter_of(wanted, request.owner), request)
+        which = filter_of(wanted, request.owner)
+        await send_export(self._writer, self._policy, wanted, which, request)
 
     # figures
 

@@ -62,11 +62,13 @@ class Export:
 
     ``seen`` counts sessions that were looked at, of ``total`` (known after the first page), ``written`` those
     that were given out, ``silent`` those left out because their client never asked for a prompt,
-    ``without_tools`` those given out although nobody knows which tools there were.
+    ``without_tools`` those given out although nobody knows which tools there were. ``told`` makes of a
+    trajectory what the reader may know of it; everything, without it.
     """
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, *, told: Callable[[Trajectory], Trajectory] | None = None) -> None:
         self.recipe = recipe
+        self._told = told
         self.total: int | None = None
         self.seen = self.written = self.silent = self.without_tools = 0
         self.done = False
@@ -88,7 +90,7 @@ class Export:
         found = [
             record
             for each in whole(connection, ids)
-            if (record := self._record(connection, each)) is not None
+            if (record := self._record(connection, self._told(each) if self._told else each)) is not None
         ]
         self.written += len(found)
         return found
