@@ -181,6 +181,7 @@ def visiting(browser: Browser, url: str, shots: Path, *, phone: bool = False) ->
         visitor = Visitor(context.new_page(), url, shots)
         yield visitor
         visitor.check()
+        visitor.page.goto("about:blank")  # as a person leaves: sessions of the playground end
     finally:
         context.close()
 

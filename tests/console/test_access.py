@@ -94,6 +94,17 @@ def test_a_key_sees_its_own_sessions_only(visitor: Visitor, console: ServerProce
         assert page.get_by_text("of bob").count() == 0
 
 
+def test_a_journal_in_trouble_is_said_on_every_page(browser: Browser, tmp_path: Path) -> None:
+    nowhere = "postgresql://nobody@127.0.0.1:1/nowhere"
+    with console_server(nowhere) as process, visiting(browser, process.url, tmp_path) as visitor:
+        page = visitor.open("/environments")
+        page.get_by_role("alert").get_by_text("The journal is in trouble").wait_for()
+        visitor.check_look("trouble", documented=False)
+        page.get_by_role("link", name="Live").click()
+        visitor.heading("Live")
+        page.get_by_role("alert").get_by_text("The journal is in trouble").wait_for()
+
+
 def test_a_server_that_stops_is_noticed_and_found_again(browser: Browser, tmp_path: Path) -> None:
     with console_server("off") as process, visiting(browser, process.url, tmp_path) as visitor:
         visitor.allowed = ["ERR_CONNECTION", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE"]

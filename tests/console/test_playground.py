@@ -7,9 +7,10 @@ import os
 import re
 import subprocess
 import sys
+from typing import Literal
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.system.serving import ServerProcess
 
@@ -291,6 +292,112 @@ def test_a_session_as_code_does_the_same_again(visitor: Visitor, language: str) 
     assert "Make a cake." in done.stdout
     assert '"good' in done.stdout.replace("\\", "") and "$HOME" in done.stdout
     assert "1.0" in done.stdout
+
+
+def test_code_of_a_session_goes_on_after_calls_that_failed(visitor: Visitor) -> None:
+    page = start(visitor, "kitchen")
+    page.get_by_role("tab", name="burn").click()
+    page.get_by_role("button", name="Call burn").click()
+    calls(page, 1)
+    page.get_by_role("tab", name="look").click()
+    page.get_by_role("button", name="Call look").click()
+    calls(page, 2)
+    page.get_by_role("button", name="Copy as code").click()
+    code = page.get_by_role("region", name="the Python code").inner_text()
+    done = subprocess.run(
+        [sys.executable, "-"], input=code, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "the kitchen is on fire" in done.stdout and "It glows." in done.stdout
+
+
+def test_a_call_whose_answer_is_lost_on_the_way_runs_once(visitor: Visitor) -> None:
+    page = start(visitor, "guessenvironment?index=1")
+    lost: list[str] = []
+
+    def lose(route: Route) -> None:
+        if lost:
+            route.continue_()
+            return
+        lost.append(route.fetch().text())  # it ran, and nobody hears of it
+        route.abort("connectionreset")
+
+    visitor.allowed = ["ERR_CONNECTION_RESET"]
+    before = int(page.get_by_text("You have").inner_text().partition("You have ")[2].split()[0])
+    page.route("**/call", lose)
+    page.get_by_role("textbox", name="Number").fill("1")
+    page.get_by_role("button", name="Call guess").click()
+    calls(page, 1)
+    page.get_by_role("log").get_by_text(f"Guesses left: {before - 1}.").wait_for()
+    assert f"Guesses left: {before - 1}." in lost[0]
+
+
+def test_a_session_that_was_ended_elsewhere_says_so(visitor: Visitor, console: ServerProcess) -> None:
+    page = start(visitor, "kitchen")
+    with page.context.expect_page() as opened:
+        page.evaluate("window.open('about:blank')")
+    other = opened.value
+    other.goto(f"{console.url}/console/live")
+    other.get_by_role("button", name="End the session of Kitchen").first.click()  # the newest
+    other.get_by_role("button", name="End the session", exact=True).click()
+    other.get_by_text("The session has ended.").wait_for()
+    other.close()
+    page.get_by_role("tab", name="look").click()
+    page.get_by_role("button", name="Call look").click()
+    visitor.allowed = ["410"]
+    page.get_by_text("The session has ended").wait_for()
+    page.get_by_text("Fault: session_gone").wait_for()
+    page.get_by_role("button", name="Play it again").click()
+    page.get_by_text("No calls yet.").wait_for()
+
+
+def test_a_task_of_ones_own_may_be_played_and_one_that_does_not_fit_is_explained(visitor: Visitor) -> None:
+    page = visitor.open("/playground/kitchen")
+    page.get_by_text("More: the task itself").click()
+    page.get_by_role("region", name="Task train/0").get_by_text("pizza").wait_for()
+    page.get_by_text("A task of your own", exact=True).click()
+    page.get_by_role("textbox", name="Task").fill('{"dish": "stew"}')
+    page.get_by_role("button", name="Add a secret").click()
+    page.get_by_role("textbox", name="Name of secret 1").fill("OVEN_KEY")
+    page.get_by_role("textbox", name="Value of secret 1").fill("hot-and-secret")
+    visitor.check_accessibility()
+    page.get_by_role("button", name="Start").click()
+    page.get_by_text("Make a stew.").wait_for()
+    page.get_by_role("button", name="Copy as code").click()
+    code = page.get_by_role("region", name="the Python code").inner_text()
+    assert "secrets=" in code and "hot-and-secret" not in code
+    page.keyboard.press("Escape")
+    page.get_by_role("textbox", name="Task").fill("{}")
+    visitor.allowed = ["500"]
+    page.get_by_role("button", name="Start").click()
+    page.get_by_text("The session could not be opened").wait_for()
+    page.get_by_text("KeyError").wait_for()
+
+
+def test_an_episode_is_played_with_the_keyboard_alone(visitor: Visitor) -> None:
+    page = visitor.open("/playground/warehouse")
+    page.get_by_text("0 to 0").wait_for()
+
+    def to(role: Literal["button", "combobox", "textbox"], name: str) -> None:
+        target = page.get_by_role(role, name=name, exact=True)
+        target.wait_for()
+        for _ in range(40):
+            if target.evaluate("each => each === document.activeElement"):
+                return
+            page.keyboard.press("Tab")
+        raise AssertionError(f"Tab never reaches {name}")
+
+    to("button", "Start")
+    page.keyboard.press("Enter")
+    page.get_by_text("Keep the shelves full.").wait_for()
+    to("combobox", "Tool")
+    page.keyboard.type("find")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    to("textbox", "What")
+    page.keyboard.type("pears")
+    page.keyboard.press("Control+Enter")
+    page.get_by_text("No pears in 3 shelves.").wait_for()
 
 
 def test_leaving_ends_the_session_and_asks_first_while_the_episode_is_under_way(visitor: Visitor) -> None:

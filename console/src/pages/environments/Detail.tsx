@@ -47,7 +47,7 @@ function One({ environment }: { environment: Environment }) {
         }
       />
       <Stack gap="lg">
-        <Text className="as-typed">{description ?? "It has no description: its class has no docstring."}</Text>
+        <Text className="as-typed">{description || "It has no description: its class has no docstring."}</Text>
         <Splits environment={key} splits={splits} />
         <section aria-labelledby="tools">
           <Title order={2} size="h4" id="tools" mb="xs">

@@ -66,7 +66,7 @@ function OneCard({ environment }: { environment: Environment }) {
           <Marks environment={environment} />
         </Group>
         <Text size="sm" lineClamp={3} flex={1} className="wrap-anywhere">
-          {description ?? "No description."}
+          {description || "No description."}
         </Text>
         <Text size="sm" c="dimmed" className="wrap-anywhere">
           {tools.length > 0 ? `Tools: ${tools.map((tool) => tool.name).join(", ")}` : "No tools of its own."}

@@ -22,7 +22,14 @@ export function Marks({ environment }: { environment: Environment }) {
 }
 
 export function Load({ environment }: { environment: Environment }) {
-  const { splits, runtime, sessions, calls_running } = environment;
+  const { splits, runtime, sessions, calls_running, state } = environment;
+  if (state === "pending") {
+    return (
+      <Text size="sm" c="dimmed">
+        Where it runs is not up yet. This page looks again by itself.
+      </Text>
+    );
+  }
   return (
     <Text size="sm" c="dimmed" className="wrap-anywhere">
       {splits.map((split) => split.name).join(", ") || "no splits"} · runs in {runtime} · {count(sessions)}{" "}

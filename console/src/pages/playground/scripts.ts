@@ -5,7 +5,7 @@ export interface Recorded {
   url: string;
   environment: string;
   choice: TaskChoice;
-  calls: { tool: string; input: Record<string, unknown> }[];
+  calls: { tool: string; input: Record<string, unknown>; outcome: { kind: string } | null }[];
   /** Whether the server has keys: the code reads one from ORSAY_API_KEY. */
   keys: boolean;
   secrets: boolean;
@@ -16,22 +16,36 @@ export function asPython({ url, environment, choice, calls, keys, secrets }: Rec
     "task_spec" in choice
       ? `task_spec=${pythonLiteral(choice.task_spec)}`
       : `split=${pythonLiteral(choice.split)}, index=${choice.index}`;
+  const failed = calls.some(({ outcome }) => failing(outcome));
   const given = task + (secrets ? ', secrets={"NAME": "..."}' : "");
   const lines = [
     ...(keys ? ["import os", ""] : []),
-    "from orsay_client import Client",
+    `from orsay_client import ${failed ? "Client, Fault, ToolRefused" : "Client"}`,
     "",
     `with Client(${pythonLiteral(url)}${keys ? ', api_key=os.environ["ORSAY_API_KEY"]' : ""}) as client:`,
     `    environment = client.environment(${pythonLiteral(environment)})`,
     `    with environment.session(${given}) as session:`,
     "        for block in session.prompt():",
     "            print(block)",
-    ...calls.flatMap(({ tool, input }) => [
-      `        output = session.call(${pythonLiteral(tool)}, ${pythonLiteral(input)})`,
-      "        print(output.blocks, output.reward, output.finished)",
-    ]),
+    ...calls.flatMap(({ tool, input, outcome }) => {
+      const call = `output = session.call(${pythonLiteral(tool)}, ${pythonLiteral(input)})`;
+      const show = "print(output.blocks, output.reward, output.finished)";
+      if (!failing(outcome)) return [`        ${call}`, `        ${show}`];
+      return [
+        "        try:",
+        `            ${call}`,
+        `            ${show}`,
+        "        except (Fault, ToolRefused) as problem:",
+        "            print(problem)",
+      ];
+    }),
   ];
   return `${lines.join("\n")}\n`;
+}
+
+/** A call that brought no output here is likely to bring none again. */
+function failing(outcome: { kind: string } | null): boolean {
+  return outcome !== null && outcome.kind !== "output";
 }
 
 export function pythonLiteral(value: unknown): string {
