@@ -38,6 +38,8 @@ __all__ = [
 SEARCH_S = 0.1
 """For so long, a search goes on with its index."""
 
+_FEW = 2000
+
 
 def trajectories(
     connection: Connection, wanted: Filter | None = None, limit: int = 50, before: int | str | None = None
@@ -52,7 +54,7 @@ def trajectories(
     query = select(*SUMMARY).where(*conditions(wanted)).order_by(sessions.c.id.desc()).limit(limit + 1)
     if wanted.text and wanted.text.strip():
         unindexed = catch_up(connection, SEARCH_S)
-        rows = _found(connection, query, wanted.text, last, limit + 1)
+        rows = _found(connection, query, wanted, last, limit + 1)
     else:
         unindexed = 0
         here = query if last is None else query.where(sessions.c.id < last)
@@ -65,16 +67,30 @@ def trajectories(
 
 
 def _found(
-    connection: Connection, query: Select[Any], text: str, before: int | None, limit: int
+    connection: Connection, query: Select[Any], wanted: Filter, before: int | None, limit: int
 ) -> list[Row[Any]]:
     """The first rows of ``query`` that hold the text."""
+    few = _few(connection, wanted, before)
     rows: list[Row[Any]] = []
-    with closing(matches(connection, text, before)) as batches:
+    with closing(matches(connection, wanted.text or "", before)) as batches:
         for ids in batches:
-            rows += connection.execute(query.where(among(connection, ids)))
-            if len(rows) >= limit:
+            ids = ids if few is None else [id for id in ids if id in few]
+            rows += connection.execute(query.where(among(connection, ids))) if ids else ()
+            if len(rows) >= limit or few == set():
                 break
     return rows[:limit]
+
+
+def _few(connection: Connection, wanted: Filter, before: int | None) -> set[int] | None:
+    """The sessions that pass the filters, if these are so few that looking up each match would take
+    longer.
+    """
+    where = list(conditions(wanted))
+    if not where:
+        return None
+    query = select(sessions.c.id).where(*where).order_by(sessions.c.id.desc()).limit(_FEW + 1)
+    ids = connection.scalars(query if before is None else query.where(sessions.c.id < before)).all()
+    return set(ids) if len(ids) <= _FEW else None
 
 
 def trajectory(connection: Connection, id: int | str, owner: str | None = None) -> Trajectory | None:

@@ -6,6 +6,7 @@ episode has finished count as ended.
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +45,8 @@ class _Total:
     running: int = 0
     labelled: bool = False
     environments: set[str] = field(default_factory=set)
-    steps: set[int] = field(default_factory=set)
+    steps: int = 0
+    newest_steps: set[int | None] = field(default_factory=set)
 
     def add(self, row: Row[Any]) -> None:
         """A line of sums, as ``_sums`` has its columns."""
@@ -97,14 +99,27 @@ def runs(
 ) -> list[RunSummary]:
     """The runs with the newest sessions first. A reward of ``success`` or more is a success."""
     wanted = Filter(owner=owner)
-    labelled = func.max(case((_c.labelled, 1), else_=0)).label("labelled")
     found: dict[str, _Total] = defaultdict(_Total)
-    for row in _summed(connection, wanted, success, _c.run, _c.step, _c.environment, shown=[labelled]):
-        _note(found[row.run], row)
-        found[row.run].add(row)
+    shown = (
+        func.max(case((_c.labelled, 1), else_=0)).label("labelled"),
+        func.count(_c.step.distinct()).label("steps"),
+        _distinct(connection, _c.environment).label("environments"),
+    )
+    for row in _summed(connection, wanted, success, _c.run, shown=shown):
+        total = found[row.run]
+        total.add(row)
+        total.labelled = bool(row.labelled)
+        total.steps = row.steps
+        names = row.environments
+        total.environments.update(json.loads(names) if isinstance(names, str) else names)
     for row, now in _open(connection, wanted):
-        _note(found[row.run], row)
-        found[row.run].add_open(row.started_at, now, success)
+        total = found[row.run]
+        total.add_open(row.started_at, now, success)
+        total.labelled = total.labelled or row.labelled
+        total.environments.add(row.environment)
+        total.newest_steps.add(row.step)
+    for run, total in found.items():
+        total.steps += _unseen(connection, wanted, run, total.newest_steps - {None})
     newest = sorted(found.items(), key=lambda each: each[1].last_at, reverse=True)[:limit]
     return [_run(run, total) for run, total in newest]
 
@@ -201,11 +216,19 @@ def _open(connection: Connection, wanted: Filter) -> Iterator[tuple[Any, SoFar]]
         yield row, now.get(row.id, SoFar())
 
 
-def _note(total: _Total, row: Row[Any]) -> None:
-    total.environments.add(row.environment)
-    total.labelled = total.labelled or bool(row.labelled)
-    if row.step is not None:
-        total.steps.add(row.step)
+def _unseen(connection: Connection, wanted: Filter, run: str, steps: set[int | None]) -> int:
+    """How many of these steps have no session that ended."""
+    if not steps:
+        return 0
+    ended = select(_c.step).where(_ENDED, _c.run == run, _c.step.in_(steps), *conditions(wanted)).distinct()
+    return len(steps) - len(connection.scalars(ended).all())
+
+
+def _distinct(connection: Connection, column: ColumnElement[str]) -> ColumnElement[Any]:
+    """All values of a group, as a list or as JSON."""
+    if connection.dialect.name == "sqlite":
+        return func.json_group_array(column.distinct())
+    return func.array_agg(column.distinct())
 
 
 def _run(run: str, total: _Total) -> RunSummary:
@@ -217,7 +240,7 @@ def _run(run: str, total: _Total) -> RunSummary:
         last_at=total.last_at,
         episodes=total.n + total.running,
         running=total.running,
-        steps=len(total.steps),
+        steps=total.steps,
         **_only(RunSummary.model_fields, total.figures()),
     )
 
