@@ -45,7 +45,8 @@ __all__ = ["Recovery"]
 
 _log = get_logger(__name__)
 _T = TypeVar("_T")
-_READ_AGAIN_S = 1.0
+_READ_AGAIN_S = 2.0
+_READ_LIMIT_S = 120.0
 _REMEMBERED = 10_000  # of the sessions that ended before the restart
 _RESTARTED = "server restarted"
 _REPEATABLE = frozenset({"tool_error", "bad_reward", "result_too_large"})
@@ -74,40 +75,47 @@ class Recovery:
     async def load(self, bury: Callable[[Ended], None], living: Container[str], *, memory_s: float) -> None:
         """Read what was left open; end what cannot go on. ``bury`` hears of that and of what ended lately.
 
-        Waits for the journal as long as that is down: sessions may be in it that clients still play.
+        Waits a while for a journal that is down: sessions may be in it that clients still play.
         """
-        server = self._recorder.server
-        while True:
-            try:
-                ended = await self._read(
-                    partial(ended_after, server=server, time=time.time() - memory_s, limit=_REMEMBERED)
-                )
-                found = await self._read(partial(left_open, server=server))
-                break
-            except JournalDown as exc:
-                if self._recorder.writer.health.state == "off":
-                    ended, found = [], []
-                    break
-                _log.warning("journal_not_read", reason=str(exc), hint="old sessions go on once it answers")
-                await asyncio.sleep(_READ_AGAIN_S)
-        for each in ended:
-            bury(each)
-        for past in found:
-            reason = _why_not(past)
-            if past.sid in living:  # made anew, or of this very server, while the journal could not be read
-                if past.id < self._begun:
-                    await self.end(past, _RESTARTED, lost=True)
-            elif reason is None:
-                self._waiting[past.sid] = past
-            else:
-                await self.end(past, reason, lost=True)
-                bury(Ended(past.sid, past.owner, reason))
+        try:
+            await self._load(bury, living, memory_s)
+        except JournalDown as exc:
+            _log.error("journal_not_read", reason=str(exc), consequence="no session of before goes on")
+        except Exception:
+            _log.exception("journal_not_read", consequence="no session of before goes on")
         self._read_at = time.time()
         self.known = True
-        if found:
-            _log.info(
-                "sessions_of_the_past", going_on=len(self._waiting), ended=len(found) - len(self._waiting)
-            )
+
+    async def _load(self, bury: Callable[[Ended], None], living: Container[str], memory_s: float) -> None:
+        server = self._recorder.server
+        after = time.time() - memory_s
+        ended = await self._read_patiently(partial(ended_after, server=server, time=after, limit=_REMEMBERED))
+        found = await self._read_patiently(partial(left_open, server=server))
+        for each in ended:
+            bury(each)
+        old = [past for past in found if past.id < self._begun]  # later ones are of this very process
+        for past in old:
+            reason = _RESTARTED if past.sid in living else _why_not(past)  # living: made anew meanwhile
+            if reason is None:
+                self._waiting[past.sid] = past
+                continue
+            await self.end(past, reason, lost=True)
+            if past.sid not in living:
+                bury(Ended(past.sid, past.owner, reason))
+        if old:
+            going_on = len(self._waiting)
+            _log.info("sessions_of_the_past", going_on=going_on, ended=len(old) - going_on)
+
+    async def _read_patiently(self, work: Callable[[Connection], _T]) -> _T:
+        give_up_at = time.monotonic() + _READ_LIMIT_S
+        while True:
+            try:
+                return await self._read(work)
+            except JournalDown as exc:
+                if time.monotonic() > give_up_at:
+                    raise
+                _log.warning("journal_not_read", reason=str(exc), hint="old sessions go on once it answers")
+                await asyncio.sleep(_READ_AGAIN_S)
 
     def find(self, sid: str) -> PastSession | None:
         """A session that may go on. Raises Starting while nobody knows."""

@@ -83,6 +83,7 @@ class Sessions:
         self._hurried = False
         self._now = asyncio.get_running_loop().time
         self._sweeper: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
         self._shared = Shared(
             limits=limits,
             call_limits=call_limits,
@@ -108,7 +109,8 @@ class Sessions:
         """Begin to look after sessions; those of before a restart are known once the journal was read."""
         if self._recovery is not None:
             memory_s = self.limits.gone_memory_s
-            self._spawn(self._recovery.load(self._bury_past, self._live, memory_s=memory_s))
+            loading = self._recovery.load(self._bury_past, self._live, memory_s=memory_s)
+            self._reading = asyncio.get_running_loop().create_task(loading)
         self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
 
     # opening
@@ -471,10 +473,11 @@ class Sessions:
 
     async def close_all(self, reason: str) -> None:
         """Tear every session down, and stop the sweep."""
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._sweeper
+        for task in (self._sweeper, self._reading):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
         if self._live:
             _log.info("closing_sessions", sessions=len(self._live))
         closing = [self.close(session, reason) for session in list(self._live.values())]
