@@ -26,7 +26,7 @@ def train(url: str, run: str, *, skill: bool) -> None:
         environment = client.environment("GuessEnvironment")
         for step in range(_STEPS):
             for rollout in range(_GROUP):
-                labels = {"run": run, "step": step, "rollout": f"{step}-{rollout}"}
+                labels: dict[str, str | int] = {"run": run, "step": step, "rollout": f"{step}-{rollout}"}
                 with environment.session(split="train", index=step, run_labels=labels) as session:
                     low, high = map(int, re.findall(r"from (-?\d+) to (-?\d+)", str(session.prompt()))[0])
                     for _ in range(12):
@@ -34,7 +34,7 @@ def train(url: str, run: str, *, skill: bool) -> None:
                         output = session.call("guess", {"number": number})
                         if output.finished:
                             break
-                        text = output.blocks[0].text
+                        text = str(output.blocks[0])
                         low, high = (number + 1, high) if "higher" in text else (low, number - 1)
 
 

@@ -243,11 +243,18 @@ def test_a_trajectory_is_copied_as_json(visitor: Visitor, told: Told) -> None:
 def test_what_fits_the_filters_is_saved_as_jsonl(visitor: Visitor, told: Told) -> None:
     page = visitor.open("/trajectories?run=told+by+hand")
     shows(page, [told["trouble"], told["better"], told["plain"]])
-    with page.expect_download() as saved:
-        page.get_by_role("button", name="JSONL").click()
-    lines = saved.value.path().read_text().splitlines()
-    assert len(lines) == 3
-    assert all(json.loads(line) for line in lines)
+
+    def save(what: str) -> list[dict[str, object]]:
+        page.get_by_role("button", name="Save").click()
+        with page.expect_download() as saved:
+            page.get_by_role("menuitem", name=what).click()
+        return [json.loads(line) for line in saved.value.path().read_text().splitlines()]
+
+    whole = save("All that was recorded")
+    assert {each["id"] for each in whole} == {told["trouble"], told["better"], told["plain"]}
+    conversations = save("Conversations for training")
+    assert len(conversations) == 2  # not the one that was lost to a fault
+    assert all("messages" in each for each in conversations)
 
 
 def test_a_session_that_is_played_grows_on_the_page(visitor: Visitor, console: ServerProcess) -> None:

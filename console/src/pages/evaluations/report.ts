@@ -93,7 +93,7 @@ export interface Report extends EvaluationItem {
 export function useEvaluations() {
   return useQuery({
     queryKey: ["evaluations"],
-    queryFn: ({ signal }) => get<EvaluationItem[]>("evaluations", {}, signal),
+    queryFn: ({ signal }) => get<EvaluationItem[]>("evaluations", { limit: 500 }, signal),
     refetchOnMount: "always",
     refetchInterval: 15_000,
   });

@@ -1,5 +1,5 @@
 // The list of what was played: search, filters, paging by time, and keys.
-import { Alert, Button, Group, Stack, Text } from "@mantine/core";
+import { Alert, Button, Group, Menu, Stack, Text } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
 import { ArrowUpToLine, ChevronRight, Download, GitCompare } from "lucide-react";
 import { useMemo, useRef, useState } from "react";
@@ -102,7 +102,7 @@ function List({
     <Stack gap="sm" aria-busy={outdated} style={{ opacity: outdated ? 0.6 : 1 }}>
       {filters.text !== undefined && page.unindexed > 0 && (
         <Alert variant="outline" color="yellow" className="notice" role="status">
-          {`${count(page.unindexed)} sessions are not indexed yet: they are searched for text a little later.`}
+          {`Still searching: ${count(page.unindexed)} ${page.unindexed === 1 ? "session is" : "sessions are"} left.`}
         </Alert>
       )}
       {page.items.length ? (
@@ -189,12 +189,17 @@ function Comparison({ marked, clear }: { marked: Summary[]; clear: () => void })
   );
 }
 
+const FORMS = [
+  { name: "All that was recorded", file: "trajectories.jsonl", options: { full: true, faults: true, living: true } },
+  { name: "Conversations for training", file: "conversations.jsonl", options: {} },
+];
+
 function ExportButton({ filters }: { filters: Filters }) {
   const [busy, setBusy] = useState(false);
-  const save = async () => {
+  const save = async ({ file, options }: (typeof FORMS)[number]) => {
     setBusy(true);
     try {
-      await download("export", { ...toParameters(filters), format: "jsonl" }, "trajectories.jsonl");
+      await download("export", { ...toParameters(filters), ...options, format: "jsonl" }, file);
     } catch (problem) {
       notifications.show({ color: "red", title: "Nothing was saved", message: (problem as Error).message });
     } finally {
@@ -202,8 +207,20 @@ function ExportButton({ filters }: { filters: Filters }) {
     }
   };
   return (
-    <Button variant="default" loading={busy} leftSection={<Download size={16} aria-hidden />} onClick={() => void save()}>
-      JSONL
-    </Button>
+    <Menu position="bottom-end">
+      <Menu.Target>
+        <Button variant="default" loading={busy} leftSection={<Download size={16} aria-hidden />}>
+          Save
+        </Button>
+      </Menu.Target>
+      <Menu.Dropdown>
+        <Menu.Label>What fits the filters, as JSONL</Menu.Label>
+        {FORMS.map((form) => (
+          <Menu.Item key={form.name} onClick={() => void save(form)}>
+            {form.name}
+          </Menu.Item>
+        ))}
+      </Menu.Dropdown>
+    </Menu>
   );
 }

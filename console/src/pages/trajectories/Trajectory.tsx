@@ -13,9 +13,9 @@ import { PageHeader } from "../../shared/PageHeader";
 import { Recorded } from "./Recorded";
 import { Blocks } from "./Blocks";
 import { Facts } from "./Facts";
-import { toSearch } from "./filters";
+import { readFilters, toSearch } from "./filters";
 import { KeyHelp, moveFocus, type KeyAction } from "./keys";
-import { useRollouts, useTrajectory } from "./queries";
+import { useBelow, useRollouts, useTrajectory } from "./queries";
 import type { ListContext } from "./Rows";
 import { StepCard } from "./StepCard";
 import { longestCall } from "./Timing";
@@ -104,12 +104,15 @@ function useNeighbours(of: Trajectory) {
   const siblings = useMemo(() => [...(rollouts ?? []).map(({ id }) => id), of.id].sort(newestFirst), [rollouts, of.id]);
   const ids = fromList ? given.ids : siblings;
   const here = ids.indexOf(of.id);
+  const atEnd = fromList && here === ids.length - 1;
+  const below = useBelow(of.id, fromList ? readFilters(new URL(given.list, "http://here").searchParams) : {}, atEnd).data;
+  const all = atEnd && below !== undefined ? [...ids, below] : ids;
   const address = (id: string | undefined) => (id === undefined ? null : `/trajectories/${id}`);
   return {
     previous: here > 0 ? address(ids[here - 1]) : null,
-    next: address(ids[here + 1]),
+    next: address(all[here + 1]),
     list: fromList ? given.list : `/trajectories${toSearch({ environment: of.environment, task: of.task ?? undefined })}`,
-    state: fromList ? given : null,
+    state: fromList ? { ...given, ids: all } : null,
   };
 }
 

@@ -8,6 +8,8 @@ import type { Run, Summary, Trajectory, TrajectoryPage } from "../../api/types";
 import { toParameters, type Filters } from "./filters";
 
 const ROWS = 50;
+const NEWS_MS = 10_000;
+const SEARCH_MS = 1_000;
 
 export function useTrajectories(filters: Filters, before: string | null) {
   return useQuery({
@@ -16,7 +18,9 @@ export function useTrajectories(filters: Filters, before: string | null) {
       get<TrajectoryPage>("trajectories", { ...toParameters(filters), before, limit: ROWS }, signal),
     placeholderData: keepPreviousData,
     refetchOnMount: "always",
-    refetchInterval: before === null ? 10_000 : false,
+    // each search looks at some more of what was not searched yet
+    refetchInterval: ({ state }) =>
+      filters.text && state.data && state.data.unindexed > 0 ? SEARCH_MS : before === null ? NEWS_MS : false,
   });
 }
 
@@ -28,6 +32,16 @@ export function useTrajectory(id: string | undefined) {
     staleTime: 60_000,
     // one that still runs grows
     refetchInterval: (query) => (query.state.data?.ended_at === null ? 3_000 : false),
+  });
+}
+
+/** The one below `id` in a list; asked for where the page of the list ends. */
+export function useBelow(id: string, filters: Filters, wanted: boolean) {
+  return useQuery({
+    queryKey: ["below", id, filters],
+    queryFn: ({ signal }) => get<TrajectoryPage>("trajectories", { ...toParameters(filters), before: id, limit: 1 }, signal),
+    enabled: wanted,
+    select: (page) => page.items[0]?.id,
   });
 }
 
