@@ -24,6 +24,7 @@ from .runtimes.mixed import Member
 from .runtimes.process import ProcessRuntime
 from .runtimes.remote.options import RemoteOptions
 from .settings import Settings
+from .trace import mark_log_records
 
 __all__ = ["CodePlace", "Place", "docker_options", "plan"]
 
@@ -161,6 +162,7 @@ class CodePlace:
             teardown_time_limit_s=self.options["teardown_time_limit_s"],
             max_result_bytes=self.options["max_result_bytes"],
         )
+        mark_log_records()  # author code may log as soon as it is imported
         loaded = classes or [cls for target in self.targets for cls in load(target)]
         return LocalRuntime(loaded, limits, threads=self.options["threads_per_worker"])
 

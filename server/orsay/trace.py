@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextvars
 import logging
+from collections.abc import Callable
+from typing import Any
 
-__all__ = ["current_trace", "mark_log_records", "within"]
+__all__ = ["current_trace", "mark_last_resort", "mark_log_records", "within"]
 
 _current: contextvars.ContextVar[str] = contextvars.ContextVar("orsay_trace", default="")
 
@@ -42,18 +44,29 @@ class _LastResort(logging.Formatter):
         return f"{text} trace={trace}" if trace else text
 
 
-def mark_log_records() -> None:
-    """Give each record of ``logging`` in this process the attribute ``trace``, for formatters of authors.
+class _Marked:
+    """Makes records of ``logging`` that have the attribute ``trace``."""
 
-    Where nobody sets up logging, Python's own last resort says the trace, too.
-    """
-    make = logging.getLogRecordFactory()
+    def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
+        self._make = make
 
-    def marked(*args: object, **kwargs: object) -> logging.LogRecord:
-        record = make(*args, **kwargs)
+    def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = self._make(*args, **kwargs)
         record.trace = _current.get()
         return record
 
-    logging.setLogRecordFactory(marked)
+
+def mark_log_records() -> None:
+    """Give each record of ``logging`` in this process the attribute ``trace``, for formatters of authors.
+
+    Safe to call twice.
+    """
+    make = logging.getLogRecordFactory()
+    if not isinstance(make, _Marked):
+        logging.setLogRecordFactory(_Marked(make))
+
+
+def mark_last_resort() -> None:
+    """Where nobody sets up logging in this process, lines of Python's own last resort say the trace."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_LastResort())

@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from orsay_client import AsyncClient, Client, errors
@@ -76,6 +77,31 @@ def journal_has(journal: Path, trace: str) -> bool:
         return connection.execute("SELECT 1 FROM sessions WHERE trace = ?", [trace]).fetchone() is not None
     finally:
         connection.close()
+
+
+@pytest.mark.parametrize("runtime", ["process", "local"])
+async def test_authors_may_put_the_trace_into_a_format_of_their_own(runtime: str) -> None:
+    target = f"{Path(__file__).with_name('formatted.py')}:Formatted"
+    with server(target, workers=1, runtime=runtime) as process:
+        traces = []
+        for _ in range(2):
+            async with session_of(process, "formatted") as session:
+                await session.prompt()
+                await session.call("act")
+                traces.append(session.trace)
+        process.end()
+    assert "seen in <>: loaded" in process.everything
+    for trace in traces:
+        for where in ("setup", "prompt", "act", "teardown"):
+            assert process.everything.count(f"seen in <{trace}>: {where}") == 1
+
+
+async def test_clients_of_other_protocols_bring_their_trace_too() -> None:
+    with server(BENCH, workers=1, also="openenv", log_format="json") as process:
+        async with httpx.AsyncClient() as http:
+            answer = await http.post(f"{process.url}/reset", json={}, headers={"traceparent": PARENT})
+        assert answer.status_code == 200, answer.text
+        assert await lines_of(process, TRACE, "session_ended")
 
 
 async def test_the_clients_trace_is_taken_and_answered(served: ServerProcess) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from ..episode import Episode, Limits
 from ..errors import Faulted, Refused
 from ..running import Done
-from ..trace import within
+from ..trace import mark_log_records, within
 from .base import EnvironmentInfo, Listener, OpenSession, Operation, Progress, Stop, TaskQuery
 from .stage import Stage, start_operation
 
@@ -32,6 +32,7 @@ class LocalRuntime:
         self.pending: Sequence[str] = ()
 
     async def start(self) -> None:
+        mark_log_records()
         self._stage = Stage(self._classes, self._limits, threads=self._threads)
         self.environments = self._stage.environments
 

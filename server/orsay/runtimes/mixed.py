@@ -39,10 +39,10 @@ _log = get_logger(__name__)
 class Member:
     """One of the runtimes, what is taken of it, and how much.
 
-    ``label`` is what errors call it, ``place`` what figures do. ``serve`` maps names of its environments to the
-    names they have here, and leaves out the others; None takes all as they are. The time limits, in seconds, are
-    for environments that set none themselves. ``retire`` is called when the member leaves, while sessions may
-    still run.
+    ``label`` is what errors call it, ``place`` what figures do. ``serve`` maps names of its environments to
+    the names they have here, and leaves out the others; None takes all as they are. The time limits, in
+    seconds, are for environments that set none themselves. ``retire`` is called when the member leaves, while
+    sessions may still run.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ from ..errors import Faulted, LoadError, Refused
 from ..loader import load
 from ..outcome import Outcome
 from ..running import Run
-from ..trace import mark_log_records, within
+from ..trace import mark_last_resort, mark_log_records, within
 from .base import OpenSession, Operation, TaskQuery
 from .frames import (
     FrameReader,
@@ -266,6 +266,7 @@ def main() -> None:
     threading.Thread(target=_watch_parent, args=(os.getppid(), loops), daemon=True).start()
     config = _read_config(sock)
     mark_log_records()
+    mark_last_resort()
     try:
         classes = _load(config)
         with asyncio.Runner(loop_factory=_new_loop) as runner:
