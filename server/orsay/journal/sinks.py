@@ -20,7 +20,7 @@ __all__ = ["PostgresSink", "Sink", "SqliteSink"]
 _ORDER = ("sessions", "calls", "prompts", "scores", "large_values", "evaluations", "ends")
 _KEPT = ("sessions", "prompts", "large_values")  # the first row of a key stays; of others the last
 _WITH_BYTES = ("large_values", "evaluations")
-_MOST_ROWS = 128
+_MOST_ROWS = 64
 _POSTGRES_TYPES = {
     "BigInteger": "bigint",
     "Boolean": "bool",
@@ -74,12 +74,9 @@ def _roll_back(execute: Callable[..., Any], exc: BaseException) -> None:
 
 
 def _parts(rows: Sequence[Params]) -> Iterator[Sequence[Params]]:
-    """In powers of two, so that few statements are to be prepared."""
-    at = 0
-    while at < len(rows):
-        size = min(1 << (len(rows) - at).bit_length() - 1, _MOST_ROWS)
-        yield rows[at : at + size]
-        at += size
+    """As few as may be: a prepared statement is kept for each number of rows."""
+    for at in range(0, len(rows), _MOST_ROWS):
+        yield rows[at : at + _MOST_ROWS]
 
 
 @cache

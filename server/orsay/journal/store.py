@@ -22,6 +22,8 @@ __all__ = ["Store"]
 
 _BUSY_MS = 500
 _CONNECT_S = 5
+_WRITER_CACHE_KIB = 16_000
+_WAL_PAGES = 4_000  # then they go into the file itself: rarely, since pages change again and again
 _OPTIONS_OF_WRITES = {"orsay_writes": True}
 
 
@@ -97,7 +99,10 @@ class Store:
         connection = fairy.driver_connection
         assert connection is not None
         fairy.detach()  # the pool does not wait for it, nor close it
-        if not self.is_sqlite:
+        if self.is_sqlite:
+            connection.execute(f"PRAGMA cache_size=-{_WRITER_CACHE_KIB}")
+            connection.execute(f"PRAGMA wal_autocheckpoint={_WAL_PAGES}")
+        else:
             connection.autocommit = True
         return connection, connection.close
 
