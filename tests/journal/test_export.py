@@ -52,8 +52,8 @@ def place(journal: Journal) -> str:
 
 
 _KEPT = {
-    "reward", "reward_sum", "finished", "environment", "split", "task_index", "task", "run", "step", "rollout",
-    "calls", "faults", "fault", "sid", "trace", "started_at", "ended_at",
+    "reward", "reward_sum", "finished", "environment", "split", "task_index", "task", "run", "step",
+    "rollout", "calls", "faults", "fault", "sid", "trace", "started_at", "ended_at",
 }  # fmt: skip
 
 
