@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,7 @@ class ChatModel:
         keep_reasoning: Show the model its own reasoning again within an episode, as reasoning models
             want it between tool calls.
 
-    Needs ``pip install 'orsay[eval]'``.
+    Needs ``pip install 'orsay[eval]'``, and raises EvaluationError without it.
     """
 
     wants_spec = False
@@ -67,6 +68,8 @@ class ChatModel:
     ) -> None:
         if tries < 1:
             raise ValueError(f"tries must be at least 1, not {tries}")
+        if importlib.util.find_spec("openai") is None:  # not imported yet: that is slow
+            raise EvaluationError("models need the package openai: pip install 'orsay[eval]'")
         self.name = model
         self._base_url = base_url
         self._api_key = api_key
@@ -200,10 +203,8 @@ class ChatModel:
 
     def _connected(self) -> AsyncOpenAI:
         if self._client is None:
-            try:
-                from openai import AsyncOpenAI  # an optional dependency, and slow to import
-            except ImportError as exc:
-                raise EvaluationError("models need the package openai: pip install 'orsay[eval]'") from exc
+            from openai import AsyncOpenAI  # an optional dependency, and slow to import
+
             try:
                 self._client = AsyncOpenAI(
                     api_key=self._api_key or _NO_KEY,

@@ -384,6 +384,12 @@ def test_an_endpoint_that_is_not_there_is_told_at_once(world: World) -> None:
         evaluate(Evaluation("sums"), world.url, model, journal=False)
 
 
+def test_without_the_package_a_model_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)  # as where it is not installed
+    with pytest.raises(EvaluationError, match=r"pip install 'orsay\[eval\]'"):
+        ChatModel("m")
+
+
 def test_after_a_lost_worker_the_calls_are_made_again_and_the_model_is_not(
     world: World, endpoint: Endpoint
 ) -> None:
