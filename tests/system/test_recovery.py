@@ -17,7 +17,7 @@ import pytest
 from orsay_client import AsyncClient, Retry
 from orsay_protocol.sse import Decoder
 
-from .serving import ROOT, Api, Reply, ServerProcess, api_for, until
+from .serving import ROOT, Api, Reply, ServerProcess, api_for, server, until
 
 COUNTING = str(ROOT / "tests" / "system" / "counting.py")
 PATIENT = Retry(tries=60, first_delay_s=0.1, max_delay_s=1.0)
@@ -27,12 +27,13 @@ WAIT_S = 90.0
 class Immortal:
     """A server on one port and one journal, which can be killed and started again."""
 
-    def __init__(self, folder: Path, *classes: str, **settings: str) -> None:
+    def __init__(self, folder: Path, *targets: str, **settings: str) -> None:
         self.file = folder / "journal.db"
-        self._targets = [f"{COUNTING}:{name}" for name in classes]
+        self._targets = [each if "://" in each else f"{COUNTING}:{each}" for each in targets]
         self._variables = {"ORSAY_WORKERS": "2", "ORSAY_JOURNAL": str(self.file), "ORSAY_LOG_FORMAT": "json"}
         self._variables |= {f"ORSAY_{name.upper()}": value for name, value in settings.items()}
         self.port = "0"
+        self.log: list[str] = []
         self.process = self._start()
         self.port = self.process.url.rpartition(":")[2]
 
@@ -49,6 +50,7 @@ class Immortal:
         """``kill -9``, and start it again."""
         self.process.signal(signal.SIGKILL)
         await asyncio.to_thread(self.process.end)
+        self.log += self.process.log
         self.process = await asyncio.to_thread(self._start)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
@@ -63,6 +65,7 @@ def immortal(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Immorta
         yield server
     finally:
         server.process.end()
+        print("".join(server.log + server.process.log))  # shown when the test failed
 
 
 @asynccontextmanager
@@ -218,6 +221,20 @@ async def test_a_session_of_the_past_can_be_deleted_without_being_built(immortal
         await api.delete()
         assert (await api.call("add", number=1)).status == 410
         assert not immortal.process.events("session_rebuilt")
+
+
+@pytest.mark.contract("L7")
+async def test_a_gateway_that_was_killed_goes_on_with_a_new_session_behind_it(tmp_path: Path) -> None:
+    with server(f"{COUNTING}:Sum") as behind:
+        gateway = Immortal(tmp_path, behind.url)
+        try:
+            async with opened(gateway) as api:
+                assert (await api.call("add", number=1)).text == "6"
+                await gateway.kill()
+                assert (await patiently(lambda: api.call("add", number=2))).text == "8"
+                assert (await api.call("end")).result["output"]["reward"] == pytest.approx(8.02)
+        finally:
+            gateway.process.end()
 
 
 @pytest.mark.contract("D6")
