@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from orsay.errors import JournalDown
+from orsay.journal.catchup import CatchUp
 from orsay.journal.query import Filter, trajectories, trajectory
 from orsay.journal.schema import calls, prompts, sessions, values
 from orsay.journal.search import catch_up, matches
@@ -20,6 +22,7 @@ from orsay.journal.searchstore import search_file
 from orsay.journal.searchtext import Phrase, document, normal, phrases, texts_of
 from orsay.journal.store import Store
 from orsay.journal.values import pack
+from orsay.journal.writer import Writer
 from sqlalchemy import delete, insert, select, update
 
 from tests.journal.fill import Fill, Filled, fill
@@ -347,3 +350,45 @@ def test_words_of_json_are_its_strings_and_numbers() -> None:
     assert list(texts_of(value)) == ["a", "4", "b", "1.5"]
     assert list(texts_of({"data": "AAAA", "mimeType": "image/png"})) == ["image/png"]
     assert len(document(["word " * 100_000, "more"])) <= 200_000
+
+
+async def test_the_index_goes_on_in_the_background_until_nothing_is_left(in_file: Journal) -> None:
+    store, made = in_file
+    writer = Writer(store.options)
+    writer.start()
+    catching = CatchUp(writer)
+    try:
+        catching.go_on()
+        catching.go_on()  # somebody else searches
+        async with asyncio.timeout(60):
+            while catching.works:
+                await asyncio.sleep(0.05)
+        known = await writer.read(
+            lambda connection: [id for batch in matches(connection, "task") for id in batch]
+        )
+        assert known == sorted(made.ids, reverse=True)
+        await asyncio.to_thread(say, store, made.ids[-1], "zeppelin")
+        catching.go_on()
+        await catching.close()  # in the middle of it
+        await catching.close()
+        assert not catching.works
+    finally:
+        await writer.close()
+
+
+async def test_an_index_without_a_place_ends_the_work_in_the_background(in_file: Journal) -> None:
+    store, _ = in_file
+    assert store.options.path is not None
+    search_file(store.options.path).mkdir()
+    writer = Writer(store.options)
+    writer.start()
+    catching = CatchUp(writer)
+    try:
+        catching.go_on()
+        async with asyncio.timeout(60):
+            while catching.works:
+                await asyncio.sleep(0.05)
+        await catching.close()
+        assert writer.health.state == "ok"
+    finally:
+        await writer.close()

@@ -1,0 +1,52 @@
+"""Goes on with the search index in the background, once somebody has searched and not all was looked at."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ..errors import JournalDown
+from ..logs import get_logger
+from .search import catch_up
+
+if TYPE_CHECKING:
+    from .writer import Writer
+
+__all__ = ["CatchUp"]
+
+_log = get_logger(__name__)
+_WORK_S = 0.05
+_REST_S = 0.2  # a fifth of one core at most: sessions are played meanwhile
+
+
+class CatchUp:
+    """One for each server. It works until everything can be found, the journal is down, or it is closed."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def works(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    def go_on(self) -> None:
+        """Somebody searched, and some sessions are not indexed. May be called as often as one likes."""
+        if not self.works:
+            self._task = asyncio.get_running_loop().create_task(self._work())
+
+    async def close(self) -> None:
+        """Stop, before the journal is closed."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _work(self) -> None:
+        try:
+            left = 1
+            while left:
+                await asyncio.sleep(_REST_S)
+                left = await self._writer.read(lambda connection: catch_up(connection, _WORK_S))
+        except JournalDown as down:
+            _log.warning("search_index_stopped", reason=str(down), hint="the next search goes on with it")
