@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from .browsing import Visitor
+from .test_playground import start
 
 
 def test_every_environment_is_listed_with_its_splits_and_tools(visitor: Visitor) -> None:
@@ -41,6 +42,19 @@ def test_an_environment_shows_the_sizes_of_its_splits_and_the_arguments_of_its_t
     visitor.heading("Environments")
     page.go_forward()
     visitor.heading("Kitchen")
+
+
+def test_an_environment_leads_to_what_was_played_in_it(visitor: Visitor) -> None:
+    page = start(visitor, "kitchen")
+    page.get_by_role("tab", name="look").click()
+    page.get_by_role("button", name="Call look").click()
+    page.get_by_text("It glows.").wait_for()
+    page.get_by_role("button", name="End the session").click()
+    page.get_by_role("button", name="Play it again").wait_for()
+    visitor.open("/environments/kitchen")
+    page.get_by_role("link", name="Trajectories", exact=True).last.click()
+    visitor.heading("Trajectories")
+    page.get_by_role("main").get_by_text("playground").first.wait_for()
 
 
 def test_a_split_leads_to_the_playground(visitor: Visitor) -> None:

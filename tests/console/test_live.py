@@ -104,3 +104,11 @@ def test_a_session_of_the_list_leads_to_its_trajectory(visitor: Visitor, console
         assert visitor.api(f"trajectories/{id}")["run"] == "followed"
         page.go_back()
         visitor.heading("Live")
+
+
+def test_tables_scroll_inside_a_phone(phone: Visitor, console: ServerProcess) -> None:
+    page = phone.open("/live")
+    with playing(console.url, "on the way", split="train", index=0):
+        page.get_by_role("row").filter(has_text="on the way").wait_for()
+        assert phone.sideways_px() == 0
+        phone.check_accessibility()

@@ -311,6 +311,17 @@ def test_code_of_a_session_goes_on_after_calls_that_failed(visitor: Visitor) -> 
     assert "the kitchen is on fire" in done.stdout and "It glows." in done.stdout
 
 
+def test_long_results_in_any_script_arrive_whole(visitor: Visitor) -> None:
+    page = start(visitor, "kitchen")
+    page.get_by_role("tab", name="Last message").click()
+    said = ("é水🌊  " * 3_000 + "\n") * 2
+    page.get_by_role("textbox", name="Message").fill(said)
+    page.get_by_role("button", name="Call serve").click()
+    page.get_by_text("The episode is finished").wait_for()
+    shown = page.get_by_role("log").get_by_text("Served: é水🌊").text_content()
+    assert shown == f"Served: {said}"
+
+
 def test_a_call_whose_answer_is_lost_on_the_way_runs_once(visitor: Visitor) -> None:
     page = start(visitor, "guessenvironment?index=1")
     lost: list[str] = []
