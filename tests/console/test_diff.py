@@ -56,6 +56,7 @@ def test_calls_that_belong_together_stand_side_by_side(visitor: Visitor, told: T
     totals = page.get_by_role("table", name="Totals")
     expect(totals.get_by_role("row", name=re.compile("^Reward "))).to_contain_text("+1")
     expect(totals.get_by_role("row", name=re.compile("^Calls"))).to_contain_text("+1")
+    totals.evaluate("each => each.scrollIntoView()")
     visitor.check_look("diff")
 
 

@@ -197,6 +197,7 @@ def test_one_trajectory_tells_the_whole_story(visitor: Visitor, told: Told) -> N
     expect(fault).to_contain_text("longer than 1 s")
     expect(fault).to_contain_text("abc123")
     assert "def f():\n    return 1" in calls.nth(3).inner_text()
+    page.get_by_role("region", name="Rewards").evaluate("each => each.scrollIntoView()")
     visitor.check_look("trajectory")
 
 
@@ -315,4 +316,4 @@ def test_trajectories_fit_a_phone(phone: Visitor, told: Told) -> None:
     page.get_by_role("link", name="cave train/8").click()
     page.get_by_text("Fault: time_limit").first.wait_for()
     assert phone.sideways_px() == 0
-    phone.check_look("trajectory-phone")
+    phone.check_accessibility()

@@ -116,7 +116,7 @@ export function curvesOption(curves: Curve[], axis: CurvesAxis, scheme: Scheme):
       type: "value",
       scale: true,
       ...style,
-      axisLabel: { ...style.axisLabel, formatter: axis.format },
+      axisLabel: { ...style.axisLabel, formatter: (value: number) => axis.format(Math.abs(value) < 1e-9 ? 0 : value) },
       ...(axis.bounds ? { min: axis.bounds[0], max: axis.bounds[1] } : {}),
     },
     series,

@@ -14,11 +14,12 @@ import { useEnvironments } from "../../api/queries";
 import { PageHeader } from "../../shared/PageHeader";
 import { Failure, Nothing, Waiting } from "../../shared/states";
 import { useAddress, type Change } from "../trajectories/address";
-import { FIGURES, curveOf, figureTable, pointsTable, spreadTable, type Figure } from "./figures";
+import { FIGURES, curveOf, figureTable, pointsTable, smoothed, spreadTable, type Figure } from "./figures";
 import { useRuns, useSeries, type Choice } from "./queries";
 import { Totals } from "./Totals";
 
 export const MOST_COMPARED = 8;
+const SMOOTH = [1, 3, 10, 30];
 
 export function Compare() {
   const [search, set] = useAddress();
@@ -27,6 +28,7 @@ export function Compare() {
     environment: search.get("environment") ?? "",
     split: search.get("split") ?? "",
     success: Number(search.get("success") ?? 1) || 0,
+    smooth: SMOOTH.find((width) => String(width) === search.get("smooth")) ?? 1,
   };
   const runs = useRuns(choice.success).data ?? [];
   const found = useSeries(names, choice);
@@ -96,7 +98,7 @@ function Fields({
   ];
   const keep = (known: string[], value: string) => (value && !known.includes(value) ? [...known, value] : known);
   return (
-    <SimpleGrid cols={{ base: 2, md: 4 }} spacing="sm">
+    <SimpleGrid cols={{ base: 2, md: 5 }} spacing="sm">
       <MultiSelect
         label="Runs"
         data={[...new Set([...names, ...runs.map(({ run }) => run)])]}
@@ -127,6 +129,15 @@ function Fields({
         suffix=" or more"
         hideControls
       />
+      <NativeSelect
+        label="Curves are"
+        value={String(choice.smooth)}
+        onChange={(event) => set({ smooth: event.currentTarget.value === "1" ? "" : event.currentTarget.value })}
+        data={SMOOTH.map((width) => ({
+          value: String(width),
+          label: width === 1 ? "as measured" : `means over ${width} points`,
+        }))}
+      />
     </SimpleGrid>
   );
 }
@@ -151,7 +162,7 @@ function Plots({ series, choice, runs }: { series: Series[]; choice: Choice; run
       )}
       {stepped.length > 0 && (
         <section aria-label="Over steps">
-          <Curves series={series} shown={stepped} axis="step" success={choice.success} />
+          <Curves series={series} shown={stepped} axis="step" choice={choice} />
         </section>
       )}
       {timed.length > 0 && (
@@ -161,7 +172,7 @@ function Plots({ series, choice, runs }: { series: Series[]; choice: Choice; run
               These runs have no steps; they are shown over time.
             </Text>
           )}
-          <Curves series={series} shown={timed} axis="time" success={choice.success} />
+          <Curves series={series} shown={timed} axis="time" choice={choice} />
         </section>
       )}
       <Distribution series={series} />
@@ -170,11 +181,11 @@ function Plots({ series, choice, runs }: { series: Series[]; choice: Choice; run
   );
 }
 
-function Curves({ series, shown, axis, success }: { series: Series[]; shown: Series[]; axis: "step" | "time"; success: number }) {
+function Curves({ series, shown, axis, choice }: { series: Series[]; shown: Series[]; axis: "step" | "time"; choice: Choice }) {
   return (
     <SimpleGrid cols={{ base: 1, lg: 2 }} spacing="md" w="100%">
       {FIGURES.map((figure) => (
-        <OneFigure key={figure.name} figure={figure} series={series} shown={shown} axis={axis} success={success} />
+        <OneFigure key={figure.name} figure={figure} series={series} shown={shown} axis={axis} choice={choice} />
       ))}
     </SimpleGrid>
   );
@@ -185,28 +196,28 @@ function OneFigure({
   series,
   shown,
   axis,
-  success,
+  choice: { success, smooth },
 }: {
   figure: Figure;
   series: Series[];
   shown: Series[];
   axis: "step" | "time";
-  success: number;
+  choice: Choice;
 }) {
   // a run keeps its colour in every plot, so those that are not shown here are curves without points
   const option = useMemo(
     () => (scheme: "light" | "dark") =>
       curvesOption(
-        series.map((one) => (shown.includes(one) ? curveOf(one, figure) : { name: one.run, points: [] })),
+        series.map((one) => (shown.includes(one) ? smoothed(curveOf(one, figure), smooth) : { name: one.run, points: [] })),
         { kind: axis, format: figure.format, bounds: figure.bounds },
         scheme,
       ),
-    [figure, series, shown, axis],
+    [figure, series, shown, axis, smooth],
   );
   return (
     <Chart
       title={axis === "step" ? figure.name : `${figure.name} over time`}
-      summary={`${figure.about(success)} Over ${axis === "step" ? "steps" : "time"}, for ${shown.map(({ run }) => run).join(", ")}.`}
+      summary={`${figure.about(success)}${smooth > 1 ? ` Running means over ${smooth} points, without intervals.` : ""} Over ${axis === "step" ? "steps" : "time"}, for ${shown.map(({ run }) => run).join(", ")}.`}
       option={option}
       table={figureTable(shown, figure)}
       file={`runs-${figure.name}`}

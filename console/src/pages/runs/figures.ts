@@ -56,6 +56,21 @@ export function curveOf(series: Series, figure: Figure): Curve {
   };
 }
 
+/**
+ * The running mean over the last `width` points, weighted by their episodes. It has no bands: those of single points would
+ * tell too much uncertainty, and the points of a running mean are not independent.
+ */
+export function smoothed(curve: Curve, width: number): Curve {
+  if (width <= 1) return curve;
+  const points = curve.points.map((point, index) => {
+    const span = curve.points.slice(Math.max(0, index + 1 - width), index + 1).filter(({ y }) => y !== null);
+    const weight = span.reduce((sum, { n = 1 }) => sum + n, 0);
+    const mean = span.reduce((sum, { y, n = 1 }) => sum + (y ?? 0) * n, 0) / weight;
+    return { ...point, y: weight > 0 ? mean : null, low: null, high: null };
+  });
+  return { ...curve, points };
+}
+
 function when(point: SeriesPoint): Cell[] {
   return [point.step, point.step === null ? new Date(milliseconds(point.at)).toISOString() : null];
 }

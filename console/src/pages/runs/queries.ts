@@ -21,10 +21,12 @@ export interface Choice {
   split: string;
   /** A reward of this or more is a success. */
   success: number;
+  /** Over how many points curves are a running mean; 1 draws the points themselves. */
+  smooth: number;
 }
 
 /** One query for each run, in their order. */
-export function useSeries(runs: string[], { environment, split, success }: Choice) {
+export function useSeries(runs: string[], { environment, split, success }: Omit<Choice, "smooth">) {
   return useQueries({
     queries: runs.map((run) => ({
       queryKey: ["series", run, environment, split, success],
