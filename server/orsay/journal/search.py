@@ -12,6 +12,7 @@ from collections.abc import Generator, Sequence
 
 from sqlalchemy import Connection, func, select
 
+from .filters import among
 from .reading import as_json
 from .schema import calls, prompts, sessions, values
 from .searchstore import SearchStore, Span, search_store
@@ -19,7 +20,7 @@ from .searchtext import document, phrases, texts_of
 
 __all__ = ["catch_up", "matches"]
 
-_CHUNK = 25  # sessions that are read together
+_CHUNK = 50  # sessions that are read together
 _SETTLED = 10_000 << 22  # ids of ten seconds: so long another server may take to write a session
 _PENDING_AT_ONCE = 500
 _FIRST_BATCH, _LAST_BATCH = 200, 20_000
@@ -70,22 +71,23 @@ def matches(
 
 
 def _look_again(connection: Connection, store: SearchStore) -> None:
-    """Sessions that had not ended when they were indexed."""
+    """Sessions that had not ended when they were indexed: the newest, since those of killed servers never
+    end.
+    """
     pending = store.pending()
-    if not pending:
+    some = sorted(pending)[-_PENDING_AT_ONCE:]
+    if not some:
         return
-    oldest_first = sorted(pending)
-    for first in range(0, len(oldest_first), _PENDING_AT_ONCE):
-        some = oldest_first[first : first + _PENDING_AT_ONCE]
-        rows = connection.execute(
-            select(sessions.c.id, sessions.c.ended_at, func.count(calls.c.number))
-            .select_from(sessions.outerjoin(calls, calls.c.session == sessions.c.id))
-            .where(sessions.c.id.in_(some))
-            .group_by(sessions.c.id, sessions.c.ended_at)
-        ).all()
-        changed = [id for id, ended_at, n in rows if ended_at is not None or n != pending[id]]
-        _index(connection, store, changed)
-        store.drop([id for id in some if id not in {row.id for row in rows}])
+    rows = connection.execute(
+        select(sessions.c.id, sessions.c.ended_at, func.count(calls.c.number))
+        .select_from(sessions.outerjoin(calls, calls.c.session == sessions.c.id))
+        .where(among(connection, some))
+        .group_by(sessions.c.id, sessions.c.ended_at)
+    ).all()
+    changed = [id for id, ended_at, n in rows if ended_at is not None or n != pending[id]]
+    for first in range(0, len(changed), _CHUNK):
+        _index(connection, store, changed[first : first + _CHUNK])
+    store.drop(sorted(set(some) - {row.id for row in rows}))
 
 
 def _index_new(connection: Connection, store: SearchStore, span: Span, newest: int, until: float) -> Span:

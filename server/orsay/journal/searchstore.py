@@ -231,27 +231,36 @@ class PostgresSearch:
         return {row.session: row.calls for row in found}
 
     def put(self, documents: Iterable[tuple[int, str, int | None]]) -> None:
-        for session, words, number_of_calls in documents:
-            self._connection.execute(
-                text(
-                    "INSERT INTO search_words VALUES (:session, to_tsvector('simple', :words))"
-                    " ON CONFLICT (session) DO UPDATE SET words = excluded.words"
-                ),
-                {"session": session, "words": words},
-            )
-            if number_of_calls is None:
-                change = "DELETE FROM search_pending WHERE session = :session"
-            else:
-                change = (
-                    "INSERT INTO search_pending VALUES (:session, :calls)"
-                    " ON CONFLICT (session) DO UPDATE SET calls = excluded.calls"
-                )
-            self._connection.execute(text(change), {"session": session, "calls": number_of_calls})
+        """All with one question: each takes a turn of the network, and of a busy server."""
+        found = list(documents)
+        self._run_arrays(
+            "INSERT INTO search_words SELECT session, to_tsvector('simple', words)"
+            " FROM unnest(CAST(:a AS bigint[]), CAST(:b AS text[])) AS new (session, words)"
+            " ON CONFLICT (session) DO UPDATE SET words = excluded.words",
+            [(session, words) for session, words, _ in found],
+        )
+        ended = [session for session, _, number_of_calls in found if number_of_calls is None]
+        self._forget("search_pending", ended)
+        self._run_arrays(
+            "INSERT INTO search_pending SELECT session, calls"
+            " FROM unnest(CAST(:a AS bigint[]), CAST(:b AS int[])) AS new (session, calls)"
+            " ON CONFLICT (session) DO UPDATE SET calls = excluded.calls",
+            [(session, calls) for session, _, calls in found if calls is not None],
+        )
 
-    def drop(self, sessions: Sequence[int]) -> None:
-        for table in ("search_words", "search_pending"):
+    def _run_arrays(self, statement: str, rows: Sequence[tuple[int, str | int]]) -> None:
+        if rows:
+            values = {"a": [row[0] for row in rows], "b": [row[1] for row in rows]}
+            self._connection.execute(text(statement), values)
+
+    def _forget(self, table: str, sessions: Sequence[int]) -> None:
+        if sessions:
             query = f"DELETE FROM {table} WHERE session = ANY(:sessions)"
             self._connection.execute(text(query), {"sessions": list(sessions)})
+
+    def drop(self, sessions: Sequence[int]) -> None:
+        self._forget("search_words", sessions)
+        self._forget("search_pending", sessions)
 
     def oldest(self, limit: int) -> list[int]:
         query = "SELECT session FROM search_words ORDER BY session LIMIT :limit"

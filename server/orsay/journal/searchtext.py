@@ -42,13 +42,7 @@ def normal(text: str) -> str:
 
 def document(texts: Iterable[str]) -> str:
     """What is indexed of a session with these texts."""
-    found, room = [], LONGEST_DOCUMENT
-    for text in texts:
-        found.append(normal(text[:room]))
-        room -= len(text)
-        if room <= 0:
-            break
-    return " ".join(found)[:LONGEST_DOCUMENT]
+    return normal("\n".join(texts)[:LONGEST_DOCUMENT])[:LONGEST_DOCUMENT]
 
 
 def texts_of(value: Any) -> Iterator[str]:
