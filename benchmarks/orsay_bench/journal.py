@@ -1,7 +1,8 @@
 """What the journal adds to the CPU time of a call: one server with each kind of journal in turn, on one core.
 
 CPU is that of the server and its workers together; PostgreSQL's own is told apart. Medians over the runs, the
-journals taking turns under the same load.
+journals taking turns under the same load. Calls are answered in one write, also where other work on the
+machine makes them slow; ``streams`` are calls that are answered as streams, and are written as two rows.
 """
 
 from __future__ import annotations
@@ -42,17 +43,22 @@ class Kind:
     load: Load
     title: str
     calls: int = 1
+    stream_after_s: float = 60
 
 
 KINDS = (
     Kind(Load("calls", ("--mode", "calls")), "64 sessions calling at once"),
-    Kind(Load("calls-1000", ("--mode", "calls", "--sessions", "1000")), "1,000 sessions calling at once"),
     Kind(Load("calls-8", ("--mode", "calls", "--sessions", "8")), "8 sessions calling at once"),
     Kind(Load("calls-1", ("--mode", "calls", "--sessions", "1")), "one session, one call after the other"),
     Kind(
         Load("episodes", ("--mode", "episodes", "--calls", str(CALLS))),
         f"episodes of {CALLS} calls with create, prompt and delete",
         CALLS,
+    ),
+    Kind(
+        Load("streams", ("--mode", "calls", "--tool", "slow", "--input", '{"seconds": 0.1}')),
+        "64 sessions, calls of 0.1 s",
+        stream_after_s=0.02,
     ),
 )
 
@@ -76,7 +82,7 @@ def parser() -> argparse.ArgumentParser:
 
 @contextlib.contextmanager
 def standing(
-    journal: str, place: Place, postgres: RunningPostgres | None
+    journal: str, kind: Kind, place: Place, postgres: RunningPostgres | None
 ) -> Iterator[tuple[RunningServer, RunningPostgres | None]]:
     """Our server with such a journal, ready."""
     with tempfile.TemporaryDirectory(prefix="journal-") as folder:
@@ -84,7 +90,11 @@ def standing(
         if journal == "postgresql" and postgres is not None:
             url = postgres.new_database()
         durability = "fsync" if journal == "fsync" else "process"
-        variables = {"ORSAY_JOURNAL": url, "ORSAY_JOURNAL_DURABILITY": durability}
+        variables = {
+            "ORSAY_JOURNAL": url,
+            "ORSAY_JOURNAL_DURABILITY": durability,
+            "ORSAY_STREAM_AFTER_S": str(kind.stream_after_s),
+        }
         spec = replace(SERVERS["orsay-process"], variables=variables)
         with RunningServer(spec, peers=place.peers, logs=place.logs, core=place.server_core) as server:
             server.wait_until("/ready")
@@ -107,7 +117,7 @@ def measure(
             for journal in journals if turn % 2 else reversed(journals):
                 say(f"run {turn} of {repeat}: {kind.load.name}, {journal} ...")
                 try:
-                    with standing(journal, place, postgres) as (server, database):
+                    with standing(journal, kind, place, postgres) as (server, database):
                         before = database.tree.cpu_s() if database else 0.0
                         result = run_load(kind.load, server, place, seconds=seconds)
                         if database:
@@ -123,8 +133,8 @@ def measure(
 
 def median(runs: Sequence[Run], kind: Kind, journal: str, key: str) -> float | None:
     """Over the runs of one load with one journal, per call."""
-    found = [run.result[key] for run in runs if (run.figure, run.server) == (kind.load.name, journal)
-             and key in run.result]  # fmt: skip
+    same = (kind.load.name, journal)
+    found = [float(run.result[key]) for run in runs if (run.figure, run.server) == same and key in run.result]
     if not found:
         return None
     return statistics.median(found) / (kind.calls if key.endswith("per_request") else 1)

@@ -51,8 +51,8 @@ class ServerSpec:
 def _orsay(runtime: str) -> ServerSpec:
     """Without a journal, as the others are; ``benchmarks/journal`` measures what that adds."""
     command = ("-m", "orsay", "serve", "bench_env:EchoEnvironment", "--host", "127.0.0.1", "--port", "PORT")
-    command = (*command, "--runtime", runtime, "--workers", "1")
-    return ServerSpec(f"orsay-{runtime}", "ors", command, variables={"ORSAY_JOURNAL": "off"})
+    options = ("--runtime", runtime, "--workers", "1")
+    return ServerSpec(f"orsay-{runtime}", "ors", (*command, *options), variables={"ORSAY_JOURNAL": "off"})
 
 
 def _peer(name: str, module: str, *, by_default: bool = True, **variables: str) -> ServerSpec:

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ class Postgres:
     def _run(self, *command: str) -> None:
         subprocess.run(command, check=True, capture_output=True, timeout=60, **self._as_user())
 
-    def _as_user(self) -> dict[str, object]:
+    def _as_user(self) -> dict[str, Any]:
         return {} if self._user is None else {"user": self._user, "group": self._user, "extra_groups": []}
 
     def start(self) -> None:
@@ -74,7 +75,7 @@ class Postgres:
         self.execute("postgres", f"CREATE DATABASE journal{self._databases}")
         return self.url(f"journal{self._databases}")
 
-    def execute(self, database: str, statement: str) -> list[tuple[object, ...]]:
+    def execute(self, database: str, statement: str) -> list[tuple[Any, ...]]:
         import psycopg
 
         with (

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -42,7 +43,7 @@ def postgres() -> Iterator[Postgres]:
     yield from running_postgres()
 
 
-def _query(server: Postgres, url: str, statement: str) -> list[tuple[object, ...]]:
+def _query(server: Postgres, url: str, statement: str) -> list[tuple[Any, ...]]:
     return server.execute(url.partition("@/")[2].partition("?")[0], statement)
 
 
@@ -70,7 +71,7 @@ async def test_everything_stands_in_the_tables(postgres: Postgres) -> None:
     )  # fmt: skip
     assert found[1][3:5] == (None, None)
     values = _query(postgres, url, f"SELECT field, data FROM large_values WHERE row={large.id}")
-    assert json.loads(unpack(dict(values)["input"])) == {"text": "x" * 5_000}  # type: ignore[call-overload]
+    assert json.loads(unpack(dict(values)["input"])) == {"text": "x" * 5_000}
     assert _query(postgres, url, "SELECT candidate, reward, detail FROM scores") == [
         (0, 1.0, '{"metadata":{"why":"best"}}')
     ]
