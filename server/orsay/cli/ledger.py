@@ -61,7 +61,7 @@ def export_to(options: JournalOptions, export: Export, output: str, kind: str, c
     """Write the file or folder. Raises JournalDown, ConfigError, OSError, and ImportError without
     ``datasets``.
     """
-    with existing(options) as store, _bar(console, "exporting", lambda: (export.seen, export.total)) as show:
+    with existing(options) as store, _bar(console, lambda: _stage(export)) as show:
         if kind == "jsonl":
             _write_lines(store, export, output, show)
         else:
@@ -78,7 +78,7 @@ def export_to(options: JournalOptions, export: Export, output: str, kind: str, c
 def prune(options: JournalOptions, console: Console, *, dry_run: bool) -> int:
     """Remove what is beyond the bounds of ``options``."""
     removed = 0
-    with existing(options) as store, _bar(console, "removing", lambda: (removed, None)) as show:
+    with existing(options) as store, _bar(console, lambda: ("removing", removed, None)) as show:
         while True:
             with store.reading() as connection:
                 ids = keeper.to_remove(connection, options, time.time())
@@ -198,18 +198,27 @@ def _disk_bytes(store: Store, connection: Any) -> int:
 
 
 @contextlib.contextmanager
-def _bar(
-    console: Console, what: str, now: Callable[[], tuple[int, int | None]]
-) -> Iterator[Callable[[], None]]:
-    columns = TextColumn(what), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn()
+def _bar(console: Console, now: Callable[[], tuple[str, int, int | None]]) -> Iterator[Callable[[], None]]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
-        task = progress.add_task(what, total=None)
+        task = progress.add_task("", total=None)
 
         def show() -> None:
-            done, total = now()
-            progress.update(task, completed=done, total=total)
+            what, done, total = now()
+            progress.update(task, description=what, completed=done, total=total)
 
         yield show
+
+
+def _stage(export: Export) -> tuple[str, int, int | None]:
+    if export.unindexed and export.total is not None:
+        return "indexing", max(0, export.total - export.unindexed), export.total
+    return "exporting", export.seen, export.total
 
 
 def _table(*columns: str) -> Table:

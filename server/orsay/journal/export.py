@@ -8,6 +8,7 @@ SFTTrainer(model=..., train_dataset=to_dataset("journal.db", environment="guess"
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ __all__ = ["Export", "Recipe", "dataset_of", "existing", "to_dataset"]
 _PAGE = 200
 _ROWS = 1000  # that become a table at a time
 _INDEX_S = 0.5
+_PAUSE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +72,7 @@ class Export:
         self.recipe = recipe
         self._told = told
         self.total: int | None = None
-        self.seen = self.written = self.silent = self.without_tools = 0
+        self.seen = self.written = self.silent = self.without_tools = self.unindexed = 0
         self.done = False
         self._before: str | None = None
         self._tools: dict[str, list[dict[str, Any]]] = {}
@@ -80,8 +82,11 @@ class Export:
         recipe = self.recipe
         if self.total is None:
             self.total = count(connection, recipe.wanted)
-        if recipe.wanted.text and catch_up(connection, _INDEX_S):
-            return []  # what is not in the index cannot be found yet
+        if recipe.wanted.text:
+            self.unindexed = catch_up(connection, _INDEX_S)
+            if self.unindexed:  # what is not in the index cannot be found yet
+                time.sleep(_PAUSE_S)  # another process may be at it
+                return []
         page = trajectories(connection, recipe.wanted, _PAGE, self._before)
         self._before = page.next
         self.done = page.next is None
