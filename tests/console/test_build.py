@@ -56,7 +56,7 @@ def test_building_again_from_the_lock_file_gives_the_same(tmp_path: Path) -> Non
     assert installed.returncode == 0, installed.stderr
     for script in ("check", "build"):
         command = ["npm", "run", "--silent", script]
-        done = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=180, check=False)
+        done = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     made, kept = files(tmp_path / "server" / "orsay" / "console" / "static"), files(BUILT)
     assert made.keys() == kept.keys(), "run scripts/console and commit what it builds"
