@@ -17,7 +17,7 @@ from orsay.journal.rows import CallEnded, CallStarted, Prompted, SessionEnded, S
 from orsay.journal.writer import Writer, WriterLimits
 from orsay_protocol.sse import encode_result
 
-SOON = WriterLimits(patience_s=0.2, retry_s=0.1, close_s=1.0, tick_s=0.05)
+SOON = WriterLimits(patience_s=0.2, stall_s=60, retry_s=0.1, close_s=1.0, tick_s=0.05)
 BOUND_S = 60.0
 
 

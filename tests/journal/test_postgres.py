@@ -16,6 +16,7 @@ from orsay.errors import JournalDown
 from orsay.journal.ids import new_id
 from orsay.journal.rows import EvaluationSaved
 from orsay.journal.values import unpack
+from orsay.journal.writer import WriterLimits
 
 from .postgres import PASSWORD, Postgres, running_postgres
 from .rows import called, dump, ended, opened, prompted, put, started, until, writing
@@ -208,12 +209,14 @@ async def test_a_lock_on_the_tables_is_trouble_until_it_is_gone(postgres: Postgr
     import psycopg
 
     url = postgres.new_database()
-    async with writing(url) as writer:
-        await put(writer, opened(1))
+    async with writing(url, WriterLimits(stall_s=0.5, tick_s=0.05)) as writer:
+        writer.add(opened(1))
+        await until(lambda: writer.health.committed == 1)
         with psycopg.connect(url) as holder:
             holder.execute("LOCK TABLE calls IN ACCESS EXCLUSIVE MODE")
             assert await put(writer, called(1)) == [False]
-            await until(lambda: writer.health.state == "trouble")
+            assert writer.health.state == "trouble"
+            assert "too long" in writer.health.reason
             holder.rollback()
             await until(lambda: writer.health.state == "ok" and not writer.health.waiting)
         holder.close()

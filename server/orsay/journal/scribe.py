@@ -250,8 +250,8 @@ class Scribe:
     def _works(self, lost: frozenset[int]) -> None:
         if self.trouble is not None:
             seconds = round(time.time() - self.trouble_since, 1)
-            self.trouble = None
             log.info("journal_recovered", place=self._store.place, seconds=seconds)
+            self.trouble = None
         self._report(self._settled, lost)
 
     def _failed(self, exc: Exception, attempts: int) -> None:
