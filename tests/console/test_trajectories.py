@@ -176,6 +176,21 @@ def test_everything_is_reached_with_the_keyboard(visitor: Visitor, told: Told) -
     page.wait_for_url("**/trajectories?run=told+by+hand")
 
 
+def test_the_way_to_older_ones_goes_on_where_a_page_of_the_list_ends(visitor: Visitor) -> None:
+    page = visitor.open("/trajectories?environment=doors")
+    ids = wanted(visitor, "environment=doors&limit=52")
+    shows(page, ids[:50])
+    page.locator("[data-row]").last.click()
+    page.wait_for_url(f"**/trajectories/{ids[49]}")
+    for id in ids[50:]:
+        page.get_by_role("link", name="Older").click()
+        page.wait_for_url(f"**/trajectories/{id}")
+    page.get_by_role("link", name="Newer").click()
+    page.wait_for_url(f"**/trajectories/{ids[50]}")
+    page.get_by_role("link", name="All trajectories").click()
+    shows(page, ids[:50])
+
+
 def test_one_trajectory_tells_the_whole_story(visitor: Visitor, told: Told) -> None:
     page = visitor.open(f"/trajectories/{told['trouble']}")
     visitor.heading("cave train/8")

@@ -10,8 +10,23 @@ import { useEnvironmentNames, useRunNames } from "./queries";
 
 const PAUSE_MS = 350; // after the last key
 
-/** Faults that sessions and calls end with; others can be written into the address. */
-const FAULTS = ["tool_error", "time_limit", "worker_lost", "overloaded", "shutdown", "setup_error", "cancelled", "result_too_large"];
+/** Classes of faults, as docs/faults.md lists them; others can be written into the address. */
+const FAULTS = [
+  "tool_error",
+  "bad_reward",
+  "setup_error",
+  "prompt_error",
+  "score_error",
+  "task_error",
+  "time_limit",
+  "result_too_large",
+  "cancelled",
+  "worker_lost",
+  "session_gone",
+  "overloaded",
+  "shutdown",
+  "internal",
+];
 
 export function FilterBar({ state, searchField }: { state: FilterState; searchField: RefObject<HTMLInputElement | null> }) {
   const { filters, change, clear } = state;
