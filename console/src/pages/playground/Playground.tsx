@@ -44,7 +44,8 @@ function Ground({ environments, environment }: { environments: Environment[]; en
 
   function choose({ split, index }: Chosen) {
     const task = split === null ? undefined : { split, ...(index === null ? {} : { index }) };
-    void navigate(playgroundPath(environment.key, task), { replace: true });
+    // at once: whoever starts right after a choice means that choice
+    void navigate(playgroundPath(environment.key, task), { replace: true, flushSync: true });
   }
 
   function start(choice: TaskChoice, given: Secrets) {
