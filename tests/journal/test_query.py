@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from orsay.journal import migrations
 from orsay.journal.query import Filter, count, evaluation, evaluations, trajectories, trajectory
 from orsay.journal.schema import calls, prompts, scores, values
 from orsay.journal.schema import evaluations as evaluations_table
 from orsay.journal.store import Store
 from orsay.journal.values import pack
-from sqlalchemy import Connection, event, insert, select
+from sqlalchemy import Connection, create_engine, event, insert, inspect, select
 
-from tests.journal.fill import START, Fill, Filled
+from tests.journal.fill import START, Fill, Filled, empty_journal, fill
 from tests.journal.journals import KINDS, filled_journal
 from tests.journal.postgres import Postgres, running_postgres
 
@@ -338,3 +340,31 @@ def test_no_page_sorts_the_whole_table_or_walks_through_another(
             )
             if "LIMIT" in statement and wanted.task is None and wanted.step is None:
                 assert not [each for each in details[:1] if "TEMP B-TREE" in each], details
+
+
+def test_a_journal_of_the_first_tables_gets_the_indexes_of_the_pages(tmp_path: Path) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    path = tmp_path / "journal.db"
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.begin() as old:
+        config = Config()
+        config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+        config.attributes["connection"] = old
+        command.upgrade(config, "0001")
+        assert "sessions_figures" not in _indexes(old)
+        made = fill(old, Fill(sessions=20))
+    engine.dispose()
+    store = empty_journal(path)
+    try:
+        with store.reading() as connection:
+            assert {"sessions_figures", "sessions_unended", "sessions_owner"} <= _indexes(connection)
+            found = [each.id for each in trajectories(connection).items]
+        assert found == [str(id) for id in reversed(made.ids)]
+    finally:
+        store.close()
+
+
+def _indexes(connection: Connection) -> set[str]:
+    return {str(each["name"]) for each in inspect(connection).get_indexes("sessions")}
