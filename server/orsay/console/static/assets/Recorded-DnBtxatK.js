@@ -1,1 +1,0 @@
-import{Jt as e,Tt as t,m as n,p as r,y as i}from"./format-CHWGkAJk.js";var a=e(),o=409;function s({of:e,what:s,children:c}){return e.data===void 0&&e.error instanceof i&&e.error.status===o?(0,a.jsx)(r,{title:`Nothing is recorded`,children:(0,a.jsx)(t,{size:`sm`,children:e.error.message})}):(0,a.jsx)(n,{of:e,what:s,children:c})}export{s as t};

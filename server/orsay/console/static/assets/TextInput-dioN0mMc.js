@@ -1,1 +1,0 @@
-import{Ft as e,Jt as t,Wt as n}from"./format-CHWGkAJk.js";import{T as r}from"./index-BEAkaIDJ.js";var i=t(),a=e(e=>{let t=n([`Input`,`InputWrapper`,`TextInput`],null,e);return(0,i.jsx)(r,{component:`input`,...t,__staticSelector:`TextInput`})});a.classes=r.classes,a.displayName=`@mantine/core/TextInput`;export{a as t};

@@ -1,1 +1,0 @@
-import{Dn as e,Fn as t,W as n}from"./format-CHWGkAJk.js";var r=t(e(),1);function i(){let[e,t]=n();return[e,(0,r.useCallback)((e,n=!1)=>{let r=new URLSearchParams(window.location.search);for(let[t,n]of Object.entries(e)){r.delete(t);for(let e of[n??[]].flat())e!==``&&r.append(t,e)}t(r,{replace:n})},[t])]}export{i as t};
