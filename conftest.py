@@ -1,5 +1,5 @@
-"""For all tests: hypothesis judges results, not the time that a shared machine takes for them, and servers keep no
-journal unless a test asks for one."""
+"""For all tests: hypothesis judges results, not the time that a shared machine takes for them, and servers
+keep no journal unless a test asks for one."""
 
 import os
 

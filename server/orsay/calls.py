@@ -287,6 +287,8 @@ class Calls:
     def clear(self) -> None:
         """The session is over: forget every result, and stop what still runs."""
         for call in list(self._by_id.values()):
+            if call.outcome is None and call.answered:
+                continue  # its answer is on its way into the journal, and is given out from there
             if call.outcome is None:
                 ended = Outcome(fault=Faulted("cancelled", "the session ended"))
                 call.answer(ended)

@@ -81,9 +81,9 @@ class Environment(ABC):  # noqa: B024  # an ABC so that authors may have abstrac
     """For ``setup``, in place of the server's setting."""
 
     replayable: ClassVar[bool] = False
-    """Whether an episode comes to the same state when its calls are made again, with the same answers: then sessions
-    go on after the server was killed and started again with the same journal. Such an environment draws chance from
-    seeds of its task, asks nobody outside, and changes nothing outside."""
+    """Whether an episode comes to the same state when its calls are made again, with the same answers: then
+    sessions go on after the server was killed and started again with the same journal. Such an environment
+    draws chance from seeds of its task, asks nobody outside, and changes nothing outside."""
 
     # Also class attributes, for subclasses that do not call super().__init__().
     task_spec: JSONObject = _EMPTY

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -211,7 +212,7 @@ class Episode:
         gate = self._gate
         if gate is None:
             gate = self._gate = Gate()
-        now = self._place.runs.now
+        now = time.monotonic  # finer than the clock of the loop
         entered = came = now()
         if not gate.try_enter(row):
             run.stop_clock()

@@ -415,7 +415,7 @@ class Session:
     def _settle(self, calls: Calls, call: Call, outcome: Outcome) -> None:
         shared = self._shared
         calls.finish(call, outcome, shared.now())
-        if call.refused is not None:
+        if call.refused is not None or self.calls is not calls:  # or the session ended meanwhile
             calls.forget(call)
         if shared.call_limits.stored_bytes > shared.call_limits.bytes_in_all:
             shared.shed(call)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -81,7 +82,7 @@ class Sessions:
         self._tasks: set[asyncio.Task[Any]] = set()
         self.stopping = False
         self._hurried = False
-        self._now = asyncio.get_running_loop().time
+        self._now = time.monotonic  # finer than the clock of the loop
         self._sweeper: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
         self._shared = Shared(
@@ -376,7 +377,7 @@ class Sessions:
                 finished=session.finished,
                 done=lambda _: None if written.done() else written.set_result(None),
             )
-        self.meter.session_ended(session.info.name, fault, now - session.created_at)
+        self.meter.session_ended(session.info.name, fault, now - session.created_at, reason)
         _log.info(
             "session_ended",
             **session.context,

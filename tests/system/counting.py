@@ -38,6 +38,11 @@ class Sum(Environment):
         raise ValueError(f"failed after {self.calls} calls")
 
     @tool
+    def die(self) -> str:
+        """Take the worker along."""
+        os._exit(3)
+
+    @tool
     def end(self) -> ToolOutput:
         """The end."""
         return ToolOutput(blocks=["over"], reward=self.total + self.calls / 100, finished=True)

@@ -223,6 +223,17 @@ async def test_a_session_of_the_past_can_be_deleted_without_being_built(immortal
         assert not immortal.process.events("session_rebuilt")
 
 
+@pytest.mark.contract("I4", "D6")
+async def test_a_call_whose_worker_dies_says_so_with_a_journal_too(immortal: Immortal) -> None:
+    async with opened(immortal) as api:
+        assert (await api.call("die")).fault == "worker_lost"
+        gone = await api.call("add", number=1)
+        assert (gone.status, gone.response.headers["x-orsay-fault"]) == (410, "worker_lost")
+    await until(lambda: immortal.rows("select 1 from sessions where ended_at is not null"), timeout_s=WAIT_S)
+    assert immortal.rows("select fault from sessions") == [("worker_lost",)]
+    assert immortal.rows("select fault, result from calls") == [("worker_lost", None)]
+
+
 @pytest.mark.contract("L7")
 async def test_a_gateway_that_was_killed_goes_on_with_a_new_session_behind_it(tmp_path: Path) -> None:
     with server(f"{COUNTING}:Sum") as behind:

@@ -105,6 +105,8 @@ class ConsoleFace:
 
     async def close(self) -> None:
         await self._feed.close()
+        if self._history is not None:
+            await self._history.close()
 
     def is_open(self, path: str) -> bool:
         """The page and its files hold nothing that is not in the package."""

@@ -21,6 +21,7 @@ from ..errors import JournalDown
 from ..faults import FaultLog
 from ..http.messages import read_body
 from ..journal import query
+from ..journal.catchup import CatchUp
 from ..journal.filters import Filter
 from ..journal.ids import new_id
 from ..journal.rows import EvaluationSaved
@@ -53,6 +54,7 @@ class History:
 
     def __init__(self, writer: Writer, faults: FaultLog, *, max_body_bytes: int) -> None:
         self._writer = writer
+        self._catch_up = CatchUp(writer)
         self._policy = DetailPolicy(faults)
         self._max_body = max_body_bytes
         self._table: dict[tuple[str, str], Answer] = {
@@ -63,6 +65,10 @@ class History:
             ("GET", "/evaluations"): self._evaluations,
             ("POST", "/evaluations"): self._save_evaluation,
         }
+
+    async def close(self) -> None:
+        """Before the journal is closed."""
+        await self._catch_up.close()
 
     async def answer(self, path: str, request: Request) -> None:
         """For a path below ``/console/api`` that is one of these. Raises what ``read_body`` raises, and
@@ -96,11 +102,14 @@ class History:
         wanted = request.query(TrajectoriesQuery)
         which = filter_of(wanted, request.owner)
 
-        def read(connection: Connection) -> bytes:
+        def read(connection: Connection) -> tuple[bytes, int]:
             page = query.trajectories(connection, which, wanted.limit, wanted.before)
-            return _json(self._policy.page(page))
+            return _json(self._policy.page(page)), page.unindexed
 
-        return await self._writer.read(read)
+        found, unindexed = await self._writer.read(read)
+        if unindexed:
+            self._catch_up.go_on()
+        return found
 
     async def _trajectory(self, id: int, request: Request) -> bytes | None:
         def read(connection: Connection) -> bytes | None:

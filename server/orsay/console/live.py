@@ -163,7 +163,7 @@ class Feed:
         self._task: asyncio.Task[None] | None = None
         self._came = asyncio.Event()
         self._closed = False
-        self._now = asyncio.get_running_loop().time
+        self._now = time.monotonic  # as sessions do
 
     def __len__(self) -> int:
         return len(self._listeners)

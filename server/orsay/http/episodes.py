@@ -7,6 +7,7 @@ environment's name in the path is not compared with the session's: the session i
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import AsyncIterator, MutableMapping
 from functools import partial
@@ -70,7 +71,7 @@ class EpisodeEndpoints:
         self._sessions = sessions
         self._faults = sessions.faults
         self._max_body = max_body_bytes
-        self._now = asyncio.get_running_loop().time
+        self._now = time.monotonic  # as sessions do
         self._at_once = Delay(stream_after_s)
         self._soon = Delay(min(1.0, stream_ping_s))
         self._stream_ping_s = stream_ping_s
