@@ -120,9 +120,6 @@ def test_a_server_that_stops_is_noticed_and_found_again(browser: Browser, tmp_pa
             page.get_by_text("No session is open").wait_for()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a page of another name is refused its own files, since they come with Origin"
-)
 def test_a_page_that_no_key_would_help_does_not_ask_for_one(browser: Browser, tmp_path: Path) -> None:
     with console_server("off") as process:
         url = process.url.replace("127.0.0.1", ELSEWHERE)

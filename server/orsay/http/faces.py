@@ -77,15 +77,17 @@ class Faces:
         for face in self._faces:
             methods = face.find(path)
             if methods:
-                self._refuse_foreign_pages(headers)
+                if not self._is_open(path):  # a page's own files come with Origin too
+                    self._refuse_foreign_pages(headers)
                 return methods.get(method) or partial(_not_allowed, ", ".join(methods), self.headers(path))
         return None
 
     def find_open(self, method: str, path: str, headers: Headers) -> Endpoint | None:
         """The same for a request without a key, where that path needs none."""
-        if any(page.is_open(path) for page in self._pages):
-            return self.find(method, path, headers)
-        return None
+        return self.find(method, path, headers) if self._is_open(path) else None
+
+    def _is_open(self, path: str) -> bool:
+        return any(page.is_open(path) for page in self._pages)
 
     def headers(self, path: str) -> Pairs:
         """What an error at that path carries beside its own headers."""
