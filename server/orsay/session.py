@@ -207,6 +207,8 @@ class Session:
         self.error = error
         if isinstance(error, Faulted):
             self._shared.faults.report(error, **self.context)
+            if self.record is not None:
+                self.record.first_fault = error.fault
         self.enter("failed")
 
     def lost(self, fault: FaultClass, reason: str) -> None:
@@ -271,11 +273,13 @@ class Session:
         self._start(self.calls, self.handle, call, call.body or b"")
 
     async def announce(self, call: Call) -> None:
-        """The client is about to read the call's task id: have the journal know it before, so that the client
-        can ask for it again after the server was killed. Returns when that is written, or given up."""
+        """The client is about to read the call's task id: where the session could go on after a restart, have
+        the journal know it before, so that the client can ask for it then. Returns when that is written, or
+        given up.
+        """
         call.streamed_at = self._shared.now()
         record = self.record
-        if record is None or call.answered:
+        if record is None or call.answered or not self.info.replayable or record.hide:
             return
         if call.announced is None:
             if call.entry:  # begun anew after a restart: the journal has it

@@ -44,7 +44,7 @@ from .session import Session, SessionLimits, Shared
 
 if TYPE_CHECKING:
     from .journal.past import Ended, PastSession
-    from .journal.recorder import Recorder
+    from .journal.recorder import Record, Recorder
     from .recovery import Recovery
 
 __all__ = ["Session", "SessionLimits", "Sessions"]
@@ -162,11 +162,24 @@ class Sessions:
             raise Overloaded(f"this key is at maximum capacity: {limits.max_sessions_per_owner} sessions")
 
     async def _open(self, session: Session, request: OpenSession, client: str) -> None:
-        written = self._record(session, request, client)
+        if self._recorder is not None:
+            session.record = self._recorder.begin(
+                session.sid,
+                session.owner,
+                session.info.name,
+                request,
+                session.digest,
+                client=client,
+                replayable=session.info.replayable,
+            )
         try:
-            session.handle = await self.runtime.open(request, session)
-            if written is not None and not await written and self._shared.needs_journal:
-                handle, session.handle = session.handle, None
+            session.handle = handle = await self.runtime.open(request, session)
+            if (
+                session.record is not None
+                and not await _opened(session.record)
+                and self._shared.needs_journal
+            ):
+                session.handle = None
                 await handle.close()
                 raise Overloaded("the journal takes no sessions, and this server plays none without it")
         except asyncio.CancelledError:
@@ -180,7 +193,9 @@ class Sessions:
                 session.error = error if isinstance(error, Faulted | Refused) else None
                 self._forget(session)
                 session.enter("closed")
-                self._record_failure(session, error)
+                if session.record is not None and isinstance(error, Faulted):
+                    session.record.opened()
+                    session.record.ended(error.message, error.fault, 0, None, finished=False)
                 if isinstance(error, Faulted) and error.fault == "worker_lost":
                     raise OpeningLost(error.message) from error
             raise
@@ -189,29 +204,6 @@ class Sessions:
         if session.state == "opening":
             session.state = "starting"
         self.meter.session_opened(session.info.name)
-
-    def _record(self, session: Session, request: OpenSession, client: str) -> asyncio.Future[bool] | None:
-        """Have the journal know of the session; the future tells whether it does."""
-        if self._recorder is None:
-            return None
-        written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        session.record = self._recorder.open(
-            session.sid,
-            session.owner,
-            session.info.name,
-            request,
-            session.digest,
-            client=client,
-            replayable=session.info.replayable,
-            done=lambda committed: None if written.done() else written.set_result(committed),
-        )
-        return written
-
-    def _record_failure(self, session: Session, error: BaseException) -> None:
-        if session.record is not None:
-            fault = error.fault if isinstance(error, Faulted) else "setup_error"
-            text = error.message if isinstance(error, Faulted) else str(error)
-            session.record.ended(text, fault, 0, None, finished=False)
 
     # sessions of before a restart
 
@@ -490,3 +482,10 @@ class Sessions:
     def live(self) -> Mapping[str, Session]:
         """The sessions that are there, by their ids, the oldest first; a view, for reading only."""
         return MappingProxyType(self._live)
+
+
+async def _opened(record: Record) -> bool:
+    """Have the journal know of the session; tells whether it does."""
+    written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    record.opened(lambda committed: None if written.done() else written.set_result(committed))
+    return await written

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import ClassVar
 
-from orsay import Environment, ToolOutput, tool
+from orsay import Environment, JSONObject, ToolOutput, tool
 
 
 class Sum(Environment):
@@ -46,6 +46,20 @@ class Sum(Environment):
     def end(self) -> ToolOutput:
         """The end."""
         return ToolOutput(blocks=["over"], reward=self.total + self.calls / 100, finished=True)
+
+
+class Broken(Sum):
+    """Its constructor or its setup fails, as the task says."""
+
+    def __init__(self, task_spec: JSONObject, secrets: dict[str, str] | None = None) -> None:
+        super().__init__(task_spec, secrets)
+        if task_spec.get("broken") == "constructor":
+            raise ValueError("no constructor")
+
+    def setup(self) -> None:
+        if self.task_spec.get("broken") == "setup":
+            raise ValueError("no setup")
+        super().setup()
 
 
 class Mortal(Sum):

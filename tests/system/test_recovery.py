@@ -234,6 +234,26 @@ async def test_a_call_whose_worker_dies_says_so_with_a_journal_too(immortal: Imm
     assert immortal.rows("select fault, result from calls") == [("worker_lost", None)]
 
 
+@pytest.mark.contract("D6")
+@pytest.mark.parametrize("immortal", [("Broken",)], indirect=True)
+async def test_sessions_that_failed_are_in_the_journal_and_requests_that_were_refused_are_not(
+    immortal: Immortal,
+) -> None:
+    async with api_for(immortal.url) as api:
+        for broken, status in (("constructor", 500), ("setup", 200)):
+            body = {"env_name": "", "task_spec": {"first": 1, "broken": broken}}
+            session = api.other()
+            assert (await session.post("/create", body)).status_code == status
+            await session.get("/prompt")
+            await session.delete()
+        refused = await api.other().post("/create", {"env_name": "", "split": "train", "index": 10_000})
+        assert refused.status_code == 400
+    await until(
+        lambda: len(immortal.rows("select 1 from sessions where ended_at > 0")) == 2, timeout_s=WAIT_S
+    )
+    assert immortal.rows("select fault from sessions") == [("setup_error",), ("setup_error",)]
+
+
 @pytest.mark.contract("L7")
 async def test_a_gateway_that_was_killed_goes_on_with_a_new_session_behind_it(tmp_path: Path) -> None:
     with server(f"{COUNTING}:Sum") as behind:

@@ -43,7 +43,7 @@ class Recorder:
         """Of a session that goes on after a restart."""
         return Record(self.writer, id)
 
-    def open(
+    def begin(
         self,
         sid: str,
         owner: str,
@@ -53,38 +53,34 @@ class Recorder:
         *,
         client: str,
         replayable: bool,
-        done: Done,
     ) -> Record:
-        """A session is about to be opened; ``done`` is told when that is written."""
+        """Of a session that is about to be opened; nothing is written before ``Record.opened``."""
         now = time.time()
         labels = parse_labels(request.run)
         run = labels.run or _unlabelled(owner, now)
         hide = tuple(value for value in request.secrets.values() if value)
         record = Record(self.writer, new_id(), hide)
-        self.writer.add(
-            SessionOpened(
-                id=record.id,
-                sid=sid,
-                server=self.server,
-                environment=environment,
-                split=request.split,
-                task_index=request.index,
-                task=task_name(request.split, request.index, request.task_spec),
-                owner=owner,
-                client=client[:_LONGEST_CLIENT],
-                run=run,
-                labelled=labels.run is not None,
-                step=labels.step,
-                rollout=labels.rollout,
-                labels=labels.other,
-                trace=request.trace or "",
-                digest=digest.hex(),
-                replayable=replayable,
-                started_at=now,
-                request=request.model_dump_json(exclude={"secrets"}).encode(),
-                hide=hide,
-            ),
-            done,
+        record.opening = SessionOpened(
+            id=record.id,
+            sid=sid,
+            server=self.server,
+            environment=environment,
+            split=request.split,
+            task_index=request.index,
+            task=task_name(request.split, request.index, request.task_spec),
+            owner=owner,
+            client=client[:_LONGEST_CLIENT],
+            run=run,
+            labelled=labels.run is not None,
+            step=labels.step,
+            rollout=labels.rollout,
+            labels=labels.other,
+            trace=request.trace or "",
+            digest=digest.hex(),
+            replayable=replayable,
+            started_at=now,
+            request=request.model_dump_json(exclude={"secrets"}).encode(),
+            hide=hide,
         )
         return record
 
@@ -105,6 +101,7 @@ class Record:
         "hide",
         "id",
         "number",
+        "opening",
         "reward_sum",
         "setup_s",
     )
@@ -113,12 +110,19 @@ class Record:
         self._writer = writer
         self.id = id
         self.hide = hide
+        self.opening: SessionOpened | None = None
         self.number = 0  # of the last result
         self.faults = 0
         self.first_fault: str | None = None
         self.reward_sum: float | None = None
         self.setup_s: float | None = None
         self._shown: tuple[str, ...] = ()
+
+    def opened(self, done: Done | None = None) -> None:
+        """The session is there, or failed in a way that belongs to its environment."""
+        if self.opening is not None:
+            self._writer.add(self.opening, done)
+            self.opening = None
 
     def shown(self, kind: str, data: bytes) -> None:
         """The client was shown the prompt, messages or tools; only the first of a kind is kept."""
@@ -205,6 +209,8 @@ class Record:
         done: Done | None = None,
     ) -> None:
         """The session is over; ``fault`` is the class when something failed that ended it."""
+        if self.opening is not None:  # it was refused: there never was one
+            return
         self._writer.add(
             SessionEnded(
                 self.id,
