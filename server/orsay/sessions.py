@@ -257,7 +257,9 @@ class Sessions:
 
     def get(self, sid: str, owner: str) -> Session:
         """The live session, touched. Raises SessionGone or UnknownSession (L4); Starting after a restart."""
-        session = self._live.get(sid) or self._revive_of(sid, owner)
+        session = self._live.get(sid)
+        if session is None and self._gone.find(sid, owner, self._now()) is None:
+            session = self._revive_of(sid, owner)
         if session is None or session.owner != owner:
             raise self._missing(sid, owner)
         session.touched_at = self._now()
@@ -303,7 +305,7 @@ class Sessions:
         Raises Starting while nobody knows whether there is one, soon after a restart.
         """
         session = self._live.get(sid)
-        if session is None and self._recovery is not None:
+        if session is None and self._recovery is not None and not self._gone.find(sid, owner, self._now()):
             past = self._recovery.find(sid)
             if past is not None and past.owner == owner:
                 await self._end_past(past, "Session deleted")

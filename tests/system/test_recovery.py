@@ -254,6 +254,18 @@ async def test_sessions_that_failed_are_in_the_journal_and_requests_that_were_re
     assert immortal.rows("select fault from sessions") == [("setup_error",), ("setup_error",)]
 
 
+@pytest.mark.contract("L4", "L2")
+async def test_a_journal_that_cannot_be_opened_leaves_the_life_of_sessions_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with server(f"{COUNTING}:Sum", journal=str(tmp_path / "file" / "journal.db")) as found:
+        async with api_for(found.url) as api, asyncio.timeout(WAIT_S):
+            await api.create("", first=1)
+            assert (await api.call("add", number=2)).text == "3"
+            await api.delete()
+            assert (await api.call("add", number=2)).status == 410
+            await api.delete()
+
+
 @pytest.mark.contract("L7")
 async def test_a_gateway_that_was_killed_goes_on_with_a_new_session_behind_it(tmp_path: Path) -> None:
     with server(f"{COUNTING}:Sum") as behind:

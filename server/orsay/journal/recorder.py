@@ -210,6 +210,8 @@ class Record:
     ) -> None:
         """The session is over; ``fault`` is the class when something failed that ended it."""
         if self.opening is not None:  # it was refused: there never was one
+            if done is not None:
+                done(False)
             return
         self._writer.add(
             SessionEnded(
