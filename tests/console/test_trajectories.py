@@ -176,6 +176,14 @@ def test_everything_is_reached_with_the_keyboard(visitor: Visitor, told: Told) -
     page.wait_for_url("**/trajectories?run=told+by+hand")
 
 
+def follow(page: Page, name: str, id: str) -> None:
+    """Go on to that trajectory, once the link leads there: what is beside this one comes after it."""
+    link = page.get_by_role("link", name=name)
+    expect(link).to_have_attribute("href", re.compile(f"/trajectories/{id}"))
+    link.click()
+    page.wait_for_url(f"**/trajectories/{id}*")
+
+
 def test_the_way_to_older_ones_goes_on_where_a_page_of_the_list_ends(visitor: Visitor) -> None:
     page = visitor.open("/trajectories?environment=doors")
     ids = wanted(visitor, "environment=doors&limit=52")
@@ -183,10 +191,8 @@ def test_the_way_to_older_ones_goes_on_where_a_page_of_the_list_ends(visitor: Vi
     page.locator("[data-row]").last.click()
     page.wait_for_url(f"**/trajectories/{ids[49]}")
     for id in ids[50:]:
-        page.get_by_role("link", name="Older").click()
-        page.wait_for_url(f"**/trajectories/{id}")
-    page.get_by_role("link", name="Newer").click()
-    page.wait_for_url(f"**/trajectories/{ids[50]}")
+        follow(page, "Older", id)
+    follow(page, "Newer", ids[50])
     page.get_by_role("link", name="All trajectories").click()
     shows(page, ids[:50])
 
