@@ -3,6 +3,9 @@
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vite";
 
+/** What only pages with plots need, and much of it. */
+const PLOTS = /\/(echarts|zrender|tslib)\/|\/charts\/(Chart|options|echarts)\.tsx?$/;
+
 export default defineConfig(({ command }) => ({
   base: command === "serve" ? "/console/" : "./",
   plugins: [react()],
@@ -18,6 +21,17 @@ export default defineConfig(({ command }) => ({
     assetsInlineLimit: 0, // fonts and images stay files: the policy allows them from here only
     license: { fileName: "licenses.md" },
     chunkSizeWarningLimit: 1500,
+    rolldownOptions: {
+      output: {
+        // A file for each page, and two that they share: many small ones would take longer to fetch.
+        codeSplitting: {
+          groups: [
+            { name: "shared", priority: 2, minShareCount: 2, test: (id: string) => !PLOTS.test(id) },
+            { name: "plots", priority: 1, test: PLOTS },
+          ],
+        },
+      },
+    },
   },
   server: {
     // `npm run dev` beside `orsay serve` on its usual port

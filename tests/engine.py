@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import hashlib
 import io
 import tarfile
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import cache
@@ -50,8 +52,12 @@ def problem() -> str | None:
     except ImageNotFound:
         return f"the Docker engine has no image {BASE}"
     except DockerException as exc:
-        return f"no Docker engine: {exc}"
-    return None
+        why = f"no Docker engine: {exc}"
+    else:
+        return None
+    with warnings.catch_warnings(category=ResourceWarning, action="ignore"):
+        gc.collect()  # the SDK leaves the socket open that nobody answered on
+    return why
 
 
 needs_engine = pytest.mark.skipif(problem() is not None, reason=problem() or "")

@@ -1,8 +1,11 @@
-"""What the journal adds to the CPU time of a call: one server with each kind of journal in turn, on one core.
+"""What the journal adds to the CPU time of a call: servers with each kind of journal, on one core.
 
-CPU is that of the server and its workers together; PostgreSQL's own is told apart. Medians over the runs, the
-journals taking turns under the same load. Calls are answered in one write, also where other work on the
-machine makes them slow; ``streams`` are calls that are answered as streams, and are written as two rows.
+CPU is that of the server and its workers together; PostgreSQL's own is told apart. All servers stand at
+once, and the same load goes to one after the other, again and again. What a journal adds is the median of its
+runs, each compared with the run without a journal in the same turn: the speed of a shared machine changes
+within seconds.
+Calls are answered in one write, also where other work on the machine makes them slow; ``streams`` are calls
+that are answered as streams, which are two rows in sessions that can be replayed.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from pathlib import Path
 
 from . import machine, peers
 from .gateway_loads import Load, Place, run_load
+from .loops import Result
 from .postgres import RunningPostgres, is_there, running_postgres
 from .report import Run, markdown, notes, number, plain
 from .serve import HERE, RESULTS, say
@@ -44,6 +48,7 @@ class Kind:
     title: str
     calls: int = 1
     stream_after_s: float = 60
+    replayable: bool = False
 
 
 KINDS = (
@@ -60,6 +65,12 @@ KINDS = (
         "64 sessions, calls of 0.1 s",
         stream_after_s=0.02,
     ),
+    Kind(
+        Load("streams-replayable", ("--mode", "calls", "--tool", "slow", "--input", '{"seconds": 0.1}')),
+        "64 sessions that can be replayed, calls of 0.1 s",
+        stream_after_s=0.02,
+        replayable=True,
+    ),
 )
 
 
@@ -70,8 +81,8 @@ def parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--seconds", type=float, default=5.0, help="length of a run (default 5)")
-    made.add_argument("--repeat", type=int, default=5, help="runs of each; medians count (default 5)")
+    made.add_argument("--seconds", type=float, default=2.0, help="length of a run (default 2)")
+    made.add_argument("--repeat", type=int, default=9, help="runs of each; medians count (default 9)")
     made.add_argument("--quick", action="store_true", help="one run of 1 s each")
     made.add_argument("--only", default=",".join(JOURNALS), help="journals, with commas (default: all)")
     made.add_argument("--loads", default="", help="loads, with commas: calls, calls-8, … (default: all)")
@@ -94,8 +105,9 @@ def standing(
             "ORSAY_JOURNAL": url,
             "ORSAY_JOURNAL_DURABILITY": durability,
             "ORSAY_STREAM_AFTER_S": str(kind.stream_after_s),
+            "BENCH_REPLAYABLE": "yes" if kind.replayable else "no",
         }
-        spec = replace(SERVERS["orsay-process"], variables=variables)
+        spec = replace(SERVERS["orsay-process"], name=f"orsay-process-{journal}", variables=variables)
         with RunningServer(spec, peers=place.peers, logs=place.logs, core=place.server_core) as server:
             server.wait_until("/ready")
             yield server, postgres if journal == "postgresql" else None
@@ -110,25 +122,35 @@ def measure(
     seconds: float,
     repeat: int,
 ) -> list[Run]:
-    """All runs, the journals taking turns, each on a fresh server and an empty journal."""
+    """All runs: for each load fresh servers with empty journals, and turns of one run on each."""
     runs: list[Run] = []
-    for turn in range(1, repeat + 1):
-        for kind in kinds:
-            for journal in journals if turn % 2 else reversed(journals):
-                say(f"run {turn} of {repeat}: {kind.load.name}, {journal} ...")
-                try:
-                    with standing(journal, kind, place, postgres) as (server, database):
-                        before = database.tree.cpu_s() if database else 0.0
-                        result = run_load(kind.load, server, place, seconds=seconds)
-                        if database:
-                            spent = database.tree.cpu_s() - before
-                            calls = max(1.0, float(result["n"])) * (seconds + 1) / seconds  # with the warm-up
-                            result["database_us_per_request"] = round(spent / calls * 1e6, 1)
-                    runs.append(Run(kind.load.name, journal, turn, result))
-                except (ServerFailed, RuntimeError, TimeoutError) as error:
-                    runs.append(Run(kind.load.name, journal, turn, {}, failed=str(error)))
-                    say(f"  FAILED: {str(error)[-300:]}")
+    for kind in kinds:
+        with contextlib.ExitStack() as stack:
+            servers = {
+                journal: stack.enter_context(standing(journal, kind, place, postgres)) for journal in journals
+            }
+            for turn in range(1, repeat + 1):
+                for journal in journals if turn % 2 else reversed(journals):
+                    say(f"{kind.load.name}, run {turn} of {repeat}: {journal} ...")
+                    try:
+                        result = _run(kind, *servers[journal], place, seconds)
+                        runs.append(Run(kind.load.name, journal, turn, result))
+                    except (ServerFailed, RuntimeError, TimeoutError) as error:
+                        runs.append(Run(kind.load.name, journal, turn, {}, failed=str(error)))
+                        say(f"  FAILED: {str(error)[-300:]}")
     return runs
+
+
+def _run(
+    kind: Kind, server: RunningServer, database: RunningPostgres | None, place: Place, seconds: float
+) -> Result:
+    before = database.tree.cpu_s() if database else 0.0
+    result = run_load(kind.load, server, place, seconds=seconds)
+    if database:
+        spent = database.tree.cpu_s() - before
+        calls = max(1.0, float(result["n"])) * (seconds + 1) / seconds  # with the warm-up
+        result["database_us_per_request"] = round(spent / calls * 1e6, 1)
+    return result
 
 
 def median(runs: Sequence[Run], kind: Kind, journal: str, key: str) -> float | None:
@@ -141,10 +163,18 @@ def median(runs: Sequence[Run], kind: Kind, journal: str, key: str) -> float | N
 
 
 def share(runs: Sequence[Run], kind: Kind, journal: str) -> float | None:
-    """How much more CPU a call takes than without a journal."""
-    key = "server_us_per_request"
-    value, without = median(runs, kind, journal, key), median(runs, kind, "off", key)
-    return None if not value or not without else value / without - 1
+    """How much more CPU a call takes than without a journal: the median over the turns."""
+    spent = {
+        (run.server, run.turn): float(run.result["server_us_per_request"])
+        for run in runs
+        if run.figure == kind.load.name and "server_us_per_request" in run.result
+    }
+    found = [
+        us / without - 1
+        for (name, turn), us in spent.items()
+        if name == journal and (without := spent.get(("off", turn)))
+    ]
+    return statistics.median(found) if found else None
 
 
 def table(runs: Sequence[Run], journals: Sequence[str], kinds: Sequence[Kind]) -> list[list[str]]:

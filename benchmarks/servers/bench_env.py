@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from typing import Any, ClassVar
 
@@ -16,6 +17,7 @@ def answer(text: str) -> ToolOutput:
 class EchoEnvironment(Environment):
     """Says what it was told, at once or after a while."""
 
+    replayable = os.environ.get("BENCH_REPLAYABLE") == "yes"
     splits: ClassVar[dict[str, list[dict[str, Any]]]] = {
         "train": [{"id": i, "text": f"say hello {i}"} for i in range(10)]
     }

@@ -4,10 +4,21 @@ import type { Time } from "./api/types";
 
 export const NONE = "–";
 
+// by digits: to make one takes a hundred times as long as to use it
+const formats = new Map<number, Intl.NumberFormat>();
+
+function formatOf(digits: number): Intl.NumberFormat {
+  const known = formats.get(digits);
+  if (known) return known;
+  const made = new Intl.NumberFormat("en", { maximumFractionDigits: digits });
+  formats.set(digits, made);
+  return made;
+}
+
 /** At most `digits` significant digits after the point, without trailing zeros. */
 export function number(value: number | null | undefined, digits = 3): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
-  return value.toLocaleString("en", { maximumFractionDigits: digits });
+  return formatOf(digits).format(value);
 }
 
 /** A whole number with thousands marked. */

@@ -1,5 +1,6 @@
 import "@mantine/core/styles.css";
 import "@mantine/notifications/styles.css";
+import "./shared/plain.css";
 import "./shell/shell.css";
 
 import { MantineProvider } from "@mantine/core";

@@ -1,7 +1,8 @@
-// Which path shows which page. The code of a page is fetched when it is opened.
+// Which path shows which page. The code of a page is fetched when it is opened, or before, when there is time.
 import { Button, Container, Stack, Text } from "@mantine/core";
 import { createBrowserRouter, Link, Navigate, useRouteError } from "react-router";
 
+import { fetchAhead } from "./ahead";
 import { routes as environments } from "./pages/environments/routes";
 import { routes as evaluations } from "./pages/evaluations/routes";
 import { routes as live } from "./pages/live/routes";
@@ -14,6 +15,8 @@ import { PageHeader } from "./shared/PageHeader";
 import { Failure, Waiting } from "./shared/states";
 import { Shell } from "./shell/Shell";
 
+const pages = [...environments, ...playground, ...live, ...trajectories, ...runs, ...tasks, ...evaluations];
+
 export const router = createBrowserRouter(
   [
     {
@@ -24,13 +27,7 @@ export const router = createBrowserRouter(
           errorElement: <Broken />,
           children: [
             { index: true, element: <Navigate to="/environments" replace /> },
-            ...environments,
-            ...playground,
-            ...live,
-            ...trajectories,
-            ...runs,
-            ...tasks,
-            ...evaluations,
+            ...pages,
             { path: "*", element: <Unknown /> },
           ],
         },
@@ -39,6 +36,8 @@ export const router = createBrowserRouter(
   ],
   { basename: consolePath || "/" },
 );
+
+fetchAhead(pages);
 
 function Unknown() {
   return (

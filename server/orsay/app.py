@@ -12,7 +12,6 @@ from collections.abc import (
     Awaitable,
     Callable,
     Coroutine,
-    Iterable,
     Mapping,
     Sequence,
 )
@@ -28,7 +27,7 @@ from .errors import ConfigError, LoadError
 from .loader import source_of
 from .logs import configure, get_logger
 from .places import CodePlace, plan
-from .reload import reload_on_change
+from .reload import Watch
 from .reread import Hosting, Reread
 from .resolve import resolve
 from .runtimes.base import Runtime
@@ -133,10 +132,13 @@ class Server:
     async def _serve(
         self, configuration: Configuration, again: Callable[[], Configuration], signals: Signals
     ) -> None:
+        watch = None
+        if self._reload:
+            folders = {Path(each) for entry in configuration.entries for each in entry.folders}
+            watch = await asyncio.to_thread(Watch, {Path.cwd(), *folders})
         async with self._running(configuration) as (running, hosting), contextlib.AsyncExitStack() as stack:
-            if self._reload:
-                folders = {Path(each) for entry in configuration.entries for each in entry.folders}
-                await stack.enter_async_context(_watching(running, {Path.cwd(), *folders}))
+            if watch is not None:
+                await stack.enter_async_context(_watching(running, watch))
             if hosting is not None and configuration.file is not None:
                 reread = Reread(again, configuration, hosting, running.server_id, running.use)
                 await stack.enter_async_context(_in_background(_whenever(signals.hung_up, reread)))
@@ -206,7 +208,7 @@ async def _whenever(event: asyncio.Event, react: Callable[[], Awaitable[None]]) 
             _log.exception("reread_failed")
 
 
-def _watching(running: Running, folders: Iterable[Path]) -> contextlib.AbstractAsyncContextManager[None]:
+def _watching(running: Running, watch: Watch) -> contextlib.AbstractAsyncContextManager[None]:
     """Worker processes load code again when it changes. Raises ConfigError when there are none."""
     if not _pools(running.runtime):
         raise ConfigError("--reload needs worker processes: use --runtime process")
@@ -214,7 +216,7 @@ def _watching(running: Running, folders: Iterable[Path]) -> contextlib.AbstractA
     async def reload() -> None:
         await asyncio.gather(*(pool.reload() for pool in _pools(running.runtime)))
 
-    return _in_background(reload_on_change(reload, folders))
+    return _in_background(watch.reload_on_change(reload))
 
 
 def _pools(runtime: Runtime) -> list[ProcessRuntime]:

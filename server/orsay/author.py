@@ -57,6 +57,7 @@ def author_fault(fault: FaultClass, exc: BaseException, hide: tuple[str, ...], w
     """The fault for an exception of author code, with its trace, and without the values in ``hide``."""
     found = Faulted(fault, without_secrets(hide, exception_text(exc)))
     found.trace = without_secrets(hide, f"{what} raised\n" + "".join(traceback.format_exception(exc)))
+    exc.__traceback__ = None  # an exception that is raised again and again would collect all its frames
     return found
 
 

@@ -84,7 +84,7 @@ class Call:
         self.outcome: Outcome | None = None
         self.answered = False
         self.entry = 0
-        self.announced: asyncio.Future[None] | None = None
+        self.announced: asyncio.Future[bool] | None = None
         self.streamed_at: float | None = None
         self.heard: bytearray | None = None
         self.refused: Refused | None = None

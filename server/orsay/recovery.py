@@ -1,9 +1,9 @@
-"""Sessions that go on after their server was killed (L7).
+"""Sessions that go on after their server or their worker died (L7).
 
-What a killed server left open is read from the journal when the next one starts. A session of an
-environment that is declared ``replayable`` is built again when somebody first asks for it: its prompt is
-asked and its calls are made again, in the order of their results, and each answer must be the recorded one.
-Calls that had begun are begun anew under their old task ids. Everything else ends with the restart.
+What a server left open is read from the journal when the next one starts; what a dying worker left is told
+by its server. A session of an environment that is declared ``replayable`` is built again when somebody next
+asks for it: its prompt is asked and its calls are made again, in the order of their results, and each answer
+must be the recorded one. Calls that had begun are begun anew under their old task ids. All else is over.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable, Container
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from orsay_protocol.faults import FaultClass
 from orsay_protocol.sse import encode_result
@@ -33,13 +34,13 @@ from .journal.past import (
     left_open,
     read_content,
 )
-from .journal.recorder import Recorder
+from .journal.recorder import Record, Recorder, task_name
 from .journal.values import result_of
 from .logs import get_logger
 from .outcome import Outcome, episode_finished
 from .running import settle
 from .runtimes.base import EnvironmentInfo, Handle, OpenSession, Operation, Runtime
-from .session import Session
+from .session import REPEATABLE, Session
 
 __all__ = ["Recovery"]
 
@@ -48,10 +49,8 @@ _T = TypeVar("_T")
 _READ_AGAIN_S = 2.0
 _READ_LIMIT_S = 30.0
 _REMEMBERED = 10_000  # of the sessions that ended before the restart
-_RESTARTED = "server restarted"
-_REPEATABLE = frozenset({"tool_error", "bad_reward", "result_too_large"})
+_MOST_DEATHS = 3  # of workers that built the same session
 _PASSING = frozenset({"worker_lost", "overloaded", "shutdown"})
-_HOOKS: dict[str, Operation] = {"prompt": "prompt", "messages": "messages", "task_tools": "task_tools"}
 
 
 class _Diverged(Exception):
@@ -64,8 +63,8 @@ class Recovery:
     def __init__(self, recorder: Recorder, runtime: Runtime) -> None:
         self._recorder = recorder
         self._runtime = runtime
-        self._waiting: dict[str, PastSession] = {}
-        self._read_at = 0.0
+        self._waiting: dict[str, tuple[float, PastSession]] = {}  # since when, in seconds since 1970
+        self._deaths: Counter[int] = Counter()
         self._begun = new_id()
         self.known = False
 
@@ -83,7 +82,6 @@ class Recovery:
             _log.error("journal_not_read", reason=str(exc), consequence="no session of before goes on")
         except Exception:
             _log.exception("journal_not_read", consequence="no session of before goes on")
-        self._read_at = time.time()
         self.known = True
 
     async def _load(self, bury: Callable[[Ended], None], living: Container[str], memory_s: float) -> None:
@@ -95,9 +93,9 @@ class Recovery:
             bury(each)
         old = [past for past in found if past.id < self._begun]  # later ones are of this very process
         for past in old:
-            reason = _RESTARTED if past.sid in living else _why_not(past)  # living: made anew meanwhile
+            reason = past.lost if past.sid in living else _why_not(past)  # living: made anew meanwhile
             if reason is None:
-                self._waiting[past.sid] = past
+                self.put_back(past)
                 continue
             await self.end(past, reason, lost=True)
             if past.sid not in living:
@@ -121,18 +119,39 @@ class Recovery:
         """A session that may go on. Raises Starting while nobody knows."""
         if not self.known:
             raise Starting("the server was started again and still reads its journal")
-        return self._waiting.get(sid)
+        _, past = self._waiting.get(sid, (0.0, None))
+        return past
 
-    def take(self, past: PastSession) -> None:
-        """It goes on now, or has ended."""
+    def resume(self, past: PastSession) -> Record:
+        """It goes on now; what the journal hears of it."""
         self._waiting.pop(past.sid, None)
+        return self._recorder.again(past.id)
 
     def put_back(self, past: PastSession) -> None:
-        self._waiting[past.sid] = past
+        """It does not go on yet."""
+        self._waiting[past.sid] = time.time(), past
+
+    def suspend(self, session: Session, lost: str, lost_by: FaultClass) -> None:
+        """It is not at its runtime any more, and may go on when somebody next asks for it."""
+        assert session.record is not None
+        past = PastSession(
+            session.record.id,
+            session.sid,
+            session.owner,
+            session.info.name,
+            session.digest.hex(),
+            replayable=True,
+            secrets=False,
+            lost=lost,
+            lost_by=lost_by,
+            results=session.record.number,
+        )
+        self.put_back(past)
 
     async def end(self, past: PastSession, reason: str, *, lost: bool = False) -> None:
         """Write the end of a session that does not go on; ``lost``: against the will of its client."""
-        self.take(past)
+        self._waiting.pop(past.sid, None)
+        del self._deaths[past.id]
         lost_by = "session_gone" if lost else None
         with contextlib.suppress(JournalDown):
             row = await self._read(
@@ -140,11 +159,13 @@ class Recovery:
             )
             self._recorder.writer.add(row)
 
-    def expired(self, idle_limit_s: float) -> list[PastSession]:
-        """Those that nobody has asked for in all the time since the start."""
-        if not self._waiting or time.time() - self._read_at < idle_limit_s:
-            return []
-        return list(self._waiting.values())
+    def take_expired(self, idle_limit_s: float) -> list[PastSession]:
+        """Those that nobody has asked for in all that time; they do not go on any more."""
+        before = time.time() - idle_limit_s
+        expired = [past for since, past in self._waiting.values() if since < before]
+        for past in expired:
+            del self._waiting[past.sid]
+        return expired
 
     async def rebuild(self, session: Session, past: PastSession) -> None:
         """Bring ``session`` to where the journal says that it was, and make it ready.
@@ -153,26 +174,30 @@ class Recovery:
         """
         try:
             content = await self._read(partial(read_content, session=past.id))
+            _check_whole(content, past)
             request = OpenSession.model_validate_json(content.request)
             info = self._environment(request.key)
             if not info.replayable:
                 raise _Diverged(f"the environment {info.name!r} is not declared replayable any more")
             session.info, session.run, session.trace = info, request.run, request.trace
+            session.task = task_name(request.split, request.index, request.task_spec)
             handle = await self._replay(session, request, content)
         except JournalDown as exc:
             raise Starting(f"the session is in the journal, which cannot be read now: {exc}") from exc
         except (Starting, Overloaded, ShuttingDown) as exc:
             raise Starting(f"the session cannot be built again yet: {exc.detail}") from exc
         except Faulted as exc:
-            if exc.fault in _PASSING:
+            self._deaths[past.id] += exc.fault == "worker_lost"
+            if exc.fault in _PASSING and self._deaths[past.id] < _MOST_DEATHS:
                 raise Starting(f"the session cannot be built again yet: {exc.message}") from exc
-            raise _gone(f"{exc.fault}: {exc.message}") from exc
+            raise self._gone(past, f"{exc.fault}: {exc.message}") from exc
         except Refused as exc:
-            raise _gone(exc.detail) from exc
+            raise self._gone(past, exc.detail) from exc
         except (_Diverged, ValueError) as exc:
-            raise _gone(str(exc)) from exc
+            raise self._gone(past, str(exc)) from exc
+        del self._deaths[past.id]
         _restore(session, content, handle)
-        _log.info("session_rebuilt", **session.context, calls=len(content.calls))
+        _log.info("session_rebuilt", **session.context, calls=len(content.done) + len(content.begun))
 
     def _environment(self, key: str) -> EnvironmentInfo:
         info = next((each for each in self._runtime.environments if each.key == key), None)
@@ -188,12 +213,12 @@ class Recovery:
         try:
             await listener.over
             for kind, shown in content.prompts.items():
-                operation = _HOOKS[kind]
+                operation = cast(Operation, kind)  # only what a hook showed is kept as a prompt
                 answer: bytes = await _run(session, handle, operation, operation, b"")
                 if from_json(answer) != from_json(shown):
                     raise _Diverged(f"its {kind} is another one than the recorded")
-            for call in content.calls:
-                if call.number is not None and call.kind == "call" and not call.discarded:
+            for call in content.done:
+                if call.kind == "call" and not call.discarded:
                     await _repeat(session, handle, call)
         except BaseException:
             with contextlib.suppress(Faulted, Refused):
@@ -201,6 +226,12 @@ class Recovery:
             raise
         listener.replayed = True
         return handle
+
+    def _gone(self, past: PastSession, text: str) -> SessionGone:
+        del self._deaths[past.id]
+        gone = SessionGone(f"{past.lost}, and the session could not be built again: {text}")
+        gone.fault = past.lost_by
+        return gone
 
     async def _read(self, work: Callable[[Connection], _T]) -> _T:
         found: _T = await self._recorder.writer.read(work)
@@ -244,7 +275,7 @@ async def _run(session: Session, handle: Handle, operation: Operation, name: str
 
 async def _repeat(session: Session, handle: Handle, call: PastCall) -> None:
     """Make a recorded call again. Raises _Diverged unless it is answered as it was."""
-    if call.fault is not None and call.fault not in _REPEATABLE:
+    if call.fault is not None and call.fault not in REPEATABLE:
         raise _Diverged(f"its call {call.number} of {call.name!r} was stopped half-way ({call.fault})")
     fault: str | None = None
     outcome = Outcome()
@@ -263,9 +294,7 @@ async def _repeat(session: Session, handle: Handle, call: PastCall) -> None:
 def _restore(session: Session, content: PastContent, handle: Handle) -> None:
     """Put the recorded results where clients find them, and begin again what had begun."""
     calls = session.resume(handle)
-    for past in content.calls:
-        if past.number is None:
-            continue
+    for past in content.done:
         outcome = _outcome(past)
         calls.restore(_call(session, past), outcome, session.now())
         session.count += 1
@@ -274,19 +303,17 @@ def _restore(session: Session, content: PastContent, handle: Handle) -> None:
         session.finished = session.finished or outcome.finished
     record = session.record
     if record is not None:
-        done = [past for past in content.calls if past.number is not None]
-        rewards = [past.reward for past in done if past.reward is not None]
+        rewards = [past.reward for past in content.done if past.reward is not None]
         record.resume(
             tuple(content.prompts),
-            number=max((past.number or 0 for past in done), default=0),
-            faults=[past.fault for past in done if past.fault is not None],
+            number=len(content.done),
+            faults=[past.fault for past in content.done if past.fault is not None],
             reward_sum=sum(rewards) if rewards else None,
         )
-    for past in content.calls:
-        if past.number is None:
-            call = _call(session, past)
-            call.entry = past.id
-            session.begin_again(call)
+    for past in content.begun:
+        call = _call(session, past)
+        call.entry = past.id
+        session.begin_again(call)
 
 
 def _call(session: Session, past: PastCall) -> Call:
@@ -308,11 +335,15 @@ def _outcome(past: PastCall) -> Outcome:
 
 def _why_not(past: PastSession) -> str | None:
     if not past.replayable:
-        return f"{_RESTARTED}: the environment {past.environment!r} is not declared replayable"
+        return f"{past.lost}: the environment {past.environment!r} is not declared replayable"
     if past.secrets:
-        return f"{_RESTARTED}: the session had secrets, which are not recorded"
+        return f"{past.lost}: the session had secrets, which are not recorded"
     return None
 
 
-def _gone(text: str) -> SessionGone:
-    return SessionGone(f"{_RESTARTED}, and the session could not be built again: {text}")
+def _check_whole(content: PastContent, past: PastSession) -> None:
+    """Raises _Diverged when the journal did not take everything, or has removed it again."""
+    numbers = [call.number for call in content.done]
+    results = len(numbers) if past.results is None else past.results
+    if not content.request or numbers != list(range(1, results + 1)):
+        raise _Diverged("the journal does not have all of it")

@@ -7,22 +7,27 @@ import os
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
-__all__ = ["reload_on_change"]
+__all__ = ["Watch"]
 
 _POLL_S = 0.5
 _SKIP = frozenset({"__pycache__", "node_modules", "site-packages", ".venv", "venv"})
 
 
-async def reload_on_change(reload: Callable[[], Awaitable[None]], folders: Iterable[Path]) -> None:
-    """Await ``reload`` after each change of a Python file below one of the folders; never returns."""
-    tops = _without_inner({folder.resolve() for folder in folders})
-    seen = await asyncio.to_thread(_times, tops)
-    while True:
-        await asyncio.sleep(_POLL_S)
-        now = await asyncio.to_thread(_times, tops)
-        if now != seen:
-            seen = now
-            await reload()
+class Watch:
+    """Python files below some folders. Made before code is loaded from them, so that no change is missed."""
+
+    def __init__(self, folders: Iterable[Path]) -> None:
+        self._tops = _without_inner({folder.resolve() for folder in folders})
+        self._seen = _times(self._tops)
+
+    async def reload_on_change(self, reload: Callable[[], Awaitable[None]]) -> None:
+        """Await ``reload`` after each change; never returns."""
+        while True:
+            await asyncio.sleep(_POLL_S)
+            now = await asyncio.to_thread(_times, self._tops)
+            if now != self._seen:
+                self._seen = now
+                await reload()
 
 
 def _without_inner(folders: set[Path]) -> list[Path]:

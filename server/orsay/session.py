@@ -23,9 +23,12 @@ from .runtimes.base import EnvironmentInfo, Handle, Operation
 if TYPE_CHECKING:
     from .journal.recorder import Record
 
-__all__ = ["Session", "SessionLimits", "Shared", "State"]
+__all__ = ["REPEATABLE", "Session", "SessionLimits", "Shared", "State"]
 
 _log = get_logger(__name__)
+
+REPEATABLE: frozenset[FaultClass] = frozenset({"tool_error", "bad_reward", "result_too_large"})
+"""Faults of calls that ran to their end: made again in a session like it, they end in the same way."""
 
 State = Literal["opening", "starting", "ready", "failed", "closing", "closed"]
 
@@ -81,6 +84,7 @@ class Session:
         "finished",
         "handle",
         "info",
+        "interrupted",
         "opened",
         "owner",
         "record",
@@ -110,7 +114,7 @@ class Session:
         self.digest = digest
         self.run = run
         self.trace = trace
-        self.task = ""  # as the journal names it; not known of one from before a restart
+        self.task = ""  # as the journal names it
         self.state: State = "opening"
         self.created_at = self.touched_at = shared.now()
         self.handle: Handle | None = None
@@ -119,9 +123,10 @@ class Session:
         self.count = 0
         self._uses = 0
         self.record: Record | None = None
-        self.end_written: asyncio.Future[None] | None = None
+        self.end_written: asyncio.Future[bool] | None = None
         self.reward: float | None = None
         self.finished = False
+        self.interrupted = False  # a call was stopped half-way: nobody knows what it had done
         self.error: Faulted | Refused | None = None
         self.opened: asyncio.Task[None] | None = None
         self._waiters: list[asyncio.Future[None]] | None = None
@@ -133,6 +138,18 @@ class Session:
             self.state in ("opening", "starting")
             or self._uses > 0
             or (self.calls is not None and self.calls.running > 0)
+        )
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether it could be built again from the journal, if its runtime lost it now (L7)."""
+        return (
+            self.state == "ready"
+            and self.record is not None
+            and self.info.replayable
+            and not self.record.hide
+            and not self.interrupted
+            and (self.calls is None or not self.calls.running)
         )
 
     @property
@@ -284,17 +301,16 @@ class Session:
         if call.announced is None:
             if call.entry:  # begun anew after a restart: the journal has it
                 return
-            written = call.announced = asyncio.get_running_loop().create_future()
-            call.entry = record.started(
+            call.entry, call.announced = record.started(
                 call.operation,
                 call.task_id,
                 call.key,
                 call.name,
                 call.body or b"",
                 call.streamed_at - call.started_at,
-                lambda _: None if written.done() else written.set_result(None),
             )
-        await asyncio.shield(call.announced)
+        if not call.announced.done():
+            await asyncio.shield(call.announced)
 
     def cancel(self, task_id: str | None, key: str | None) -> bool:
         """Stop the running call of that task id or idempotency key; it is answered as ``cancelled``.
@@ -365,6 +381,7 @@ class Session:
         fault = outcome.fault
         if fault is not None:
             shared.faults.report(fault, **self.context, tool=call.name)
+            self.interrupted = self.interrupted or (call.refused is None and fault.fault not in REPEATABLE)
         streamed_s = None if call.streamed_at is None else now - call.streamed_at
         shared.meter.call_ended(
             self.info.name,

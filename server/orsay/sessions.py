@@ -39,12 +39,12 @@ from .graveyard import Graveyard, Tombstone
 from .journal.recorder import task_name
 from .logs import get_logger
 from .meter import Meter
-from .runtimes.base import EnvironmentInfo, OpenSession, Runtime
-from .session import Session, SessionLimits, Shared
+from .runtimes.base import EnvironmentInfo, Handle, OpenSession, Runtime
+from .session import Session, SessionLimits, Shared, State
 
 if TYPE_CHECKING:
     from .journal.past import Ended, PastSession
-    from .journal.recorder import Record, Recorder
+    from .journal.recorder import Recorder
     from .recovery import Recovery
 
 __all__ = ["Session", "SessionLimits", "Sessions"]
@@ -132,7 +132,10 @@ class Sessions:
         """
         body = request.model_dump_json(exclude={"run", "trace", "traceparent"}).encode()
         digest = hashlib.blake2b(body, digest_size=16).digest()
-        session = self._live.get(sid) or self._revive(sid)
+        session = self._live.get(sid)
+        if session is None and self._recovery is not None and self._recovery.known:
+            past = self._recovery.find(sid)
+            session = None if past is None else self._revive(self._recovery, past)
         if session is None:
             self._admit(owner)
             session = Session(self._shared, sid, owner, info, digest, request.run, request.trace)
@@ -169,6 +172,7 @@ class Sessions:
                 session.info.name,
                 request,
                 session.digest,
+                task=session.task,
                 client=client,
                 replayable=session.info.replayable,
             )
@@ -176,7 +180,7 @@ class Sessions:
             session.handle = handle = await self.runtime.open(request, session)
             if (
                 session.record is not None
-                and not await _opened(session.record)
+                and not await session.record.opened()
                 and self._shared.needs_journal
             ):
                 session.handle = None
@@ -193,9 +197,7 @@ class Sessions:
                 session.error = error if isinstance(error, Faulted | Refused) else None
                 self._forget(session)
                 session.enter("closed")
-                if session.record is not None and isinstance(error, Faulted):
-                    session.record.opened()
-                    session.record.ended(error.message, error.fault, 0, None, finished=False)
+                self._record_failure(session, error)
                 if isinstance(error, Faulted) and error.fault == "worker_lost":
                     raise OpeningLost(error.message) from error
             raise
@@ -205,22 +207,37 @@ class Sessions:
             session.state = "starting"
         self.meter.session_opened(session.info.name)
 
+    def _record_failure(self, session: Session, error: BaseException) -> None:
+        """The journal keeps constructors that failed; of what was refused only that it is not there."""
+        record = session.record
+        if record is None:
+            return
+        if isinstance(error, Faulted):
+            if record.opening is not None:
+                record.opened()
+            record.ended(error.message, error.fault, 0, None, finished=False)
+        elif isinstance(error, Refused):
+            record.ended(error.detail, error.fault, 0, None, finished=False)
+
     # sessions of before a restart
 
-    def _revive(self, sid: str) -> Session | None:
-        """The session of that id which a killed server left, while it is built again."""
-        if self._recovery is None or self._recorder is None or not self._recovery.known:
+    def _past(self, sid: str, owner: str) -> PastSession | None:
+        """What a killed server left of the owner's session of that id. Raises Starting while nobody knows."""
+        if self._recovery is None or self._gone.find(sid, owner, self._now()) is not None:
             return None
         past = self._recovery.find(sid)
-        if past is None:
-            return None
+        return past if past is not None and past.owner == owner else None
+
+    def _revive(self, recovery: Recovery, past: PastSession) -> Session:
+        """The session, while it is built again. Raises Starting when only the next server does that."""
+        if self.stopping:
+            raise Starting("the server is shutting down; the session goes on once it is started again")
         info = EnvironmentInfo.unknown(past.environment)
-        session = Session(self._shared, sid, past.owner, info, bytes.fromhex(past.digest))
-        session.record = self._recorder.again(past.id)
-        self._recovery.take(past)
-        self._live[sid] = session
+        session = Session(self._shared, past.sid, past.owner, info, bytes.fromhex(past.digest))
+        session.record = recovery.resume(past)
+        self._live[past.sid] = session
         self._per_owner[past.owner] += 1
-        session.opened = self._spawn(self._rebuild(self._recovery, session, past))
+        session.opened = self._spawn(self._rebuild(recovery, session, past))
         return session
 
     async def _rebuild(self, recovery: Recovery, session: Session, past: PastSession) -> None:
@@ -239,7 +256,7 @@ class Sessions:
         except BaseException as error:
             gone = error if isinstance(error, SessionGone) else SessionGone(f"server restarted: {error}")
             session.error = gone
-            self._bury(session, gone.detail, "session_gone")
+            self._bury(session, gone.detail, gone.fault or "session_gone")
             raise gone from error
         finally:
             session.opened = None
@@ -248,9 +265,8 @@ class Sessions:
     def _bury_past(self, ended: Ended) -> None:
         self._gone.bury(ended.sid, ended.owner, Tombstone(ended.reason, "session_gone"), self._now())
 
-    async def _end_past(self, past: PastSession, reason: str) -> None:
-        assert self._recovery is not None
-        await self._recovery.end(past, reason)
+    async def _end_past(self, recovery: Recovery, past: PastSession, reason: str) -> None:
+        await recovery.end(past, reason)
         self._gone.bury(past.sid, past.owner, Tombstone(reason, "session_gone"), self._now())
 
     # looking up
@@ -258,16 +274,13 @@ class Sessions:
     def get(self, sid: str, owner: str) -> Session:
         """The live session, touched. Raises SessionGone or UnknownSession (L4); Starting after a restart."""
         session = self._live.get(sid)
-        if session is None and self._gone.find(sid, owner, self._now()) is None:
-            session = self._revive_of(sid, owner)
+        if session is None and self._recovery is not None:
+            past = self._past(sid, owner)
+            session = None if past is None else self._revive(self._recovery, past)
         if session is None or session.owner != owner:
             raise self._missing(sid, owner)
         session.touched_at = self._now()
         return session
-
-    def _revive_of(self, sid: str, owner: str) -> Session | None:
-        past = None if self._recovery is None else self._recovery.find(sid)
-        return self._revive(sid) if past is not None and past.owner == owner else None
 
     def _missing(self, sid: str, owner: str) -> Refused:
         tombstone = self._gone.find(sid, owner, self._now())
@@ -305,10 +318,10 @@ class Sessions:
         Raises Starting while nobody knows whether there is one, soon after a restart.
         """
         session = self._live.get(sid)
-        if session is None and self._recovery is not None and not self._gone.find(sid, owner, self._now()):
-            past = self._recovery.find(sid)
-            if past is not None and past.owner == owner:
-                await self._end_past(past, "Session deleted")
+        if session is None and self._recovery is not None:
+            past = self._past(sid, owner)
+            if past is not None:
+                await self._end_past(self._recovery, past, "Session deleted")
         if session is None or session.owner != owner:
             return None
         fault = await self.close(session, "Session deleted")
@@ -333,43 +346,55 @@ class Sessions:
             if opened is not None:
                 opened.cancel()
                 await asyncio.wait([opened])
-            if session.handle is not None:
-                await session.handle.close()
+            return None if session.handle is None else await self._tear_down(session, session.handle)
+        finally:
+            self._bury(session, reason, "session_gone")
+
+    async def _tear_down(self, session: Session, handle: Handle) -> Faulted | None:
+        """Tell the runtime that the session is over; a fault is in the log, and returned."""
+        try:
+            await handle.close()
         except Faulted as fault:
             self.faults.report(fault, **session.context, during="teardown")
             return fault
         except Refused:
             pass  # the runtime is gone; there is nothing left to tear down
-        finally:
-            self._bury(session, reason, "session_gone")
         return None
 
     def lose(self, session: Session, fault: FaultClass, reason: str) -> None:
         """The runtime lost the session (I4)."""
-        if self._live.get(session.sid) is session and session.closing is None:
-            session.error = SessionGone(reason)
-            session.error.fault = fault
-            self._bury(session, reason, fault)
+        if self._live.get(session.sid) is not session or session.closing is not None:
+            return
+        if self._recovery is not None and fault == "worker_lost" and session.can_go_on:
+            self._suspend(self._recovery, session, reason, fault)
+            return
+        session.error = SessionGone(reason)
+        session.error.fault = fault
+        self._bury(session, reason, fault)
 
-    def _bury(self, session: Session, reason: str, fault: FaultClass) -> None:
-        now = self._now()
+    def _suspend(self, recovery: Recovery, session: Session, reason: str, fault: FaultClass) -> None:
+        """It is over here, but goes on when somebody next asks for it."""
+        recovery.suspend(session, reason, fault)
+        session.error = Starting(f"{reason}; the session is built again")
+        self._let_go(session, "failed")
+        _log.info("session_suspended", **session.context, reason=reason, calls=session.count)
+
+    def _let_go(self, session: Session, state: State) -> None:
         self._forget(session)
-        session.enter("closed")
+        session.enter(state)
         session.handle = None
         if session.calls is not None:
             session.calls.clear()
             session.calls = None
+
+    def _bury(self, session: Session, reason: str, fault: FaultClass) -> None:
+        now = self._now()
+        self._let_go(session, "closed")
         self._gone.bury(session.sid, session.owner, Tombstone(reason, fault), now)
         if session.record is not None:
             ended_by = None if fault == "session_gone" else fault
-            written = session.end_written = asyncio.get_running_loop().create_future()
-            session.record.ended(
-                reason,
-                ended_by,
-                session.count,
-                session.reward,
-                finished=session.finished,
-                done=lambda _: None if written.done() else written.set_result(None),
+            session.end_written = session.record.ended(
+                reason, ended_by, session.count, session.reward, finished=session.finished
             )
         self.meter.session_ended(session.info.name, fault, now - session.created_at, reason)
         _log.info(
@@ -421,9 +446,8 @@ class Sessions:
         self._gone.expire(now)
         if self._recovery is not None:
             reason = f"Session expired: idle for {limits.idle_limit_s:g} s after a restart"
-            for past in self._recovery.expired(limits.idle_limit_s):
-                self._recovery.take(past)
-                self._spawn(self._end_past(past, reason))
+            for past in self._recovery.take_expired(limits.idle_limit_s):
+                self._spawn(self._end_past(self._recovery, past, reason))
 
     def _expire(self, session: Session, reason: str) -> None:
         self._spawn(self.close(session, reason))
@@ -475,8 +499,17 @@ class Sessions:
                     await task
         if self._live:
             _log.info("closing_sessions", sessions=len(self._live))
-        closing = [self.close(session, reason) for session in list(self._live.values())]
+        closing = [self._leave(session, reason) for session in list(self._live.values())]
         await asyncio.gather(*closing, return_exceptions=True)
+
+    async def _leave(self, session: Session, reason: str) -> None:
+        """The server ends: the session too, unless the next one on the same journal can build it again."""
+        handle = session.handle
+        if self._recovery is None or handle is None or not session.can_go_on:
+            await self.close(session, reason)
+            return
+        self._suspend(self._recovery, session, reason, "shutdown")
+        await self._tear_down(session, handle)
 
     # looking on
 
@@ -484,10 +517,3 @@ class Sessions:
     def live(self) -> Mapping[str, Session]:
         """The sessions that are there, by their ids, the oldest first; a view, for reading only."""
         return MappingProxyType(self._live)
-
-
-async def _opened(record: Record) -> bool:
-    """Have the journal know of the session; tells whether it does."""
-    written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-    record.opened(lambda committed: None if written.done() else written.set_result(committed))
-    return await written

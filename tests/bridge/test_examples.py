@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from orsay.journal.recent import wait_for_living
 
 pytest.importorskip("torch", reason="needs the extra 'trl'")
 pytest.importorskip("trl", reason="needs the extra 'trl'")
@@ -58,14 +60,21 @@ Log = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
+def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("journal") / "journal.db"
+
+
+@pytest.fixture(scope="module")
+def url(journal: Path) -> Iterator[str]:
     """A server of three bundled environments; the first one, guess, is what a client gets by default."""
     names = (
         "guess_env.env:GuessEnvironment",
         "echo_env.env:EchoEnvironment",
         "doors_env.env:DoorsEnvironment",
     )
-    with serve(*names, options=["--workers", "1"], paths=[ROOT / "envs" / "doors"]) as server:
+    variables = {"ORSAY_JOURNAL": str(journal)}
+    paths = [ROOT / "envs" / "doors"]
+    with serve(*names, options=["--workers", "1"], paths=paths, env=variables) as server:
         yield server.url
     ends = [json.loads(line) for line in server.output if '"session_ended"' in line]
     assert ends
@@ -191,11 +200,10 @@ def test_rollout_function_with_a_server_that_takes_weights_from_its_folder(
     assert served.seen()["requests"]["/collective_rpc"] == 2
 
 
-def test_async_grpo(url: str, served: ServedModel, tmp_path: Path) -> None:
+def test_async_grpo(url: str, served: ServedModel, journal: Path, tmp_path: Path) -> None:
     """TRL's own trainer and worker process; only kernels of CUDA, NCCL and the seed are replaced."""
-    found = logs(
-        "async_grpo", url, tmp_path, "--model", str(served.folder), "--vllm-server-base-url", served.base_url
-    )
+    served_by = ("--model", str(served.folder), "--vllm-server-base-url", served.base_url)
+    found = logs("async_grpo", url, tmp_path, *served_by, "--output-dir", str(tmp_path / "while it computes"))
     trained = steps(found)
     assert len(trained) == 2
     for log in trained:
@@ -203,3 +211,13 @@ def test_async_grpo(url: str, served: ServedModel, tmp_path: Path) -> None:
         assert log["rewards/Environment_" + url.partition("//")[2].replace(".", "_").replace(":", "_")] >= 0
         assert log["tools/call_frequency"] > 0
     assert trained[0]["ratio"] == pytest.approx(1, abs=1e-3)  # the worker's logprobs are the trainer's
+    # The process that plays has no trainer to ask; it was told the run, and claims no step.
+    wait_for_living(journal)
+    connection = sqlite3.connect(f"file:{journal}?mode=ro", uri=True)
+    try:
+        query = "SELECT step, rollout FROM sessions WHERE run = 'while it computes'"
+        rows = connection.execute(query).fetchall()
+    finally:
+        connection.close()
+    assert len(rows) >= 2 * 2 and {step for step, _ in rows} == {None}
+    assert len({rollout for _, rollout in rows}) == len(rows)

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from PIL import Image
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Error as PlaywrightError
 
 __all__ = ["ELSEWHERE", "SCHEMES", "WAIT_MS", "Visitor", "browser_problem", "chromium", "visiting"]
 
@@ -156,6 +157,15 @@ class Visitor:
         assert answer.ok, answer.text()
         return json.loads(answer.text())
 
+    def describe(self) -> str:
+        """Where the tab is, what it showed and complained of, and what it asked for last."""
+        try:
+            seen = self.page.locator("body").aria_snapshot(timeout=5_000)
+        except PlaywrightError as problem:
+            seen = f"nothing: {problem}"
+        parts = [self.page.url, seen, *self.errors, *self.requests[-20:]]
+        return "\n".join(parts)
+
     def _hear(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             self.errors.append(f"{message.type}: {message.text}")
@@ -165,7 +175,9 @@ class Visitor:
 
 
 @contextmanager
-def visiting(browser: Browser, url: str, shots: Path, *, phone: bool = False) -> Iterator[Visitor]:
+def visiting(
+    browser: Browser, url: str, shots: Path, *, phone: bool = False, zone: str = "UTC"
+) -> Iterator[Visitor]:
     """A tab with nothing remembered; at its end, all that it did is checked."""
     size: Any = {"width": 390, "height": 844} if phone else {"width": 1200, "height": 800}
     context = browser.new_context(
@@ -173,7 +185,7 @@ def visiting(browser: Browser, url: str, shots: Path, *, phone: bool = False) ->
         color_scheme="light",
         reduced_motion="reduce",
         locale="en-GB",
-        timezone_id="UTC",
+        timezone_id=zone,
         has_touch=phone,
     )
     context.set_default_timeout(WAIT_MS)

@@ -7,13 +7,11 @@ processes.
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from _pytest.runner import runtestprotocol
 from playwright.sync_api import Browser
 
 from tests.system.serving import ServerProcess
@@ -82,24 +80,14 @@ def phone(browser: Browser, console: ServerProcess, tmp_path: Path) -> Iterator[
         yield tab
 
 
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """A browser on a crowded machine may miss a moment: its test is run once more.
-
-    What failed first is printed, and stands in the report.
-    """
-    wanted = {"visitor", "phone", "browser"} & set(getattr(item, "fixturenames", ()))
-    if not wanted or Path(__file__).parent not in item.path.parents:
-        return None
-    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    reports = runtestprotocol(item, nextitem=nextitem, log=False)
-    if any(report.failed for report in reports):
-        first = "\n".join(report.longreprtext for report in reports if report.failed)
-        item._initrequest()  # type: ignore[attr-defined]  # fixtures of its own, as at first
-        reports = runtestprotocol(item, nextitem=nextitem, log=False)
-        for report in reports:
-            report.sections.append(("run again: the first time it failed", first))
-        print(f"run again: {item.nodeid}\n{first[-2000:]}", file=sys.__stderr__)
-    for report in reports:
-        item.ihook.pytest_runtest_logreport(report=report)
-    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-    return True
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """The report of a test that failed tells what its tab showed then."""
+    report = yield
+    here = Path(__file__).parent in item.path.parents
+    for value in getattr(item, "funcargs", {}).values() if here and report.failed else ():
+        if isinstance(value, Visitor):
+            report.sections.append(("what the page showed", value.describe()))
+    return report

@@ -112,6 +112,17 @@ async def test_a_live_session_names_its_trajectory(served: ServerProcess) -> Non
     assert whole["sid"] == api.sid and whole["ended_at"] is None and whole["task"] == live["task"]
 
 
+async def test_a_session_is_found_by_what_its_client_called_it(served: ServerProcess) -> None:
+    async with api_for(served.url) as api, asyncio.timeout(LIMIT_S):
+        await api.create()
+        await api.delete()
+    (found,) = get(served, "trajectories", sid=api.sid)["items"]
+    assert (found["sid"], found["environment"]) == (api.sid, "World")
+    assert get(served, "trajectories", sid=api.sid[:-1])["items"] == []
+    assert get(served, "trajectories", sid=f"{api.sid}%")["items"] == []
+    assert get(served, "trajectories", sid=api.sid, environment="guess")["items"] == []
+
+
 def test_the_journal_tells_how_it_is(served: ServerProcess) -> None:
     assert get(served, "server")["journal"] == {
         "state": "ok",
@@ -330,6 +341,8 @@ def test_a_key_sees_what_it_played_itself_and_nothing_else(tmp_path: Path) -> No
             (item,) = get(found, "trajectories", headers)["items"]
             assert item["run"] == run
             assert get(found, "trajectories", headers, run=other)["items"] == []
+            assert get(found, "trajectories", headers, sid=item["sid"])["items"] == [item]
+            assert get(found, "trajectories", others, sid=item["sid"])["items"] == []
             assert get(found, "trajectories", headers, text="kingfisher")["items"] == [item]
             assert [each["run"] for each in get(found, "runs", headers)] == [run]
             url = f"{found.url}/console/api/export"

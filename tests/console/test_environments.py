@@ -25,6 +25,17 @@ def test_the_console_begins_with_its_environments(visitor: Visitor) -> None:
     assert page.url.endswith("/console/environments")
 
 
+def test_the_code_of_other_pages_is_there_before_they_are_opened(visitor: Visitor) -> None:
+    page = visitor.open("/environments")
+    files = "performance.getEntriesByType('resource').map(one => one.name)"
+    for name in ("Playground", "Trajectory", "Compare", "Tasks", "Evaluation"):
+        page.wait_for_function(f"name => {files}.some(one => one.includes(`/assets/${{name}}-`))", arg=name)
+    asked = len(visitor.requests)
+    page.get_by_role("link", name="Runs", exact=True).click()
+    visitor.heading("Runs")
+    assert not [each for each in visitor.requests[asked:] if each.endswith(".js")]
+
+
 def test_an_environment_shows_the_sizes_of_its_splits_and_the_arguments_of_its_tools(
     visitor: Visitor,
 ) -> None:
@@ -52,7 +63,8 @@ def test_an_environment_leads_to_what_was_played_in_it(visitor: Visitor) -> None
     page.get_by_role("button", name="End the session").click()
     page.get_by_role("button", name="Play it again").wait_for()
     visitor.open("/environments/kitchen")
-    page.get_by_role("link", name="Trajectories", exact=True).last.click()
+    page.get_by_role("main").get_by_role("link", name="Trajectories", exact=True).click()
+    page.wait_for_url("**/trajectories?environment=Kitchen")
     visitor.heading("Trajectories")
     page.get_by_role("main").get_by_text("playground").first.wait_for()
 

@@ -53,6 +53,7 @@ def test_a_person_plays_guess_finds_the_trajectory_and_compares_two_runs(
     visitor.heading("Trajectories")
     page.get_by_role("combobox", name="Run").fill("playground")
     page.get_by_label("Finished").select_option("true")
+    expect(page).to_have_url(re.compile(r"\?finished=true&run=playground$|\?run=playground&finished=true$"))
     page.get_by_role("link", name="GuessEnvironment train/3").click()
     visitor.heading("GuessEnvironment train/3")
     calls = page.get_by_role("region", name="Calls").get_by_role("listitem")

@@ -7,14 +7,16 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Literal
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.system.serving import ServerProcess
 
-from .browsing import WAIT_MS, Visitor
+from .browsing import WAIT_MS, Visitor, visiting
 
 expect.set_options(timeout=WAIT_MS)
 
@@ -70,6 +72,28 @@ def test_a_person_plays_guess_to_the_end_and_finds_the_trajectory(visitor: Visit
     assert [step["name"] for step in found["steps"] if step["kind"] == "call"] == ["guess"] * guesses
     page.go_back()
     visitor.heading("Playground: GuessEnvironment")
+
+
+def test_the_trajectory_of_a_session_is_found_as_soon_as_the_journal_has_it(visitor: Visitor) -> None:
+    asked: list[str] = []
+
+    def late(route: Route) -> None:
+        asked.append(route.request.url)
+        if len(asked) > 2:
+            route.continue_()
+        else:
+            route.fulfill(json={"items": [], "next": None, "unindexed": 0})
+
+    visitor.page.route("**/console/api/trajectories?sid=*", late)
+    page = start(visitor, "kitchen")
+    link = page.get_by_role("link", name="Its trajectory")
+    link.wait_for()
+    id = (link.get_attribute("href") or "").rpartition("/")[2]
+    sid = parse_qs(urlsplit(asked[-1]).query)["sid"][0]
+    assert len(asked) == 3 and visitor.api(f"trajectories/{id}")["sid"] == sid
+    page.get_by_role("button", name="End the session").click()
+    link.click()
+    visitor.heading("Kitchen train/0")
 
 
 def test_the_task_is_part_of_the_address(visitor: Visitor) -> None:
@@ -235,6 +259,66 @@ def test_what_is_less_common_in_a_schema_has_fields_too(visitor: Visitor) -> Non
         "lot": "Z-26",
         "share": 0.25,
     }
+
+
+def test_dates_and_times_are_chosen_and_sent_with_the_zone_of_the_person(
+    browser: Browser, console: ServerProcess, tmp_path: Path
+) -> None:
+    with visiting(browser, console.url, tmp_path, zone="Asia/Kolkata") as visitor:
+        page = start(visitor, "warehouse")
+        page.get_by_role("combobox", name="Tool").click()
+        page.get_by_role("option", name="plan").click()
+        call = page.get_by_role("button", name="Call plan")
+        day, opens = page.get_by_label(re.compile("^Day")), page.get_by_label(re.compile("^Opens"))
+        at, since = page.get_by_label("At", exact=True), page.get_by_label("Since", exact=True)
+        expect(at).to_have_value("2026-05-30T14:30")  # a default, as clocks are here
+        page.get_by_text(
+            "Left empty, the tool takes 2026-01-02 03:04:05. Chosen in your time zone."
+        ).wait_for()
+        call.click()
+        expect(page.get_by_text("is required").locator("visible=true")).to_have_count(2)
+        day.focus()
+        page.keyboard.type("11")  # the day or the month, as the browser has them
+        page.get_by_text("must be a whole date: day, month and year").first.wait_for()
+        call.click()
+        calls(page, 0)
+        page.get_by_role("textbox", name="Mail").fill("nobody")
+        page.get_by_text("must be an e-mail address").first.wait_for()
+        page.get_by_role("textbox", name="Ticket").fill("12")
+        page.get_by_text("must be of the format uuid").first.wait_for()
+        visitor.check_look("dates", documented=False)
+        day.focus()
+        page.keyboard.type("06062026")
+        expect(day).to_have_value("2026-06-06")
+        opens.fill("08:15:00")
+        page.get_by_role("textbox", name="Mail").fill("b@example.org")
+        page.get_by_role("textbox", name="Ticket").fill("")
+        page.get_by_role("group", name="Others").get_by_role("button", name="Add").click()
+        page.get_by_role("group", name="Others").get_by_text("is required").first.wait_for()
+        page.get_by_label("Others-1").fill("2026-07-01")
+        expect(page.get_by_text("must be")).to_have_count(0)
+        call.click()
+        calls(page, 1)
+        sent = json.loads(page.get_by_role("log").get_by_text('"opens"').last.inner_text())
+        assert sent == {
+            "day": "2026-06-06",
+            "at": "2026-05-30T09:00:00Z",
+            "opens": "08:15:00+05:30",
+            "closes": None,
+            "since": "2026-01-02T03:04:05",
+            "others": ["2026-07-01"],
+            "ticket": None,
+            "mail": "b@example.org",
+        }
+        at.fill("2026-12-24T18:00")
+        since.fill("2026-02-03T04:05:06")
+        page.get_by_label("Closes").fill("22:00")
+        call.click()
+        calls(page, 2)
+        sent = json.loads(page.get_by_role("log").get_by_text('"opens"').last.inner_text())
+        assert sent["at"] == "2026-12-24T18:00:00+05:30"
+        assert sent["since"] == "2026-02-03T04:05:06+05:30"
+        assert sent["closes"] == "22:00:00+05:30"
 
 
 def test_the_form_of_a_tool_keeps_what_was_typed_while_another_one_is_used(visitor: Visitor) -> None:

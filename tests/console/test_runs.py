@@ -19,6 +19,12 @@ from .recorded import make_journal
 expect.set_options(timeout=WAIT_MS)
 
 FIGURES = ("Reward", "Success rate", "Episode length", "Fault rate", "Distribution of rewards")
+BANDS = {  # what the series has of each: the figure, and its interval
+    "Reward": ("reward_mean", "reward_low", "reward_high"),
+    "Success rate": ("success", "success_low", "success_high"),
+    "Episode length": ("length_mean", "length_low", "length_high"),
+    "Fault rate": ("fault_rate", "fault_low", "fault_high"),
+}
 BETA = "beta/2 ü"  # a name that no path could hold
 UNNAMED = "anyone 2026-05-28"
 
@@ -72,6 +78,10 @@ def read_csv(saved: Download) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
+def number(cell: str) -> float | None:
+    return float(cell) if cell else None
+
+
 def test_runs_are_listed_and_two_are_compared(visitor: Visitor) -> None:
     page = visitor.open("/runs")
     visitor.heading("Runs")
@@ -110,19 +120,20 @@ def test_numbers_and_pictures_of_a_comparison_are_saved(visitor: Visitor) -> Non
     page = visitor.open(f"/runs/compare?run=alpha&run={BETA}")
     plot(page, "Reward").locator("canvas").wait_for()
     found = {run: visitor.api(f"runs/series?run={run}&success=1") for run in ("alpha", BETA)}
-    rows = read_csv(save(page, "Reward", "Numbers as CSV"))
-    want = [
-        (run, point["step"], point["reward_mean"], point["reward_low"])
-        for run, each in found.items()
-        for point in each["points"]
-    ]
-    assert [(row["run"], int(row["step"])) for row in rows] == [(run, step) for run, step, *_ in want]
-    for row, (*_, mean, low) in zip(rows, want, strict=True):
-        assert (float(row["reward"]) if row["reward"] else None) == mean
-        assert (float(row["low"]) if row["low"] else None) == low
+    points = [(run, point) for run, each in found.items() for point in each["points"]]
+    for title, (mean, low, high) in BANDS.items():
+        rows = read_csv(save(page, title, "Numbers as CSV"))
+        assert [(row["run"], int(row["step"])) for row in rows] == [
+            (run, each["step"]) for run, each in points
+        ]
+        shown = [tuple(number(row[name]) for name in (title.lower(), "low", "high")) for row in rows]
+        assert shown == [(each[mean], each[low], each[high]) for _, each in points]
+        assert sum(below is not None for _, below, _ in shown) > len(shown) / 2
     with page.expect_download() as saved:
         page.get_by_role("button", name="All as CSV").click()
-    assert len(read_csv(saved.value)) == len(want)
+    rows = read_csv(saved.value)
+    for name in (name for names in BANDS.values() for name in names):
+        assert [number(row[name]) for row in rows] == [each[name] for _, each in points]
     spread = read_csv(save(page, "Distribution of rewards", "Numbers as CSV"))
     assert [int(row["episodes"]) for row in spread if row["run"] == "alpha"] == (
         found["alpha"]["histogram"]["counts"]
@@ -177,8 +188,14 @@ def test_a_comparison_is_narrowed_down_and_the_address_says_how(visitor: Visitor
     plot(page, "Reward").locator("canvas").wait_for()
     page.get_by_label("Environment").select_option("doors")
     expect(page).to_have_url(re.compile("environment=doors"))
-    threshold = page.get_by_label("A success has a reward of")
+    threshold = page.get_by_label("Success from reward")
     threshold.fill("0")
+    expect(page).to_have_url(re.compile("success=0"))
+    threshold.fill("")  # as when it was not told
+    expect(page).not_to_have_url(re.compile("success="))
+    expect(threshold).to_have_value("")
+    threshold.press_sequentially("0.0")
+    expect(threshold).to_have_value("0.0")
     expect(page).to_have_url(re.compile("success=0"))
     rows = read_csv(save(page, "Success rate", "Numbers as CSV"))
     want = visitor.api("runs/series?run=alpha&environment=doors&success=0")["points"]
@@ -268,6 +285,39 @@ def test_a_cell_of_the_map_leads_to_the_trajectories_of_its_task(visitor: Visito
     expect(page.locator("[data-row]")).to_have_count(len(ids))
     page.go_back()
     visitor.heading("Tasks")
+
+
+def test_the_map_is_zoomed_moved_and_shown_whole_again(visitor: Visitor) -> None:
+    page = visitor.open("/tasks")
+    drawn = plot(page, "Map of tasks")
+    whole = pixels(drawn)
+    page.get_by_role("button", name="Zoom into Map of tasks").click()
+    becomes(drawn, whole, same=False)
+    large = pixels(drawn)
+    page.get_by_role("button", name="Show all of Map of tasks").click()
+    becomes(drawn, whole, same=True)
+    box = drawn.locator("canvas").bounding_box()
+    assert box is not None
+    middle = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.move(*middle)
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -300)
+    page.keyboard.up("Control")
+    page.mouse.move(0, 0)
+    becomes(drawn, whole, same=False)
+    page.get_by_role("button", name="Show all of Map of tasks").click()
+    page.get_by_role("button", name="Zoom into Map of tasks").click()
+    becomes(drawn, large, same=True)
+    page.mouse.move(*middle)
+    page.mouse.down()
+    page.mouse.move(middle[0] + 30, middle[1], steps=3)
+    page.mouse.up()
+    page.mouse.move(0, 0)
+    becomes(drawn, large, same=False)
+    visitor.heading("Tasks")  # moving is no click
+    with Image.open(save(page, "Map of tasks", "Plot as PNG").path()) as image:
+        assert image.format == "PNG"
+        assert len(image.convert("RGB").getcolors(maxcolors=1 << 20) or []) > 2
 
 
 def test_runs_and_tasks_fit_a_phone(phone: Visitor) -> None:

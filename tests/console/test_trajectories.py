@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.system.serving import ServerProcess
 
@@ -18,6 +18,8 @@ from .conftest import console_server
 from .recorded import Told, make_journal
 
 expect.set_options(timeout=WAIT_MS)
+
+ROWS = 25  # of a page of the list
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +54,9 @@ def shows(page: Page, ids: list[str]) -> None:
     )
 
 
-def wanted(visitor: Visitor, query: str) -> list[str]:
+def wanted(visitor: Visitor, query: str, rows: int = ROWS) -> list[str]:
     """What the API says that the list must hold."""
-    found = [each["id"] for each in visitor.api(f"trajectories?{query}")["items"]]
+    found = [each["id"] for each in visitor.api(f"trajectories?limit={rows}&{query}")["items"]]
     assert found
     return found
 
@@ -62,7 +64,7 @@ def wanted(visitor: Visitor, query: str) -> list[str]:
 def test_the_list_begins_with_the_newest_and_goes_back_in_time(visitor: Visitor, told: Told) -> None:
     page = visitor.open("/trajectories")
     visitor.heading("Trajectories")
-    newest = wanted(visitor, "limit=50")
+    newest = wanted(visitor, "")
     shows(page, newest)
     assert newest[:3] == [told["trouble"], told["better"], told["plain"]]
     row = page.get_by_role("row").filter(has=page.get_by_role("link", name="cave train/8"))
@@ -70,10 +72,10 @@ def test_the_list_begins_with_the_newest_and_goes_back_in_time(visitor: Visitor,
     expect(row).to_contain_text("told by hand")
     visitor.check_look("trajectories")
     page.get_by_role("link", name="Older").click()
-    shows(page, wanted(visitor, f"limit=50&before={newest[-1]}"))
+    shows(page, wanted(visitor, f"before={newest[-1]}"))
     expect(page).to_have_url(re.compile(f"before={newest[-1]}$"))
     page.reload()
-    shows(page, wanted(visitor, f"limit=50&before={newest[-1]}"))
+    shows(page, wanted(visitor, f"before={newest[-1]}"))
     page.get_by_role("link", name="Newest").click()
     shows(page, newest)
     page.go_back()
@@ -186,15 +188,15 @@ def follow(page: Page, name: str, id: str) -> None:
 
 def test_the_way_to_older_ones_goes_on_where_a_page_of_the_list_ends(visitor: Visitor) -> None:
     page = visitor.open("/trajectories?environment=doors")
-    ids = wanted(visitor, "environment=doors&limit=52")
-    shows(page, ids[:50])
+    ids = wanted(visitor, "environment=doors", ROWS + 2)
+    shows(page, ids[:ROWS])
     page.locator("[data-row]").last.click()
-    page.wait_for_url(f"**/trajectories/{ids[49]}")
-    for id in ids[50:]:
+    page.wait_for_url(f"**/trajectories/{ids[ROWS - 1]}")
+    for id in ids[ROWS:]:
         follow(page, "Older", id)
-    follow(page, "Newer", ids[50])
+    follow(page, "Newer", ids[ROWS])
     page.get_by_role("link", name="All trajectories").click()
-    shows(page, ids[:50])
+    shows(page, ids[:ROWS])
 
 
 def test_one_trajectory_tells_the_whole_story(visitor: Visitor, told: Told) -> None:
@@ -338,3 +340,23 @@ def test_trajectories_fit_a_phone(phone: Visitor, told: Told) -> None:
     page.get_by_text("Fault: time_limit").first.wait_for()
     assert phone.sideways_px() == 0
     phone.check_accessibility()
+
+
+def test_who_types_a_filter_and_goes_on_at_once_is_not_called_back(visitor: Visitor, told: Told) -> None:
+    visitor.page.add_init_script("window.requestIdleCallback = () => 0")  # no code is fetched ahead
+    page = visitor.open("/trajectories?run=told+by+hand")
+    shows(page, [told["trouble"], told["better"], told["plain"]])
+    code = re.compile(r"/assets/Trajectory-.*\.js$")
+    held: list[Route] = []
+    page.route(code, lambda route: held.append(route))  # the code of the next page takes its time
+    page.get_by_role("button", name="More").click()
+    page.get_by_label("Task").fill("train:7")
+    with page.expect_request(code):
+        page.get_by_role("link", name="cave train/7").last.click()
+    expect(page).to_have_url(re.compile("task=train%3A7"))
+    # longer than the pause after which what was typed takes effect by itself
+    page.evaluate("() => new Promise(done => setTimeout(done, 700))")
+    held[0].continue_()
+    visitor.heading("cave train/7")
+    page.go_back()
+    shows(page, [told["better"], told["plain"]])

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import zlib
-from datetime import date
+from datetime import UTC, date, datetime, time
 from enum import Enum
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 from orsay import Environment, ImageBlock, TextBlock, ToolOutput, terminal, tool
-from pydantic import BaseModel, Field
+from pydantic import AwareDatetime, BaseModel, Field
 
 __all__ = ["Kitchen", "Warehouse"]
 
@@ -89,6 +90,19 @@ class Stock(BaseModel):
     share: float = Field(0.5, gt=0, lt=1)
 
 
+class Visit(BaseModel):
+    """Text of all kinds of formats."""
+
+    day: date = Field(description="When to come.")
+    at: AwareDatetime = datetime(2026, 5, 30, 9, 0, tzinfo=UTC)
+    opens: time
+    closes: time | None = None
+    since: datetime = datetime(2026, 1, 2, 3, 4, 5)  # as authors write them
+    others: list[date] = Field(default_factory=list)
+    ticket: UUID | None = None
+    mail: str = Field("a@example.org", json_schema_extra={"format": "email"})
+
+
 class Kitchen(Environment):
     """Take orders, look at the oven, burn things."""
 
@@ -149,6 +163,11 @@ class Warehouse(Environment):
     def find(self, what: str, at_most: int = 3) -> str:
         """Look for something."""
         return f"No {what} in {at_most} shelves."
+
+    @tool
+    def plan(self, params: Visit) -> str:
+        """Plan a visit, and repeat when it is."""
+        return params.model_dump_json()
 
     @tool
     def open(self) -> str:

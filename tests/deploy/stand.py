@@ -42,9 +42,9 @@ BUILD_LIMIT_S = 300
 class Gateway(FileServer):
     """``orsay serve`` of a file; ``name`` is what its containers and networks are told apart by."""
 
-    def __init__(self, path: Path, name: str) -> None:
+    def __init__(self, path: Path, name: str, **variables: str) -> None:
         self.name = name
-        super().__init__(path, ORSAY_SERVER_NAME=name, ORSAY_SHUTDOWN_GRACE_S="1")
+        super().__init__(path, ORSAY_SERVER_NAME=name, ORSAY_SHUTDOWN_GRACE_S="1", **variables)
 
     def containers(self, label: str) -> set[str]:
         """Ids of the running containers of an entry, as a host name in there has them."""
@@ -62,10 +62,10 @@ class Gateway(FileServer):
 
 
 @contextmanager
-def gateway(folder: Path, text: str) -> Iterator[Gateway]:
+def gateway(folder: Path, text: str, **variables: str) -> Iterator[Gateway]:
     """A gateway of a file with that text."""
     with cleared(named()) as name:
-        process = Gateway(written(folder, text), name)
+        process = Gateway(written(folder, text), name, **variables)
         try:
             process.wait_for_url()
             yield process

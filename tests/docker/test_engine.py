@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import io
 import tarfile
 import uuid
 from collections.abc import AsyncIterator
+from typing import Any
 
+import docker
 import pytest
 import pytest_asyncio
 import structlog
@@ -93,3 +97,21 @@ async def test_an_image_without_a_shell_is_run_without_a_lease(
             await player.close()
             assert len(await own.containers()) == 1
     assert [line["log_level"] for line in lines if line["event"] == "container_unwatched"] == ["warning"]
+
+
+async def test_who_is_cancelled_while_attaching_leaves_no_connection_open(engine: Engine) -> None:
+    client: Any = docker.from_env(timeout=60)
+    container = client.containers.create(BASE, ["true"], stdin_open=True)
+    try:
+        for _ in range(3):
+            silent = lambda *_: None  # noqa: E731  # nothing is said, and nobody listens
+            attaching = asyncio.create_task(engine.attach(container.id, on_data=silent, on_end=silent))
+            await asyncio.sleep(0)
+            attaching.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await attaching
+        del attaching
+        gc.collect()  # what was left open warns now, and warnings are errors
+    finally:
+        container.remove(force=True)
+        client.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,6 +70,7 @@ def test_a_bundled_environment_becomes_an_image_that_is_played(
     with container(tag, **HARDENED) as found:
         asyncio.run(win(serving(found), f"{name}environment", BUNDLED[f"{name}environment"]))
         assert {uid for _, uid, _ in found.top(ps_args="-eo pid,uid,args")["Processes"]} == {"1000"}
+        assert b"journal" not in found.logs()  # it keeps none, and so misses no place to write to
 
 
 def test_orsay_of_the_base_image_is_enough_where_it_fits(tag: str) -> None:
@@ -91,6 +94,19 @@ def test_a_new_project_becomes_an_image_on_a_plain_python_and_passes_the_checks(
     assert main(["init", "my_env", "--into", str(tmp_path)]) == 0
     assert build(str(tmp_path / "my_env"), "--tag", tag, "--base", BASE, "--check") == 0
     assert " 0 failed" in capsys.readouterr().out
+
+    # With a volume it keeps a journal, as its Dockerfile says.
+    dockerfile = (tmp_path / "my_env" / "Dockerfile").read_text()
+    [(volume, journal)] = re.findall(r"^# With a volume at (\S+): ORSAY_JOURNAL=(\S+) ", dockerfile, re.M)
+    kept = {"volumes": [volume], "environment": {"ORSAY_JOURNAL": journal}, **HARDENED}
+    with container(tag, **kept) as found:
+        with (
+            Client(serving(found)) as client,
+            client.environment("myenv").session(split="train", index=0) as session,
+        ):
+            session.call("submit", {"text": "?"})
+        told = found.exec_run(["orsay", "journal", "stats", "--json"])
+        assert told.exit_code == 0 and json.loads(told.output)["sessions"] == 1, told.output
 
 
 def test_a_folder_of_files_becomes_an_image_without_its_secrets(

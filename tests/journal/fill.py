@@ -52,6 +52,7 @@ class Fill:
     steps: int = 10
     group: int = 4  # parallel rollouts of one task
     tasks: int = 20  # in each split
+    calls: int = 5  # of a session, at most; half as many on average
     owners: Sequence[str] = ("",)
     open: int = 0  # of the newest sessions, so many have no end
     faults: float = 0.05
@@ -184,7 +185,7 @@ class _Batch:
         calls.
         """
         what, rng = self.what, self.rng
-        n = rng.randint(1, 5)
+        n = rng.randint(1, what.calls)
         fault = rng.choice(_FAULTS) if rng.random() < what.faults else None
         total = last = None
         finished = False

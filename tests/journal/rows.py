@@ -115,6 +115,11 @@ async def put(writer: Writer, *rows: Any) -> list[bool]:
     return list(await asyncio.wait_for(asyncio.gather(*futures), BOUND_S))
 
 
+async def brought_up_to_date(writer: Writer) -> None:
+    """What was committed stands in the tables, for readers that do not go through the writer."""
+    await writer.read(lambda connection: None)
+
+
 async def until(holds: Callable[[], bool]) -> None:
     """Wait until it holds; for what has no event to wait for."""
     async with asyncio.timeout(BOUND_S):

@@ -258,6 +258,13 @@ def test_what_cannot_be_meant_is_refused_with_what_to_do(
     assert sessions_in(journal[0]) == 300
 
 
+def test_a_container_whose_server_is_open_to_anyone_shows_its_journal(
+    journal: Journal, tmp_path: Path, done: Cli
+) -> None:
+    shown = done(tmp_path, "stats", ORSAY_JOURNAL="journal.db", ORSAY_HOST="0.0.0.0").stdout
+    assert "300 sessions" in shown
+
+
 def test_a_journal_that_is_off_has_nothing_to_show(tmp_path: Path, done: Cli) -> None:
     found = done.run(tmp_path, "stats", ORSAY_JOURNAL="off")
     assert found.returncode == 2

@@ -14,9 +14,11 @@ import pytest
 import structlog
 from orsay.errors import JournalDown
 from orsay.journal.ids import new_id
+from orsay.journal.query import Filter, trajectories
 from orsay.journal.rows import EvaluationSaved
 from orsay.journal.values import unpack
 from orsay.journal.writer import WriterLimits
+from sqlalchemy import Connection, text
 
 from .postgres import PASSWORD, Postgres, running_postgres
 from .rows import called, dump, ended, opened, prompted, put, started, until, writing
@@ -46,6 +48,16 @@ def postgres() -> Iterator[Postgres]:
 
 def _query(server: Postgres, url: str, statement: str) -> list[tuple[Any, ...]]:
     return server.execute(url.partition("@/")[2].partition("?")[0], statement)
+
+
+async def test_each_question_of_a_reader_is_planned_for_what_it_asks(postgres: Postgres) -> None:
+    def ask(connection: Connection) -> int:
+        for fault in ["worker_lost", "time_limit"] * 10:
+            trajectories(connection, Filter(fault=fault))
+        return int(connection.execute(text("SELECT count(*) FROM pg_prepared_statements")).scalar_one())
+
+    async with writing(postgres.new_database()) as writer:
+        assert await writer.read(ask) == 0
 
 
 async def test_everything_stands_in_the_tables(postgres: Postgres) -> None:

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from orsay.journal.ids import new_id
 from orsay.journal.query import Filter, runs, series, task_map, trajectories
 from orsay.journal.schema import sessions
 from orsay.journal.statistics import mean_interval, share_interval, t_quantile
 from orsay.journal.store import Store
 from orsay.journal.trajectory import Summary
-from sqlalchemy import Connection
+from sqlalchemy import Connection, insert, select
 
 from tests.journal.fill import Fill, Filled
 from tests.journal.journals import KINDS, filled_journal
@@ -147,6 +148,20 @@ def test_the_newest_runs_are_kept_when_there_are_more(connection: Connection) ->
     assert runs(connection, limit=2) == runs(connection)[:2]
 
 
+def test_a_run_that_is_played_again_is_the_newest_with_all_its_sessions(connection: Connection) -> None:
+    oldest = runs(connection)[-1]
+    transaction = connection.begin_nested()
+    one = select(sessions.c.id).where(sessions.c.run == oldest.run).limit(1).scalar_subquery()
+    again = {"ended_at": None, "started_at": oldest.last_at + 1e6, "step": 1_000_000}
+    connection.execute(sessions.update().where(sessions.c.id == one).values(**again))
+    (found,) = runs(connection, limit=1)
+    whole = runs(connection)
+    transaction.rollback()
+    assert found == whole[0]
+    assert (found.run, found.episodes) == (oldest.run, oldest.episodes)
+    assert found.steps >= 1
+
+
 def test_an_owner_sees_figures_of_their_own_sessions(connection: Connection) -> None:
     for owner in ("ada", "bob"):
         (found,) = [each for each in runs(connection, owner=owner) if each.run == "alpha"]
@@ -175,6 +190,38 @@ def test_a_series_has_a_point_for_each_step(connection: Connection, environment:
         if point.success is not None:
             assert point.success_low is not None and point.success_high is not None
             assert 0 <= point.success_low <= point.success <= point.success_high <= 1
+
+
+def test_every_figure_of_a_point_has_its_interval(connection: Connection) -> None:
+    # calls, reward, lost to a fault; lengths and rewards of the eight that were not have mean 5 and 0.5
+    played: list[tuple[int, float | None, bool]] = [
+        *zip((2, 4, 4, 4, 5, 5, 7, 9), (0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0), [False] * 8, strict=True),
+        (40, 1.0, True),
+        (3, None, True),
+        (100_000, 1.0, False),  # of the next step, alone: its square is more than 32 bits hold
+    ]
+    row = connection.execute(select(sessions).where(sessions.c.ended_at.is_not(None)).limit(1)).one()
+    transaction = connection.begin_nested()
+    for place, (calls, reward, lost) in enumerate(played):
+        changes = {
+            "id": new_id(), "run": "by hand", "step": 0 if place < 10 else 1, "calls": calls,
+            "reward": reward, "fault": "time_limit" if lost else None, "finished": not lost,
+        }  # fmt: skip
+        connection.execute(insert(sessions).values(row._asdict() | changes))
+    first, alone = series(connection, "by hand").points
+    transaction.rollback()
+    # Student's with 7 degrees of freedom: 2.364624 * 2.13809 / sqrt(8), and with 0.534522 of the rewards
+    assert first.n == 10
+    assert first.length_mean == pytest.approx(5)
+    assert (first.length_low, first.length_high) == pytest.approx((5 - 1.787488, 5 + 1.787488), abs=1e-5)
+    assert (first.reward_low, first.reward_high) == pytest.approx((0.5 - 0.446873, 0.5 + 0.446873), abs=1e-5)
+    # Wilson's: 4 of 8, and 2 of 10
+    assert (first.success_low, first.success_high) == pytest.approx((0.215215, 0.784785), abs=1e-5)
+    assert first.fault_rate == pytest.approx(0.2)
+    assert (first.fault_low, first.fault_high) == pytest.approx((0.056682, 0.509838), abs=1e-5)
+    assert (alone.n, alone.length_mean, alone.length_low, alone.length_high) == (1, 100_000, None, None)
+    assert (alone.fault_rate, alone.fault_low) == (0, 0)
+    assert alone.fault_high == pytest.approx(0.793451, abs=1e-5)
 
 
 def test_success_is_what_the_reader_says(connection: Connection) -> None:
@@ -237,6 +284,18 @@ def test_the_map_of_tasks_tells_what_was_solved(connection: Connection, run: str
     assert task_map(connection, environment="doors", run=run, limit=3) == found[:3]
 
 
+def test_the_tasks_of_a_run_with_very_many_sessions_are_counted_all(connection: Connection) -> None:
+    transaction = connection.begin_nested()
+    row = connection.execute(select(sessions).where(sessions.c.task == "train:3").limit(1)).one()._mapping
+    many = [
+        {**row, "id": n, "run": "large", "ended_at": 2.0, "reward": 1.0, "fault": None} for n in range(20_500)
+    ]
+    connection.execute(insert(sessions), many)
+    (cell,) = task_map(connection, run="large")
+    transaction.rollback()
+    assert (cell.task, cell.n, cell.solved, cell.reward_mean) == ("train:3", 20_500, 20_500, 1.0)
+
+
 def test_figures_are_summed_up_from_an_index_alone(journal: tuple[Store, Filled]) -> None:
     from sqlalchemy import event
 
@@ -255,6 +314,9 @@ def test_figures_are_summed_up_from_an_index_alone(journal: tuple[Store, Filled]
         series(connection, "anyone 2026-05-28", environment="doors")
         task_map(connection, environment="doors")
         task_map(connection, environment="doors", run="alpha")
+        runs(connection, owner="ada")
+        series(connection, "alpha", owner="ada")
+        task_map(connection, owner="ada")
         event.remove(connection, "before_cursor_execute", note)
         summed = 0
         for statement, parameters in asked:
@@ -269,4 +331,4 @@ def test_figures_are_summed_up_from_an_index_alone(journal: tuple[Store, Filled]
                 assert not [each for each in about if each.startswith("SCAN") and "INDEX" not in each], (
                     details
                 )
-        assert summed >= 5
+        assert summed >= 7

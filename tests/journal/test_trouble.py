@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,10 @@ import pytest
 import structlog
 from orsay.errors import JournalDown
 from orsay.journal.ids import new_id
+from orsay.journal.recent import Segment
 from orsay.journal.writer import Writer, WriterLimits
 
-from .rows import called, ended, opened, put, query, until, writing
+from .rows import brought_up_to_date, called, ended, opened, put, query, until, writing
 
 Logged = list[dict[str, Any]]
 
@@ -60,20 +61,30 @@ class Holder:
         self._process.communicate(b"\n", timeout=60)
 
 
+async def trouble(writer: Writer, session: int) -> None:
+    """Have it noticed that the tables are locked, by rows that wait for that."""
+    await put(writer, called(session))  # committed beside the tables
+    await until(lambda: writer.health.state == "trouble")
+    await put(writer, called(session))
+
+
 async def test_a_locked_journal_recovers_and_loses_nothing(tmp_path: Path, logged: Logged) -> None:
     path = tmp_path / "journal.db"
     session = new_id()
     async with writing(path) as writer:
         await put(writer, opened(session), called(session, number=1))
+        await brought_up_to_date(writer)
         holder = Holder(path)
         try:
-            assert await put(writer, called(session, number=2)) == [False]
+            assert await put(writer, called(session, number=2)) == [True]  # beside the tables
+            await until(lambda: writer.health.state == "trouble")
+            assert await put(writer, called(session, number=3)) == [False]
             health = writer.health
             assert (health.state, health.waiting, health.lost) == ("trouble", 1, 0)
             assert "locked by another process" in health.reason
             assert health.since is not None and health.lag_s > 0
             began = time.monotonic()
-            assert await put(writer, *(called(session, number=n) for n in range(3, 203))) == [False] * 200
+            assert await put(writer, *(called(session, number=n) for n in range(4, 203))) == [False] * 199
             assert time.monotonic() - began < 30  # nobody waits, let alone each for itself
             assert await writer.read(lambda c: c.exec_driver_sql("SELECT count(*) FROM calls").scalar()) == 1
         finally:
@@ -96,8 +107,8 @@ async def test_each_trouble_is_told_once(tmp_path: Path, logged: Logged) -> None
             holder = Holder(path)
             try:
                 await put(writer, called(1))
+                await until(lambda: writer.health.state == "trouble")
                 await put(writer, called(1), called(1))
-                assert writer.health.state == "trouble"
             finally:
                 holder.let_go()
             await until(lambda: writer.health.state == "ok")
@@ -125,8 +136,7 @@ async def test_what_does_not_fit_into_memory_is_given_up_and_counted(tmp_path: P
         await put(writer, opened(early))
         holder = Holder(path)
         try:
-            await put(writer, called(early))
-            await until(lambda: writer.health.state == "trouble")
+            await trouble(writer, early)
             await put(writer, *(called(early) for _ in range(80)))
             await put(writer, opened(late), called(late), ended(early))
             assert writer.health.waiting == 51  # the end of a session always fits
@@ -160,13 +170,13 @@ async def test_large_results_are_bounded_by_their_size(tmp_path: Path) -> None:
         await put(writer, opened(1))
         holder = Holder(path)
         try:
-            await put(writer, called(1))
+            await trouble(writer, 1)
             await put(writer, *(called(1, "x" * 100_000) for _ in range(20)))
             assert 10 <= writer.health.lost <= 17
         finally:
             holder.let_go()
         await until(lambda: writer.health.state == "ok")
-    assert query(path, "SELECT count(*) FROM calls") == [(21 - writer.health.lost,)]
+    assert query(path, "SELECT count(*) FROM calls") == [(22 - writer.health.lost,)]
 
 
 @pytest.fixture
@@ -180,7 +190,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        subprocess.run(["umount", str(folder)], check=True, timeout=60)
+        # Lazily: what a failed test still holds open must not keep the folder from ever being removed.
+        subprocess.run(["umount", "--lazy", str(folder)], check=True, timeout=60)
 
 
 async def test_a_full_disk_recovers_when_there_is_room(small_disk: Path, logged: Logged) -> None:
@@ -201,6 +212,45 @@ async def test_a_full_disk_recovers_when_there_is_room(small_disk: Path, logged:
     assert query(path, "SELECT count(*) FROM calls") == [(21,)]
     assert query(path, "PRAGMA integrity_check") == [("ok",)]
     assert len(said(logged, "journal_trouble")) == len(said(logged, "journal_recovered")) == 1
+
+
+async def test_small_rows_outlive_a_full_disk_too(small_disk: Path) -> None:
+    path = small_disk / "journal.db"
+    async with writing(path) as writer:
+        await brought_up_to_date(writer)
+        assert await put(writer, opened(1)) == [True]
+        await brought_up_to_date(writer)
+        free = os.statvfs(small_disk)
+        (small_disk / "other").write_bytes(b"x" * free.f_bavail * free.f_bsize)
+        number = 0
+        while writer.health.state == "ok":
+            number += 1
+            await put(writer, *(called(1, "x" * 1_000) for _ in range(10)))
+        (small_disk / "other").unlink()
+        await until(lambda: writer.health.state == "ok" and not writer.health.waiting)
+        assert await put(writer, ended(1)) == [True]
+        assert writer.health.lost == 0
+    assert query(path, "SELECT count(*) FROM calls") == [(10 * number,)]
+    assert query(path, "SELECT end_reason FROM sessions") == [("deleted",)]
+
+
+async def test_a_file_that_cannot_be_begun_leaves_nothing(small_disk: Path) -> None:
+    free = os.statvfs(small_disk)
+    (small_disk / "other").write_bytes(b"x" * free.f_bavail * free.f_bsize)
+    held = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(OSError, match="No space left"):
+            Segment(small_disk / "journal.db")
+    assert [each.name for each in small_disk.iterdir()] == ["other"]
+    assert len(os.listdir("/proc/self/fd")) == held
+
+
+async def test_an_end_in_the_same_turn_does_not_come_before_its_beginning(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    async with writing(path) as writer:
+        await brought_up_to_date(writer)
+        assert await put(writer, opened(1), ended(1, end_reason="x" * 10_000)) == [True, True]
+    assert query(path, "SELECT length(end_reason) FROM sessions") == [(10_000,)]
 
 
 @pytest.mark.parametrize("garbage", [b"no database, this is" * 1_000, b"\0" * 100_000])
@@ -226,6 +276,7 @@ async def test_a_file_that_is_damaged_while_it_is_used_is_moved_aside(tmp_path: 
         await put(writer, *map(opened, sessions))
         for _ in range(10):
             await put(writer, *(called(session, "x" * 1_500) for session in sessions))
+        await brought_up_to_date(writer)
         committed = writer.health.committed
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -234,6 +285,8 @@ async def test_a_file_that_is_damaged_while_it_is_used_is_moved_aside(tmp_path: 
             file.write(os.urandom(path.stat().st_size - 200 * 4096))
         for _ in range(30):
             await put(writer, *(called(session) for session in sessions))
+            with suppress(JournalDown):
+                await brought_up_to_date(writer)
             if said(logged, "journal_trouble"):
                 break
         await until(lambda: writer.health.state == "ok" and not writer.health.waiting)
@@ -301,6 +354,8 @@ async def test_closing_in_trouble_takes_a_moment_and_counts_what_is_lost(tmp_pat
         await put(writer, opened(1))
         holder = Holder(path)
         try:
+            await put(writer, called(1))  # beside the tables, where it stays
+            await until(lambda: writer.health.state == "trouble")
             told = [asyncio.get_running_loop().create_future() for _ in range(3)]
             for future in told:
                 writer.add(called(1), future.set_result)
@@ -310,6 +365,8 @@ async def test_closing_in_trouble_takes_a_moment_and_counts_what_is_lost(tmp_pat
             assert (writer.health.lost, writer.health.waiting) == (3, 0)
         finally:
             holder.let_go()
+    async with writing(path) as writer:
+        assert await writer.read(lambda c: c.exec_driver_sql("SELECT count(*) FROM calls").scalar()) == 1
 
 
 async def test_the_end_of_a_trouble_during_close_still_saves_the_rows(tmp_path: Path) -> None:

@@ -161,6 +161,14 @@ async def test_a_fault_tells_the_exception_and_keeps_the_traceback_apart(runtime
     await player.close()
 
 
+async def test_an_exception_that_is_raised_again_and_again_shows_its_last_way_only(runtime: Runtime) -> None:
+    player = await open_session(runtime)
+    traces = [(await player.call("do", how="ValueError").fault()).trace for _ in range(5)]
+    if is_ours(runtime):
+        assert traces[-1].count("worlds.py") == traces[0].count("worlds.py") > 0
+    await player.close()
+
+
 @pytest.mark.parametrize("tool", ["nothing", "odd_metadata", "half_letter"])
 async def test_what_is_no_result_is_a_fault_that_names_the_tool(runtime: Runtime, tool: str) -> None:
     player = await open_session(runtime)

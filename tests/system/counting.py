@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from pathlib import Path
 from typing import ClassVar
 
@@ -75,6 +76,30 @@ class Fickle(Sum):
     def where(self) -> str:
         """The process."""
         return str(os.getpid())
+
+
+class Doomed(Sum):
+    """Plays once; whatever plays it again takes its worker along."""
+
+    @tool
+    def once(self, file: str) -> str:
+        """Go on if nobody did before."""
+        mark = Path(file)
+        if mark.exists():
+            with mark.open("a") as deaths:
+                deaths.write("again\n")
+            os._exit(4)
+        mark.touch()
+        return "went on"
+
+
+class Witness(Sum):
+    """Tells in a file how its sessions are torn down, slowly if asked."""
+
+    def teardown(self) -> None:
+        with Path(str(self.task_spec["file"])).open("a") as file:
+            file.write(f"{self.total}\n")
+        time.sleep(float(self.task_spec.get("teardown_s", 0)))
 
 
 class FicklePrompt(Sum):

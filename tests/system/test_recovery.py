@@ -14,6 +14,9 @@ from typing import Any
 
 import httpx
 import pytest
+from orsay.journal.export import existing
+from orsay.journal.location import JournalOptions, journal_url
+from orsay.journal.recent import wait_for_living
 from orsay_client import AsyncClient, Retry
 from orsay_protocol.sse import Decoder
 
@@ -48,19 +51,25 @@ class Immortal:
 
     async def kill(self) -> None:
         """``kill -9``, and start it again."""
-        self.process.signal(signal.SIGKILL)
+        await self.restart(signal.SIGKILL)
+
+    async def restart(self, by: signal.Signals = signal.SIGTERM) -> None:
+        """End it, in order or not, and start it again."""
+        self.process.signal(by)
         await asyncio.to_thread(self.process.end)
         self.log += self.process.log
         self.process = await asyncio.to_thread(self._start)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
+        wait_for_living(self.file)
         with closing(sqlite3.connect(self.file)) as connection:
             return connection.execute(query).fetchall()
 
 
 @pytest.fixture
 def immortal(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Immortal]:
-    server = Immortal(tmp_path, *getattr(request, "param", ("Sum",)))
+    names, _, workers = getattr(request, "param", "Sum").partition(" on ")
+    server = Immortal(tmp_path, *names.split(), **({"workers": workers} if workers else {}))
     try:
         yield server
     finally:
@@ -160,7 +169,7 @@ async def test_create_after_the_kill_is_the_same_session_or_a_conflict(immortal:
 
 
 @pytest.mark.contract("L7", "L4")
-@pytest.mark.parametrize("immortal", [("Mortal",)], indirect=True)
+@pytest.mark.parametrize("immortal", ["Mortal"], indirect=True)
 async def test_a_session_that_cannot_be_replayed_says_that_the_server_was_restarted(
     immortal: Immortal,
 ) -> None:
@@ -182,11 +191,12 @@ async def test_a_session_with_secrets_is_not_built_again_without_them(immortal: 
         await immortal.kill()
         reply = await patiently(lambda: api.call("add", number=1))
         assert reply.status == 410 and "secrets" in reply.response.json()["detail"]
-    assert b"very-secret-value" not in immortal.file.read_bytes()
+    for file in immortal.file.parent.glob(f"{immortal.file.name}*"):
+        assert b"very-secret-value" not in file.read_bytes()
 
 
 @pytest.mark.contract("L7")
-@pytest.mark.parametrize("immortal", [("Fickle",)], indirect=True)
+@pytest.mark.parametrize("immortal", ["Fickle"], indirect=True)
 async def test_a_session_that_is_answered_otherwise_is_gone(immortal: Immortal) -> None:
     async with opened(immortal) as api:
         await api.call("add", number=1)
@@ -199,7 +209,7 @@ async def test_a_session_that_is_answered_otherwise_is_gone(immortal: Immortal) 
 
 
 @pytest.mark.contract("L7")
-@pytest.mark.parametrize("immortal", [("FicklePrompt",)], indirect=True)
+@pytest.mark.parametrize("immortal", ["FicklePrompt"], indirect=True)
 async def test_a_session_with_another_prompt_is_gone(immortal: Immortal, tmp_path: Path) -> None:
     file = tmp_path / "prompt"
     file.write_text("one")
@@ -234,8 +244,85 @@ async def test_a_call_whose_worker_dies_says_so_with_a_journal_too(immortal: Imm
     assert immortal.rows("select fault, result from calls") == [("worker_lost", None)]
 
 
+@pytest.mark.contract("I4", "L7")
+@pytest.mark.parametrize("immortal", ["Sum on 1"], indirect=True)
+async def test_other_sessions_of_a_worker_that_dies_go_on_in_the_next_one(immortal: Immortal) -> None:
+    async with opened(immortal) as bystander, opened(immortal) as culprit:
+        await bystander.get("/prompt")
+        first = await bystander.call("add", number=1)
+        assert (await culprit.call("die")).fault == "worker_lost"
+        assert (await patiently(lambda: bystander.call("add", number=2))).text == "8"
+        assert (await bystander.attach(first.task_id)).text == "6"
+        gone = await culprit.call("add", number=1)
+        assert (gone.status, gone.response.headers["x-orsay-fault"]) == (410, "worker_lost")
+        assert (await bystander.call("end")).result["output"]["reward"] == pytest.approx(8.02)
+        await bystander.delete()
+    assert immortal.rows("select calls, faults, end_reason from sessions where finished") == [
+        (3, 0, "Session deleted")
+    ]
+    assert len(immortal.rows("select 1 from calls")) == 4
+
+
+@pytest.mark.contract("I4", "L7")
+@pytest.mark.parametrize("immortal", ["Doomed on 1"], indirect=True)
+async def test_a_session_that_takes_each_worker_along_is_given_up(immortal: Immortal, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    async with opened(immortal) as doomed, opened(immortal) as culprit:
+        assert (await doomed.call("once", file=str(mark))).text == "went on"
+        assert (await culprit.call("die")).fault == "worker_lost"
+        gone = await patiently(lambda: doomed.call("add", number=1))
+        assert (gone.status, gone.response.headers["x-orsay-fault"]) == (410, "worker_lost")
+        assert "could not be built again" in gone.response.text
+    assert mark.read_text() == "again\n" * 3
+    async with opened(immortal) as fresh:
+        assert (await patiently(lambda: fresh.call("add", number=1))).text == "6"
+
+
+@pytest.mark.contract("L6", "L7")
+@pytest.mark.parametrize("immortal", ["Witness"], indirect=True)
+async def test_an_episode_goes_on_after_a_restart_in_order(immortal: Immortal, tmp_path: Path) -> None:
+    torn_down = tmp_path / "teardowns"
+    async with opened(immortal, file=str(torn_down)) as api:
+        assert (await api.call("add", number=1)).text == "6"
+        await immortal.restart()
+        assert torn_down.read_text() == "6\n"
+        assert (await patiently(lambda: api.call("add", number=2))).text == "8"
+        await api.delete()
+    assert torn_down.read_text() == "6\n8\n"
+    assert immortal.rows("select calls, end_reason from sessions") == [(2, "Session deleted")]
+
+
+@pytest.mark.contract("L6", "L7")
+@pytest.mark.parametrize("immortal", ["Witness"], indirect=True)
+async def test_whoever_asks_while_the_server_stops_is_told_to_come_back(
+    immortal: Immortal, tmp_path: Path
+) -> None:
+    quick, slow = tmp_path / "quick", tmp_path / "slow"
+    async with (
+        opened(immortal, file=str(quick)) as api,
+        opened(immortal, file=str(slow), teardown_s=2) as other,
+    ):
+        await asyncio.gather(api.call("add", number=1), other.call("add", number=1))
+        immortal.process.signal(signal.SIGTERM)
+        await until(lambda: quick.exists() and slow.exists(), timeout_s=WAIT_S)
+        reply = await api.call("add", number=2)
+        assert (reply.status, reply.response.headers["x-backend-state"]) == (503, "starting")
+        await immortal.restart()
+        assert (await patiently(lambda: api.call("add", number=2))).text == "8"
+
+
+@pytest.mark.contract("L6")
+@pytest.mark.parametrize("immortal", ["Mortal"], indirect=True)
+async def test_a_session_that_cannot_be_replayed_ends_with_a_server_that_stops(immortal: Immortal) -> None:
+    async with opened(immortal) as api:
+        await api.call("add", number=1)
+        await immortal.restart()
+        gone = await patiently(lambda: api.call("add", number=2))
+        assert (gone.status, gone.response.json()["detail"]) == (410, "the server is shutting down")
+
+
 @pytest.mark.contract("D6")
-@pytest.mark.parametrize("immortal", [("Broken",)], indirect=True)
+@pytest.mark.parametrize("immortal", ["Broken"], indirect=True)
 async def test_sessions_that_failed_are_in_the_journal_and_requests_that_were_refused_are_not(
     immortal: Immortal,
 ) -> None:
@@ -281,7 +368,7 @@ async def test_a_gateway_that_was_killed_goes_on_with_a_new_session_behind_it(tm
 
 
 @pytest.mark.contract("D6")
-@pytest.mark.parametrize("immortal", [("Mortal",)], indirect=True)
+@pytest.mark.parametrize("immortal", ["Mortal"], indirect=True)
 async def test_what_a_client_was_told_is_in_the_journal_when_the_server_is_killed(immortal: Immortal) -> None:
     seen: dict[str, tuple[str, str]] = {}
 
@@ -298,6 +385,8 @@ async def test_what_a_client_was_told_is_in_the_journal_when_the_server_is_kille
         await until(lambda: len(seen) > 500, timeout_s=WAIT_S)
         immortal.process.signal(signal.SIGKILL)
         await asyncio.gather(*tasks, return_exceptions=True)
+    with existing(JournalOptions(journal_url(str(immortal.file)))):
+        pass  # as any reader does
     written = immortal.rows(
         "select task_id, sid, result, calls.reward from calls join sessions on sessions.id = calls.session"
     )

@@ -6,10 +6,11 @@ import sys
 from pathlib import PurePath
 from typing import Any
 
-__all__ = ["calling_trainer", "run_name"]
+__all__ = ["calling_trainer", "run_name", "starting_trainer"]
 
 _UNNAMED = ("", ".", "trainer_output")  # the last is what transformers takes when nobody says
 _FRAMES = 6
+_FRAMES_OF_A_START = 32  # from where a process is begun, and what it takes along pickled, to the trainer
 
 
 def run_name(args: Any, model: Any, day: str) -> str:
@@ -32,8 +33,17 @@ def calling_trainer() -> Any:
     TRL tells an environment nothing of it, but calls from one of its methods. Other frames are left alone: to
     look at their variables is to keep what these hold alive.
     """
-    frame = sys._getframe(1).f_back
-    for _ in range(_FRAMES):
+    return _trainer_among(_FRAMES)
+
+
+def starting_trainer() -> Any:
+    """The trainer of TRL that pickles the caller for a process that it begins; None where there is none."""
+    return _trainer_among(_FRAMES_OF_A_START)
+
+
+def _trainer_among(frames: int) -> Any:
+    frame = sys._getframe(2).f_back
+    for _ in range(frames):
         if frame is None:
             return None
         names = frame.f_code.co_varnames

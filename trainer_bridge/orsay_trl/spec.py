@@ -21,7 +21,7 @@ from .discovery import discover
 from .episode import Episode, Rules, Tools, common_prompt
 from .faults import FaultWatch, TooManyFaults
 from .reward import RewardPolicy, check_policy
-from .run import run_name
+from .run import run_name, starting_trainer
 from .slots import DATASETS, Slots
 from .source import ServerSource, Source, TaskRef
 from .stage import Stage
@@ -250,7 +250,9 @@ class EnvironmentSpec(Slots):
             index=int(row.get("task_index") or 0),
             spec=json.loads(spec) if isinstance(spec, str) else spec,
         )
-        labels: dict[str, str | int] = {"step": self.stage.step}
+        labels: dict[str, str | int] = {}
+        if (step := self.stage.step) is not None:
+            labels["step"] = step
         if run := self.run_name or self._run_of_trainer:
             labels["run"] = run
         return Episode(self.stage.source, task, self.tools, self.rules, row=row, labels=labels)
@@ -258,6 +260,10 @@ class EnvironmentSpec(Slots):
     def serve_step(self, args: Any, step: int, model: Any) -> None:
         """Episodes that begin from now on belong to that step of the trainer with these arguments."""
         self.stage.step = step
+        self.serve_run(args, model)
+
+    def serve_run(self, args: Any, model: Any) -> None:
+        """Episodes that begin from now on belong to the run of a trainer with these arguments."""
         self._run_of_trainer = run_name(args, model, self._day)
 
     def prepare(
@@ -378,6 +384,9 @@ class EnvironmentFactory:
         return self._class(self.spec)
 
     def __getstate__(self) -> dict[str, Any]:
+        # AsyncGRPO's rollouts are played by a process that knows nothing of the trainer.
+        if (trainer := starting_trainer()) is not None:
+            self.spec.serve_run(trainer.args, trainer.model)
         return {"spec": self.spec}
 
     @cached_property

@@ -39,7 +39,7 @@ class Stage:
     ) -> None:
         self.pid = os.getpid()
         self.waited_s = 0.0
-        self.step = 0
+        self.step: int | None = None  # of the trainer, once that is known
         self.metered = (time.perf_counter(), 0.0)
         self._owns_loop = beside is None
         self._loop: LoopThread = LoopThread("orsay-trl") if beside is None else beside._loop

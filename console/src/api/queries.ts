@@ -1,5 +1,5 @@
 // The reads that several pages share, as TanStack queries.
-import { QueryClient, useQuery } from "@tanstack/react-query";
+import { type Query, QueryClient, useQuery } from "@tanstack/react-query";
 
 import { get, RequestError } from "./request";
 import type { Environment, FaultEntry, ServerState } from "./types";
@@ -15,6 +15,13 @@ export const queryClient = new QueryClient({
     },
   },
 });
+
+const JUST_MS = 1_000;
+
+/** For `refetchOnMount`: a page shows what is there now, but does not ask again for what was asked while it was on its way. */
+export function unlessJustLoaded({ state }: Pick<Query, "state">): "always" | false {
+  return Date.now() - state.dataUpdatedAt < JUST_MS ? false : "always";
+}
 
 export function useServer() {
   return useQuery({

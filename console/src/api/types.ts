@@ -237,7 +237,11 @@ export interface SeriesPoint {
   success_low: number | null;
   success_high: number | null;
   length_mean: number | null;
+  length_low: number | null;
+  length_high: number | null;
   fault_rate: number | null;
+  fault_low: number | null;
+  fault_high: number | null;
 }
 
 export interface Series {

@@ -42,7 +42,9 @@ function tooltipStyle(scheme: Scheme) {
 }
 
 const FRAME = { left: 8, right: 14, top: 16, bottom: 38, containLabel: true };
-const UNSEEN_TOOLBOX = { left: -200, top: -200, feature: { dataZoom: { yAxisIndex: "none" } } };
+
+/** What lets one drag over a plot to zoom; its buttons are the page's own. */
+export const UNSEEN_TOOLBOX = { left: -200, top: -200, feature: { dataZoom: { yAxisIndex: "none" } } };
 
 function zooms(scheme: Scheme) {
   const { axis, grid, text } = ink(scheme);
@@ -82,29 +84,11 @@ export function curvesOption(curves: Curve[], axis: CurvesAxis, scheme: Scheme):
       z: 3,
     };
     if (!curve.points.some(({ low, high }) => isNumber(low) && isNumber(high))) return [line];
-    const band = {
-      type: "line",
-      stack: `band ${index}`,
-      stackStrategy: "all",
-      symbol: "none",
-      silent: true,
-      lineStyle: { opacity: 0 },
-      tooltip: { show: false },
-      color,
-    };
-    const bounds = curve.points.map(({ x, low, high }) =>
-      isNumber(low) && isNumber(high) ? { x, low, size: high - low } : { x, low: null, size: null },
-    );
-    return [
-      { ...band, data: bounds.map(({ x, low }) => [x, low]) },
-      { ...band, data: bounds.map(({ x, size }) => [x, size]), areaStyle: { color, opacity: 0.18 } },
-      line,
-    ];
+    return [bandOf(curve, color), line];
   });
   return {
     animation: false,
     grid: FRAME,
-    toolbox: UNSEEN_TOOLBOX,
     tooltip: {
       ...tooltipStyle(scheme),
       trigger: "axis",
@@ -120,6 +104,40 @@ export function curvesOption(curves: Curve[], axis: CurvesAxis, scheme: Scheme):
       ...(axis.bounds ? { min: axis.bounds[0], max: axis.bounds[1] } : {}),
     },
     series,
+  };
+}
+
+type Place = [number, number];
+
+/** What is between `low` and `high`, as one shape for each part without gaps; it tells the axes how far it goes. */
+function bandOf({ points }: Curve, color: string) {
+  const parts: { x: number; low: number; high: number }[][] = [[]];
+  for (const { x, low, high } of points) {
+    if (isNumber(low) && isNumber(high)) parts.at(-1)?.push({ x, low, high });
+    else parts.push([]);
+  }
+  const all = parts.flat();
+  const [first, last] = [all[0]?.x ?? 0, all.at(-1)?.x ?? 0];
+  const ends = [
+    [first, all.reduce((least, { low }) => Math.min(least, low), Infinity)],
+    [last, all.reduce((most, { high }) => Math.max(most, high), -Infinity)],
+  ];
+  return {
+    type: "custom",
+    silent: true,
+    clip: true,
+    color,
+    tooltip: { show: false },
+    data: ends,
+    renderItem: ({ dataIndex }: { dataIndex: number }, { coord }: { coord: (place: Place) => Place }) => {
+      if (dataIndex > 0) return null;
+      const children = parts.map((part) => ({
+        type: "polygon",
+        shape: { points: [...part.map(({ x, high }) => coord([x, high])), ...part.map(({ x, low }) => coord([x, low])).reverse()] },
+        style: { fill: color, opacity: 0.18 },
+      }));
+      return { type: "group", children };
+    },
   };
 }
 
@@ -147,7 +165,6 @@ export function spreadOption(spreads: Spread[], scheme: Scheme): EChartsCoreOpti
   return {
     animation: false,
     grid: FRAME,
-    toolbox: UNSEEN_TOOLBOX,
     tooltip: {
       ...tooltipStyle(scheme),
       trigger: "axis",
@@ -205,62 +222,4 @@ export function sum(values: number[]): number {
 
 export function isNumber(value: number | null | undefined): value is number {
   return typeof value === "number" && Number.isFinite(value);
-}
-
-/** A map of tasks: cells of equal size, row by row. */
-export interface HeatCell {
-  colour: string;
-  label: string;
-}
-
-interface Drawing {
-  coord: (value: [number, number]) => [number, number];
-  size: (value: [number, number]) => [number, number];
-}
-
-export function heatOption(cells: HeatCell[], columns: number, scheme: Scheme): EChartsCoreOption {
-  const rows = Math.max(1, Math.ceil(cells.length / columns));
-  const axis = (length: number) => ({
-    type: "value",
-    min: 0,
-    max: length,
-    axisLine: { show: false },
-    axisTick: { show: false },
-    axisLabel: { show: false },
-    splitLine: { show: false },
-  });
-  const zoom = { type: "inside", filterMode: "none", zoomOnMouseWheel: "ctrl", moveOnMouseWheel: false };
-  return {
-    animation: false,
-    grid: { left: 1, right: 1, top: 1, bottom: 1 },
-    tooltip: {
-      ...tooltipStyle(scheme),
-      formatter: ({ dataIndex }: { dataIndex: number }) => cells[dataIndex]?.label ?? "",
-    },
-    dataZoom: [
-      { ...zoom, xAxisIndex: 0 },
-      { ...zoom, yAxisIndex: 0 },
-    ],
-    xAxis: axis(columns),
-    yAxis: { ...axis(rows), inverse: true },
-    series: [
-      {
-        type: "custom",
-        clip: true,
-        progressive: 0,
-        data: cells.map((_, index) => [index % columns, Math.floor(index / columns)]),
-        renderItem: ({ dataIndex }: { dataIndex: number }, { coord, size }: Drawing) => {
-          const [x, y] = coord([dataIndex % columns, Math.floor(dataIndex / columns)]);
-          const [width, height] = size([1, 1]);
-          const gap = width > 7 ? 1 : 0;
-          return {
-            type: "rect",
-            shape: { x, y, width: width - gap, height: height - gap },
-            style: { fill: cells[dataIndex]?.colour ?? "#888888" },
-            emphasis: { style: { stroke: ink(scheme).text, lineWidth: 2 } },
-          };
-        },
-      },
-    ],
-  };
 }

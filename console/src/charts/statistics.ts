@@ -8,15 +8,6 @@ export interface Interval {
   high: number | null;
 }
 
-/** Wilson's interval of a share among `n`, which stays between 0 and 1. */
-export function shareInterval(share: number, n: number): [number, number] | null {
-  if (n <= 0) return null;
-  const scale = 1 + (Z * Z) / n;
-  const centre = (share + (Z * Z) / (2 * n)) / scale;
-  const half = (Z * Math.sqrt((share * (1 - share)) / n + (Z * Z) / (4 * n * n))) / scale;
-  return [Math.max(0, centre - half), Math.min(1, centre + half)];
-}
-
 /** The mean of independent values with Student's interval; no bounds for one value, null for none. */
 export function meanInterval(values: readonly number[]): Interval | null {
   const n = values.length;

@@ -2,16 +2,17 @@
 import { Alert, Group, NumberInput, SegmentedControl, Stack, Text, Textarea, Title } from "@mantine/core";
 import { withTheme } from "@rjsf/core";
 import { Theme } from "@rjsf/mantine";
-import type {
-  DescriptionFieldProps,
-  FieldProps,
-  RegistryFieldsType,
-  RegistryWidgetsType,
-  TitleFieldProps,
-  WidgetProps,
+import {
+  titleId,
+  type ArrayFieldTitleProps,
+  type DescriptionFieldProps,
+  type FieldProps,
+  type RegistryFieldsType,
+  type RegistryWidgetsType,
+  type TitleFieldProps,
+  type WidgetProps,
 } from "@rjsf/utils";
 import {
-  type ComponentType,
   type FormEvent,
   type KeyboardEvent,
   type ReactNode,
@@ -24,12 +25,12 @@ import {
 import type { JsonSchema } from "../api/types";
 import { adapt, toInput, uiFor } from "./adapt";
 import { JsonText } from "./JsonText";
+import { DateTimeWidget, DateWidget, TimeWidget } from "./MomentWidgets";
 import { validator } from "./validator";
 
 const ThemedForm = withTheme(Theme);
-const PlainText = Theme.widgets?.["TextWidget"] as ComponentType<WidgetProps>;
 
-/** Text grows with what is typed, numbers are kept as typed until they are checked; formats stay the theme's. */
+/** Text grows with what is typed, numbers are kept as typed until they are checked. */
 function TextWidget(props: WidgetProps) {
   const { schema, options, id, name, label, hideLabel, value, required, disabled, readonly, rawErrors, onChange } =
     props;
@@ -57,9 +58,6 @@ function TextWidget(props: WidgetProps) {
         max={schema.maximum}
       />
     );
-  }
-  if (!types.includes("string") || schema.format !== undefined || options.inputType !== undefined) {
-    return <PlainText {...props} />;
   }
   return (
     <Textarea
@@ -100,6 +98,14 @@ function TitleField({ id, title }: TitleFieldProps) {
   ) : null;
 }
 
+function ArrayTitle({ fieldPathId, title }: ArrayFieldTitleProps) {
+  return title ? (
+    <Title id={titleId(fieldPathId)} order={3} size="h6">
+      {title}
+    </Title>
+  ) : null;
+}
+
 function DescriptionField({ id, description }: DescriptionFieldProps) {
   return description ? (
     <Text id={id} size="xs" c="dimmed" mb={4} component="div">
@@ -108,8 +114,12 @@ function DescriptionField({ id, description }: DescriptionFieldProps) {
   ) : null;
 }
 
-const templates = { TitleFieldTemplate: TitleField, DescriptionFieldTemplate: DescriptionField };
-const widgets: RegistryWidgetsType = { TextWidget };
+const templates = {
+  TitleFieldTemplate: TitleField,
+  ArrayFieldTitleTemplate: ArrayTitle,
+  DescriptionFieldTemplate: DescriptionField,
+};
+const widgets: RegistryWidgetsType = { TextWidget, DateWidget, DateTimeWidget, TimeWidget };
 const fields: RegistryFieldsType = { json: JsonField };
 
 type Way = "form" | "json";

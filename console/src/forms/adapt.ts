@@ -5,6 +5,7 @@
 import type { RJSFSchema, UiSchema } from "@rjsf/utils";
 
 import type { JsonSchema } from "../api/types";
+import { hasZone } from "./moments";
 
 type Node = Record<string, unknown>;
 
@@ -33,7 +34,7 @@ function visit(node: Node, root: Node): Node {
     if (Array.isArray(children))
       node[key] = children.map((child: unknown) => (isNode(child) ? visit(child, root) : child));
   }
-  return markAnything(withoutNullDefaults(tuples(nullable(fieldsOf(node), root))));
+  return markAnything(withoutZonelessDefaults(withoutNullDefaults(tuples(nullable(fieldsOf(node), root)))));
 }
 
 /** Every field has a title of its own. What has to be there but may be null may stay empty in the form: `toInput` puts the null in. */
@@ -102,6 +103,14 @@ function withoutNullDefaults(node: Node): Node {
   if (node["default"] !== null || node["anyOf"] !== undefined) return node;
   const { default: _, ...rest } = node;
   return rest;
+}
+
+/** A default time without its zone does not fit its format, and is the tool's to understand: it is told, and not sent. */
+function withoutZonelessDefaults(node: Node): Node {
+  const { format, default: given, ...rest } = node;
+  if ((format !== "date-time" && format !== "time") || typeof given !== "string" || hasZone(given)) return node;
+  const about = [node["description"], `Left empty, the tool takes ${given.replace("T", " ")}.`].filter(Boolean).join(" ");
+  return { ...rest, format, description: about };
 }
 
 function markAnything(node: Node): Node {

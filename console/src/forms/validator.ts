@@ -68,7 +68,7 @@ function problems(schema: RJSFSchema, data: unknown): RJSFValidationError[] {
   const found = new Map<string, RJSFValidationError>();
   for (const unit of withoutOtherOptions(units)) {
     if (ABOVE.has(unit.keyword)) continue;
-    const error = asError(unit, schema);
+    const error = asError(unit, schema, data);
     const key = `${error.property}\n${error.message}`;
     if (!found.has(key)) found.set(key, error);
   }
@@ -95,11 +95,12 @@ function withoutOtherOptions(units: OutputUnit[]): OutputUnit[] {
   return units.filter((unit) => !dropped.has(unit));
 }
 
-function asError(unit: OutputUnit, schema: RJSFSchema): RJSFValidationError {
+function asError(unit: OutputUnit, schema: RJSFSchema, data: unknown): RJSFValidationError {
   const path = pointer(unit.instanceLocation);
   const missing = unit.keyword === "required" ? /property "(.*)"\.$/s.exec(unit.error)?.[1] : undefined;
   if (missing !== undefined) path.push(missing);
-  const message = missing !== undefined ? "is required" : sentence(unit, schema);
+  const empty = unit.keyword === "type" && isEmpty(data, path); // a new item of a list
+  const message = missing !== undefined || empty ? "is required" : sentence(unit, schema);
   return {
     name: unit.keyword,
     property: path.map((part) => (/^\w+$/.test(part) ? `.${part}` : `['${part}']`)).join(""),
@@ -107,6 +108,10 @@ function asError(unit: OutputUnit, schema: RJSFSchema): RJSFValidationError {
     stack: `${path.join(".") || "input"}: ${message}`,
     schemaPath: unit.keywordLocation,
   };
+}
+
+function isEmpty(data: unknown, path: string[]): boolean {
+  return path.reduce<unknown>((inner, key) => (inner as Record<string, unknown> | null | undefined)?.[key], data) == null;
 }
 
 function pointer(location: string): string[] {
@@ -148,7 +153,7 @@ function sentence(unit: OutputUnit, schema: RJSFSchema): string {
     case "pattern":
       return `must match ${shown}`;
     case "format":
-      return `must be of the format ${shown}`;
+      return FORMATS[String(limit)] ?? `must be of the format ${shown}`;
     case "enum":
       return `must be one of ${Array.isArray(limit) ? limit.map((each) => JSON.stringify(each)).join(", ") : shown}`;
     case "const":
@@ -160,6 +165,13 @@ function sentence(unit: OutputUnit, schema: RJSFSchema): string {
       return unit.error;
   }
 }
+
+const FORMATS: Record<string, string> = {
+  date: "must be a whole date: day, month and year",
+  "date-time": "must be a date with a time and its zone",
+  time: "must be a time of day with its zone",
+  email: "must be an e-mail address",
+};
 
 const TYPE_NAMES: Record<string, string> = {
   string: "text",

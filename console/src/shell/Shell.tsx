@@ -2,7 +2,7 @@
 import { ActionIcon, AppShell, Badge, Burger, Group, NavLink, ScrollArea, Text, Tooltip } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { Activity, Blocks, ChartLine, FlaskConical, Grid3x3, KeyRound, ListTree } from "lucide-react";
-import { useEffect, useRef } from "react";
+import { memo, type RefObject, useEffect, useRef } from "react";
 import { Link, Outlet, ScrollRestoration, useLocation } from "react-router";
 
 import { askForKey, useKey } from "../api/key";
@@ -22,17 +22,7 @@ const PAGES = [
 
 export function Shell() {
   const [opened, { toggle, close }] = useDisclosure(false);
-  const { pathname } = useLocation();
   const main = useRef<HTMLElement>(null);
-  const before = useRef(pathname);
-
-  useEffect(() => {
-    if (before.current === pathname) return;
-    before.current = pathname;
-    close();
-    // a new page: whoever uses a keyboard or a screen reader starts at its top
-    main.current?.focus({ preventScroll: true });
-  }, [pathname, close]);
 
   return (
     <AppShell
@@ -67,22 +57,7 @@ export function Shell() {
       </AppShell.Header>
       <AppShell.Navbar p="xs" aria-label="Pages">
         <ScrollArea>
-          {PAGES.map(({ to, name, icon: Icon, also }) => {
-            const here = under(pathname, to) || (also !== undefined && under(pathname, also));
-            return (
-              <NavLink
-                key={to}
-                component={Link}
-                to={to}
-                label={name}
-                leftSection={<Icon size={18} aria-hidden />}
-                active={here}
-                variant="filled"
-                aria-current={here ? "page" : undefined}
-                onClick={close}
-              />
-            );
-          })}
+          <Pages close={close} main={main} />
         </ScrollArea>
       </AppShell.Navbar>
       <AppShell.Main ref={main} id="main" tabIndex={-1}>
@@ -94,6 +69,35 @@ export function Shell() {
     </AppShell>
   );
 }
+
+/** The way to the pages. It follows the address, so that what stands around it need not. */
+const Pages = memo(function Pages({ close, main }: { close: () => void; main: RefObject<HTMLElement | null> }) {
+  const { pathname } = useLocation();
+  const before = useRef(pathname);
+
+  useEffect(() => {
+    if (before.current === pathname) return;
+    before.current = pathname;
+    close();
+    // a new page: whoever uses a keyboard or a screen reader starts at its top
+    main.current?.focus({ preventScroll: true });
+  }, [pathname, close, main]);
+
+  const here = PAGES.find(({ to, also }) => under(pathname, to) || (also !== undefined && under(pathname, also)))?.to;
+  return PAGES.map(({ to, name, icon: Icon }) => (
+    <NavLink
+      key={to}
+      component={Link}
+      to={to}
+      label={name}
+      leftSection={<Icon size={18} aria-hidden />}
+      active={to === here}
+      variant="filled"
+      aria-current={to === here ? "page" : undefined}
+      onClick={close}
+    />
+  ));
+});
 
 function under(pathname: string, page: string): boolean {
   return pathname === page || pathname.startsWith(`${page}/`);

@@ -149,7 +149,8 @@ def _options(args: argparse.Namespace) -> JournalOptions:
 
 
 def _settings() -> Settings:
-    return read(find_file(None), {}).settings
+    # In a container whose server is open to anyone: nothing is served here, so no key is missed.
+    return read(find_file(None), {"allow_anonymous": True}).settings
 
 
 # the four

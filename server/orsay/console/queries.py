@@ -35,6 +35,7 @@ class FilterQuery(_Query):
     run: Name | None = None
     split: Name | None = None
     task: Name | None = Field(None, description="as trajectories name it: `train:17`, or `spec:` and a hash")
+    sid: Name | None = Field(None, description="the session's `X-Session-ID`")
     step: int | None = Field(None, ge=-_LARGEST, le=_LARGEST, description="of training")
     reward_min: FiniteFloat | None = None
     reward_max: FiniteFloat | None = None

@@ -75,8 +75,7 @@ class Faces:
     def find(self, method: str, path: str, headers: Headers) -> Endpoint | None:
         """The endpoint, or one that says which methods there are; Unauthorized for a foreign web page."""
         for face in self._faces:
-            methods = face.find(path)
-            if methods:
+            if methods := face.find(path):
                 if not self._is_open(path):  # a page's own files come with Origin too
                     self._refuse_foreign_pages(headers)
                 return methods.get(method) or partial(_not_allowed, ", ".join(methods), self.headers(path))

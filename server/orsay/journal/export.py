@@ -25,6 +25,7 @@ from .filters import Filter
 from .location import JournalOptions, journal_url
 from .query import count, trajectories
 from .reading import as_json, read_tools
+from .recent import wait_for_living
 from .schema import prompts, sessions, values
 from .search import catch_up
 from .store import Store
@@ -234,6 +235,8 @@ def existing(options: JournalOptions) -> Iterator[Store]:
         )
     store = Store(options)
     store.open()
+    if options.path is not None:
+        wait_for_living(options.path)
     try:
         yield store
     finally:

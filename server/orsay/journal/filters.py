@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import (
     ARRAY,
@@ -15,11 +16,13 @@ from sqlalchemy import (
     any_,
     bindparam,
     case,
-    exists,
     func,
     or_,
     select,
 )
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
 from .schema import calls, sessions
 
@@ -32,13 +35,15 @@ class Filter:
 
     ``fault`` is ``any``, ``none`` or a class. ``since`` and ``until`` bound the start of the session, in
     seconds since 1970, ``until`` excluded. ``owner`` is the name of an API key: its holder sees these
-    sessions only. ``text`` is what a person types to search: see ``search``.
+    sessions only. ``sid`` is what its client called the session. ``text`` is what a person types to search:
+    see ``search``.
     """
 
     environment: str | None = None
     run: str | None = None
     split: str | None = None
     task: str | None = None
+    sid: str | None = None
     owner: str | None = None
     step: int | None = None
     reward_min: float | None = None
@@ -50,12 +55,19 @@ class Filter:
     until: float | None = None
 
 
-def conditions(wanted: Filter) -> Iterator[ColumnElement[bool]]:
-    """All but ``text``. Sessions without an end are judged by their calls."""
-    for name in ("environment", "run", "split", "task", "owner", "step"):
+_EXACT = ("environment", "run", "split", "task", "sid", "owner", "step")
+
+
+def conditions(wanted: Filter, *, by: Collection[str] = _EXACT) -> Iterator[ColumnElement[bool]]:
+    """All but ``text``. Sessions without an end are judged by their calls.
+
+    SQLite, which knows nothing of how many rows have a value, looks for an index of the columns in ``by``
+    only.
+    """
+    for name in _EXACT:
         value = getattr(wanted, name)
         if value is not None:
-            yield sessions.c[name] == value
+            yield (sessions.c[name] if name in by else _Walked(sessions.c[name])) == value
     if wanted.since is not None:
         yield sessions.c.started_at >= wanted.since
     if wanted.until is not None:
@@ -72,6 +84,22 @@ def conditions(wanted: Filter) -> Iterator[ColumnElement[bool]]:
         yield or_(sessions.c.fault.is_not(None), _faulted())
     elif wanted.fault is not None:
         yield or_(sessions.c.fault == wanted.fault, _faulted(wanted.fault))
+
+
+class _Walked(FunctionElement[Any]):
+    """A column by which SQLite does not choose its index."""
+
+    inherit_cache = True
+
+
+@compiles(_Walked)
+def _walked(element: _Walked, compiler: SQLCompiler, **more: Any) -> str:
+    return compiler.process(element.clauses, **more)
+
+
+@compiles(_Walked, "sqlite")
+def _walked_by_sqlite(element: _Walked, compiler: SQLCompiler, **more: Any) -> str:
+    return "+" + compiler.process(element.clauses, **more)
 
 
 def among(
@@ -102,11 +130,17 @@ def _reward() -> ColumnElement[float]:
 
 
 def _finished() -> ColumnElement[bool]:
-    done = exists().where(calls.c.session == sessions.c.id, calls.c.finished, ~calls.c.discarded)
+    done = _has_call(calls.c.finished, ~calls.c.discarded)
     return case((sessions.c.ended_at.is_(None), done), else_=func.coalesce(sessions.c.finished, False))
 
 
 def _faulted(fault: str | None = None) -> ColumnElement[bool]:
     """A call of the open session failed."""
     which = calls.c.fault.is_not(None) if fault is None else calls.c.fault == fault
-    return and_(sessions.c.ended_at.is_(None), exists().where(calls.c.session == sessions.c.id, which))
+    return and_(sessions.c.ended_at.is_(None), _has_call(which))
+
+
+def _has_call(*which: ColumnElement[bool]) -> ColumnElement[bool]:
+    """The session has such a call. ``EXISTS`` would have PostgreSQL look for those of all sessions first."""
+    first = select(calls.c.id).where(calls.c.session == sessions.c.id, *which).limit(1).scalar_subquery()
+    return first.is_not(None)

@@ -4,29 +4,45 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from .rows import CallEnded, CallStarted, EvaluationSaved, Prompted, Row, SessionEnded, SessionOpened
 from .values import LARGE_CHARS, input_of, is_large, pack, redactor, result_of
 
-__all__ = ["COLUMNS", "Group", "Params", "encode", "writable"]
+__all__ = [
+    "COLUMNS",
+    "FIRST_STAYS",
+    "Group",
+    "Params",
+    "calls_alone",
+    "encode",
+    "single",
+    "without",
+    "writable",
+]
 
 Params: TypeAlias = tuple[Any, ...]
 
 COLUMNS = {
     "sessions": "id sid server environment split task_index task owner client run labelled step rollout"
     " labels trace digest replayable secrets started_at",
-    "ends": "id ended_at end_reason fault calls faults reward reward_sum finished setup_s",
     "calls": "id session number kind task_id key name input result reward finished discarded fault fault_id"
     " message started_at queue_s run_s stream_s total_s",
     "prompts": "session kind text",
     "scores": "call candidate session reward detail",
     "large_values": "row field session data",
     "evaluations": "id name run owner environment split model started_at ended_at summary report",
+    "ends": "id ended_at end_reason fault calls faults reward reward_sum finished setup_s",
 }
-"""The order of the columns in each list of a Group; ``ends`` are columns of sessions."""
+"""The tables in the order of a Group, and the columns of their rows; ``ends`` are columns of sessions."""
+
+_tables = attrgetter(*COLUMNS)
+
+FIRST_STAYS = frozenset({"sessions", "prompts", "large_values"})
+"""Tables where the first row of a key is kept; in others the last one is."""
 
 
 @dataclass(slots=True)
@@ -48,6 +64,26 @@ class Group:
         self.large_values[row, name] = (row, name, session, pack(text))
         return None
 
+    def tables(self) -> tuple[dict[Any, Params], ...]:
+        """The rows by their keys, as ``COLUMNS`` orders them; ``Group(*tables)`` is the group again."""
+        found: tuple[dict[Any, Params], ...] = _tables(self)
+        return found
+
+    def take(self, later: Group) -> int:
+        """Have the rows of a later group too; returns how many it had."""
+        count = 0
+        for name, rows in zip(COLUMNS, later.tables(), strict=True):
+            if not rows:
+                continue
+            count += len(rows)
+            mine = getattr(self, name)
+            if name not in FIRST_STAYS:
+                mine.update(rows)
+                continue
+            for key, row in rows.items():
+                mine.setdefault(key, row)
+        return count
+
 
 def encode(rows: Iterable[Row]) -> Group:
     """One group of rows. Order counts: what comes later of the same key is kept."""
@@ -55,6 +91,36 @@ def encode(rows: Iterable[Row]) -> Group:
     for row in rows:
         _ADDERS[type(row)](group, row)
     return group
+
+
+def calls_alone(rows: Sequence[tuple[Row, Any]]) -> list[Params] | None:
+    """The first of each pair as rows of ``calls``, where that is all there is to write of them: there are no
+    secrets to take out, and no value is large. None where ``encode`` is to see to it.
+    """
+    calls: list[Params] = []
+    for row, _ in rows:
+        if isinstance(row, CallEnded):
+            result = result_of(row.wire)
+        elif isinstance(row, CallStarted):
+            result = None
+        else:
+            return None
+        if row.hide or row.kind != "call":
+            return None
+        given = input_of("call", row.body)
+        if is_large(given) or (result is not None and is_large(result)):
+            return None
+        calls.append(_ended(row, given, result) if isinstance(row, CallEnded) else _started(row, given))
+    return calls
+
+
+def _ended(row: CallEnded, given: str | None, result: str | None) -> Params:
+    return (*row[:7], given, result, *row[9:20])
+
+
+def _started(row: CallStarted, given: str | None) -> Params:
+    rest = (None, False, False, None, None, None, row.started_at, None, None, None, None)
+    return (row.id, row.session, None, *row[2:6], given, None, *rest)
 
 
 def _session_opened(group: Group, row: SessionOpened) -> None:
@@ -89,18 +155,16 @@ def _prompted(group: Group, row: Prompted) -> None:
 
 
 def _call_started(group: Group, row: CallStarted) -> None:
-    id, session, kind, task_id, key, name, body, started_at, hidden = row
-    given = input_of(kind, body)
-    if hidden:
-        hide = redactor(hidden)
-        name, key, given = hide.plain(name), key and hide.plain(key), hide.json(given)
-    given_here = group.keep(id, "input", session, given)
-    rest = (None, False, False, None, None, None, started_at, None, None, None, None)
-    group.calls[id] = (id, session, None, kind, task_id, key, name, given_here, None, *rest)
+    given = input_of(row.kind, row.body)
+    if row.hide:
+        hide = redactor(row.hide)
+        given = hide.json(given)
+        row = row._replace(name=hide.plain(row.name), key=row.key and hide.plain(row.key))
+    group.calls[row.id] = _started(row, group.keep(row.id, "input", row.session, given))
 
 
 def _call_ended(group: Group, row: CallEnded) -> None:
-    id, session, _, kind, *_ = row
+    id, session, kind = row.id, row.session, row.kind
     given, result = input_of(kind, row.body), result_of(row.wire)
     if row.hide:
         hide = redactor(row.hide)
@@ -114,7 +178,7 @@ def _call_ended(group: Group, row: CallEnded) -> None:
         _scores(group, id, session, result)
     given_here = group.keep(id, "input", session, given)
     result_here = group.keep(id, "result", session, result)
-    group.calls[id] = (*row[:7], given_here, result_here, *row[9:20])
+    group.calls[id] = _ended(row, given_here, result_here)
 
 
 def _scores(group: Group, call: int, session: int, result: str) -> None:
@@ -134,6 +198,25 @@ def _scores(group: Group, call: int, session: int, result: str) -> None:
 
 def _evaluation_saved(group: Group, row: EvaluationSaved) -> None:
     group.evaluations[row.id] = (*row[:10], zlib.compress(row.report, 6))
+
+
+def without(group: Group, sessions: Container[int]) -> tuple[Group, int]:
+    """The group without the rows of these sessions, and how many rows those were."""
+    kept, lost = Group(evaluations=group.evaluations), 0
+    for name in COLUMNS.keys() - {"evaluations"}:
+        columns = COLUMNS[name].split()
+        at = columns.index("session" if "session" in columns else "id")
+        rows, mine = getattr(group, name), getattr(kept, name)
+        mine.update((key, row) for key, row in rows.items() if row[at] not in sessions)
+        lost += len(rows) - len(mine)
+    return kept, lost
+
+
+def single(group: Group) -> Iterator[Group]:
+    """The rows of the group, each in one of its own."""
+    for each in fields(group):
+        for key, row in getattr(group, each.name).items():
+            yield Group(**{each.name: {key: row}})
 
 
 def writable(group: Group) -> Group:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from orsay_protocol.faults import FaultClass
 from pydantic_core import to_json
 from sqlalchemy import Connection, Row, and_, func, select
 
@@ -26,7 +27,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class PastSession:
-    """A session without an end."""
+    """A session without an end.
+
+    ``lost`` tells what befell it, with its fault class ``lost_by``; ``results`` is how many the journal must
+    have of it, where that is known.
+    """
 
     id: int
     sid: str
@@ -35,7 +40,9 @@ class PastSession:
     digest: str
     replayable: bool
     secrets: bool
-    started_at: float
+    lost: str = "server restarted"
+    lost_by: FaultClass = "session_gone"
+    results: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +75,12 @@ class PastCall:
 
 @dataclass(frozen=True, slots=True)
 class PastContent:
-    """All there is of a session; calls that finished come first, in the order of their results."""
+    """All there is of a session: calls with a result, in the order of their results, and those without."""
 
     request: bytes
     prompts: Mapping[str, bytes]
-    calls: Sequence[PastCall]
+    done: Sequence[PastCall]
+    begun: Sequence[PastCall]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +103,6 @@ def left_open(connection: Connection, server: str) -> list[PastSession]:
         table.digest,
         table.replayable,
         table.secrets,
-        table.started_at,
     ).where(and_(table.server == server, table.ended_at.is_(None)))
     return [PastSession(*row) for row in connection.execute(query)]
 
@@ -152,8 +159,9 @@ def read_content(connection: Connection, session: int) -> PastContent:
     }
     rows = connection.execute(select(calls).where(calls.c.session == session)).all()
     found = [_call(row, large) for row in rows]
-    found.sort(key=lambda call: (call.number is None, call.number or 0, call.id))
-    return PastContent(large.get((session, "request"), b""), shown, found)
+    done = sorted((call for call in found if call.number is not None), key=lambda call: call.number or 0)
+    begun = sorted((call for call in found if call.number is None), key=lambda call: call.id)
+    return PastContent(large.get((session, "request"), b""), shown, done, begun)
 
 
 def _call(row: Row[tuple[object, ...]], large: Mapping[tuple[int, str], bytes]) -> PastCall:

@@ -1,7 +1,7 @@
 """What the console and the command line ask of the journal: pages of sessions, one trajectory, evaluations.
 
-Every function takes an open connection, and only reads what was played. ``runs`` has the figures of many
-sessions together.
+Every function takes an open connection, and only reads what was played. ``runs``, ``series`` and ``taskmap``
+have the figures of many sessions together.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from sqlalchemy import Connection, Row, Select, func, select
 from .episodes import SUMMARY, summaries, whole
 from .filters import Filter, among, conditions
 from .reading import as_json
-from .runs import runs, series, task_map
+from .runs import runs
 from .schema import evaluations as evaluations_table
 from .schema import sessions
 from .search import catch_up, matches
+from .series import series
+from .taskmap import task_map
 from .trajectory import EvaluationItem, Page, Trajectory
 
 __all__ = [
@@ -70,26 +72,33 @@ def _found(
     connection: Connection, query: Select[Any], wanted: Filter, before: int | None, limit: int
 ) -> list[Row[Any]]:
     """The first rows of ``query`` that hold the text."""
-    few = _few(connection, wanted, before)
     rows: list[Row[Any]] = []
+    few: set[int] | None = None
     with closing(matches(connection, wanted.text or "", before)) as batches:
-        for ids in batches:
-            ids = ids if few is None else [id for id in ids if id in few]
-            rows += connection.execute(query.where(among(connection, ids))) if ids else ()
-            if len(rows) >= limit or few == set():
+        for number, ids in enumerate(batches):
+            if number == 1:
+                few = _few(connection, wanted, ids[0] + 1)
+            if few is not None:
                 break
+            rows += connection.execute(query.where(among(connection, ids)))
+            if len(rows) >= limit:
+                break
+    if few:
+        with closing(matches(connection, wanted.text or "", max(few) + 1, min(few))) as batches:
+            ids = [id for batch in batches for id in batch if id in few]
+        rows += connection.execute(query.where(among(connection, ids))) if ids else ()
     return rows[:limit]
 
 
-def _few(connection: Connection, wanted: Filter, before: int | None) -> set[int] | None:
+def _few(connection: Connection, wanted: Filter, before: int) -> set[int] | None:
     """The sessions that pass the filters, if these are so few that looking up each match would take
     longer.
     """
     where = list(conditions(wanted))
     if not where:
         return None
-    query = select(sessions.c.id).where(*where).order_by(sessions.c.id.desc()).limit(_FEW + 1)
-    ids = connection.scalars(query if before is None else query.where(sessions.c.id < before)).all()
+    query = select(sessions.c.id).where(*where, sessions.c.id < before)
+    ids = connection.scalars(query.order_by(sessions.c.id.desc()).limit(_FEW + 1)).all()
     return set(ids) if len(ids) <= _FEW else None
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..labels import parse_labels
 from ..outcome import Outcome
 from ..runtimes.base import OpenSession
 from .ids import new_id
-from .rows import CallEnded, CallStarted, Prompted, SessionEnded, SessionOpened
+from .rows import CallEnded, CallStarted, Prompted, Row, SessionEnded, SessionOpened
 
 if TYPE_CHECKING:
     from .writer import Writer
@@ -51,10 +53,14 @@ class Recorder:
         request: OpenSession,
         digest: bytes,
         *,
+        task: str,
         client: str,
         replayable: bool,
     ) -> Record:
-        """Of a session that is about to be opened; nothing is written before ``Record.opened``."""
+        """Of a session that is about to be opened; nothing is written before ``Record.opened``.
+
+        ``task`` is what ``task_name`` says of it.
+        """
         now = time.time()
         labels = parse_labels(request.run)
         run = labels.run or _unlabelled(owner, now)
@@ -67,7 +73,7 @@ class Recorder:
             environment=environment,
             split=request.split,
             task_index=request.index,
-            task=task_name(request.split, request.index, request.task_spec),
+            task=task,
             owner=owner,
             client=client[:_LONGEST_CLIENT],
             run=run,
@@ -91,7 +97,10 @@ def _unlabelled(owner: str, now: float) -> str:
 
 
 class Record:
-    """What the journal hears of one session. Times are of ``time.time``, durations in seconds."""
+    """What the journal hears of one session. Times are of ``time.time``, durations in seconds.
+
+    The futures tell whether a row is committed; False: nobody should wait for it any longer.
+    """
 
     __slots__ = (
         "_shown",
@@ -118,11 +127,11 @@ class Record:
         self.setup_s: float | None = None
         self._shown: tuple[str, ...] = ()
 
-    def opened(self, done: Done | None = None) -> None:
+    def opened(self) -> asyncio.Future[bool]:
         """The session is there, or failed in a way that belongs to its environment."""
-        if self.opening is not None:
-            self._writer.add(self.opening, done)
-            self.opening = None
+        assert self.opening is not None
+        row, self.opening = self.opening, None
+        return self._write(row)
 
     def shown(self, kind: str, data: bytes) -> None:
         """The client was shown the prompt, messages or tools; only the first of a kind is kept."""
@@ -131,13 +140,13 @@ class Record:
             self._writer.add(Prompted(self.id, kind, data, self.hide))
 
     def started(
-        self, kind: str, task_id: str, key: str | None, name: str, body: bytes, age_s: float, done: Done
-    ) -> int:
-        """A call runs on, and its client is about to read its task id; returns the call's id here."""
+        self, kind: str, task_id: str, key: str | None, name: str, body: bytes, age_s: float
+    ) -> tuple[int, asyncio.Future[bool]]:
+        """A call runs on, and its client is about to read its task id; the call's id here comes first."""
         call = new_id()
         began = time.time() - age_s
-        self._writer.add(CallStarted(call, self.id, kind, task_id, key, name, body, began, self.hide), done)
-        return call
+        row = CallStarted(call, self.id, kind, task_id, key, name, body, began, self.hide)
+        return call, self._write(row)
 
     def finished(
         self,
@@ -206,14 +215,14 @@ class Record:
         reward: float | None,
         *,
         finished: bool,
-        done: Done | None = None,
-    ) -> None:
-        """The session is over; ``fault`` is the class when something failed that ended it."""
-        if self.opening is not None:  # it was refused: there never was one
-            if done is not None:
-                done(False)
-            return
-        self._writer.add(
+    ) -> asyncio.Future[bool] | None:
+        """The session is over; ``fault`` is the class when something failed that ended it.
+
+        None when it was refused: there never was one.
+        """
+        if self.opening is not None:
+            return None
+        return self._write(
             SessionEnded(
                 self.id,
                 time.time(),
@@ -226,6 +235,15 @@ class Record:
                 finished,
                 self.setup_s,
                 self.hide,
-            ),
-            done,
+            )
         )
+
+    def _write(self, row: Row) -> asyncio.Future[bool]:
+        written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._writer.add(row, partial(_tell, written))
+        return written
+
+
+def _tell(written: asyncio.Future[bool], committed: bool) -> None:
+    if not written.done():
+        written.set_result(committed)

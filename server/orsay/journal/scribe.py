@@ -16,9 +16,10 @@ from sqlalchemy import Connection
 from ..errors import JournalDown
 from ..logs import get_logger
 from .aside import move_aside
-from .groups import encode, writable
+from .groups import encode, without
+from .recent import Segment
 from .rows import CallEnded, CallStarted, Prompted, Row, SessionEnded, SessionOpened
-from .sinks import PostgresSink, Sink, SqliteSink
+from .sinks import PostgresSink, Sink, SqliteSink, write_all, write_row
 from .store import Store
 from .trouble import is_about_rows, trouble
 
@@ -35,9 +36,10 @@ log = get_logger("journal")
 
 
 class Scribe:
-    """Writes what stands in ``queue``.
+    """Writes what stands in ``queue``: rows, and segments of rows that are committed already.
 
-    ``report`` is called in the thread, after each group: how many rows are settled, and which were given up.
+    ``report`` is called in the thread, after each group: how many entries of the queue are settled, and which
+    were given up. ``give_back`` is, when the rows of a segment are in the tables.
 
     The queue, ``asleep`` and ``wake`` are for one other thread, that of the event loop.
     """
@@ -50,10 +52,11 @@ class Scribe:
         store: Store,
         report: Callable[[int, frozenset[int]], None],
         *,
+        give_back: Callable[[Segment], None],
         retry_s: float,
         close_s: float,
     ) -> None:
-        self.queue: deque[Row] = deque()
+        self.queue: deque[Row | Segment] = deque()
         self.asleep = False
         self.committed = 0
         self.trouble: JournalDown | None = None
@@ -62,6 +65,7 @@ class Scribe:
         """Sessions that are not in the journal: their rows are given up."""
         self._store = store
         self._report = report
+        self._give_back = give_back
         self._retry_s = retry_s
         self._close_s = close_s  # after close, in trouble
         self._look_at = 0.0
@@ -73,6 +77,7 @@ class Scribe:
         self._when_closed: Callable[[], None] | None = None
         self._live: set[int] = set()
         self._settled = 0
+        self._segment: Segment | None = None  # that is being written
         self._sink: Sink | None = None
         self._release: Callable[[], None] = _nothing
         self._thread = threading.Thread(target=self._run, name="orsay-journal", daemon=True)
@@ -110,6 +115,7 @@ class Scribe:
         finally:
             self.asleep = False
             self._drop()
+            self._leave()
             if self._when_closed is not None:
                 self._when_closed()
 
@@ -122,6 +128,10 @@ class Scribe:
                 if self._sink is None:
                     self._open()
                 lost = self._write(rows) if rows else _NONE
+                if self._segment is not None:
+                    lost = self._write_segment(self._segment)
+                    self._settled += 1
+                    self._segment = None
                 self._settled += len(rows)
                 self._works(lost)
                 rows, attempts = [], 0
@@ -135,11 +145,11 @@ class Scribe:
                 self._failed(exc, attempts)
                 continue
             rows = self._take()
-            if not rows:
+            if not rows and self._segment is None:
                 return
 
     def _take(self) -> list[Row]:
-        """What waits, at most so much; waits for something, and is empty when closed."""
+        """Rows that wait, at most so many, or else a segment; waits for something. Empty when closed."""
         queue = self.queue
         while not queue:
             if self._close_at is not None:
@@ -154,7 +164,14 @@ class Scribe:
         rows: list[Row] = []
         size_bytes = 0
         while queue and len(rows) < self.most_rows and size_bytes < _GROUP_BYTES:
-            rows.append(row := queue.popleft())
+            row = queue.popleft()
+            if isinstance(row, Segment):
+                if rows:
+                    queue.appendleft(row)
+                else:
+                    self._segment = row
+                break
+            rows.append(row)
             if type(row) is CallEnded:
                 size_bytes += len(row.wire)
         return rows
@@ -175,9 +192,7 @@ class Scribe:
     def _write(self, rows: list[Row]) -> frozenset[int]:
         """Commit them; returns which had to be given up, by their number since the start."""
         assert self._sink is not None
-        if time.monotonic() > self._look_at:
-            self._look_at = time.monotonic() + _LOOK_S
-            self._store.look()
+        self._look()
         wanted = rows if not self.unknown else [row for row in rows if self._is_known(row)]
         try:
             if wanted:
@@ -195,19 +210,38 @@ class Scribe:
         return frozenset(self._settled + at for at, row in enumerate(rows, 1) if id(row) not in kept)
 
     def _write_one(self, row: Row) -> bool:
-        """Whether it could be: a row that the database does not take must not stop all others."""
+        """Whether it could be."""
         assert self._sink is not None
-        try:
-            self._sink.write(writable(encode([row])))
-        except Exception as exc:
-            if not is_about_rows(exc):
-                raise
-            reason = trouble(exc, self._store.place).reason
-            log.error("journal_row_refused", row=type(row).__name__, id=_session(row), reason=reason)
-            if isinstance(row, SessionOpened):
-                self.unknown.add(row.id)
-            return False
-        return True
+        written = write_row(self._sink, encode([row]), self._store.place)
+        if not written and isinstance(row, SessionOpened):
+            self.unknown.add(row.id)
+        return written
+
+    def _write_segment(self, segment: Segment) -> frozenset[int]:
+        """Put its rows into the tables; returns as many numbers, of no entry, as were given up."""
+        assert self._sink is not None
+        self._look()
+        group, lost = without(segment.group, self.unknown) if self.unknown else (segment.group, 0)
+        refused = write_all(self._sink, group, self._store.place)
+        self.unknown.difference_update(segment.group.ends)
+        self.unknown.update(id for row in refused for id in row.sessions)
+        self._live.update(group.sessions)
+        self._live.difference_update(group.ends)
+        self._give_back(segment)
+        return frozenset(range(-lost - len(refused), 0))
+
+    def _look(self) -> None:
+        if time.monotonic() > self._look_at:
+            self._look_at = time.monotonic() + _LOOK_S
+            self._store.look()
+
+    def _leave(self) -> None:
+        """What could not be written: whoever opens the journal next puts segments into the tables."""
+        left = [each for each in (self._segment, *self.queue) if isinstance(each, Segment)]
+        for segment in left:
+            segment.close()
+        if left:
+            log.warning("journal_rest_left", rows=sum(segment.rows for segment in left))
 
     def _is_known(self, row: Row) -> bool:
         session = _session(row)
@@ -292,7 +326,8 @@ class Scribe:
         """Whether the thread is closed, and has tried long enough."""
         if self._close_at is None or time.monotonic() - self._close_at < self._close_s:
             return False
-        log.error("journal_rows_lost", rows=len(rows) + len(self.queue))
+        if lost := len(rows) + sum(not isinstance(each, Segment) for each in self.queue):
+            log.error("journal_rows_lost", rows=lost)
         return True
 
 

@@ -51,9 +51,9 @@ def catch_up(connection: Connection, seconds: float) -> int:
 
 
 def matches(
-    connection: Connection, query: str, before: int | None = None
+    connection: Connection, query: str, before: int | None = None, first: int = 0
 ) -> Generator[list[int], None, None]:
-    """Sessions that hold what a person typed, newest first, in batches that grow.
+    """Sessions from the id ``first`` on that hold what a person typed, newest first, in batches that grow.
 
     All words must be there; the last letters of a word may be left out, and what stands in quotes must stand
     so. A query without a letter or digit finds nothing.
@@ -62,7 +62,7 @@ def matches(
     last, size = _NEWEST if before is None else before, _FIRST_BATCH
     with search_store(connection, fill=False) as store:
         while wanted and store is not None:
-            found = store.find(wanted, last, size)
+            found = store.find(wanted, first, last, size)
             if found:
                 yield found
             if len(found) < size:

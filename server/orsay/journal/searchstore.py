@@ -31,8 +31,8 @@ Span = tuple[int, int]
 class SearchStore(Protocol):
     """The words of sessions, by the session's id; ``pending`` are those that may have more words one day."""
 
-    def find(self, wanted: Sequence[Phrase], before: int, limit: int) -> list[int]:
-        """Sessions with all the phrases, newest first."""
+    def find(self, wanted: Sequence[Phrase], first: int, before: int, limit: int) -> list[int]:
+        """Sessions from ``first`` on, before ``before``, with all the phrases, newest first."""
 
     def known(self, first: int) -> set[int]:
         """Sessions from that id on that are in the index."""
@@ -162,9 +162,12 @@ class SqliteSearch:
         self._run = connection.execute
         self._run_many = connection.executemany
 
-    def find(self, wanted: Sequence[Phrase], before: int, limit: int) -> list[int]:
-        query = "SELECT rowid FROM words WHERE words MATCH ? AND rowid < ? ORDER BY rowid DESC LIMIT ?"
-        return [id for (id,) in self._run(query, (as_fts5(wanted), before, limit))]
+    def find(self, wanted: Sequence[Phrase], first: int, before: int, limit: int) -> list[int]:
+        query = (
+            "SELECT rowid FROM words WHERE words MATCH ? AND rowid >= ? AND rowid < ?"
+            " ORDER BY rowid DESC LIMIT ?"
+        )
+        return [id for (id,) in self._run(query, (as_fts5(wanted), first, before, limit))]
 
     def known(self, first: int) -> set[int]:
         return {id for (id,) in self._run("SELECT rowid FROM words WHERE rowid >= ?", (first,))}
@@ -202,13 +205,13 @@ class PostgresSearch:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def find(self, wanted: Sequence[Phrase], before: int, limit: int) -> list[int]:
+    def find(self, wanted: Sequence[Phrase], first: int, before: int, limit: int) -> list[int]:
         query = (
             "SELECT session FROM search_words WHERE words @@ to_tsquery('simple', :query)"
-            " AND session < :before"
+            " AND session >= :first AND session < :before"
             " ORDER BY session DESC LIMIT :limit"
         )
-        values = {"query": as_tsquery(wanted), "before": before, "limit": limit}
+        values = {"query": as_tsquery(wanted), "first": first, "before": before, "limit": limit}
         return list(self._connection.execute(text(query), values).scalars())
 
     def known(self, first: int) -> set[int]:

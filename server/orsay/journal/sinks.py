@@ -7,20 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from itertools import chain
 from typing import Any, Protocol
 
 from pydantic_core import to_json
 
-from .groups import COLUMNS, Group, Params
+from ..logs import get_logger
+from .groups import COLUMNS, FIRST_STAYS, Group, Params, single, writable
 from .schema import metadata
+from .trouble import is_about_rows, trouble
 
-__all__ = ["PostgresSink", "Sink", "SqliteSink"]
+__all__ = ["PostgresSink", "Sink", "SqliteSink", "write_all", "write_row"]
 
-_ORDER = ("sessions", "calls", "prompts", "scores", "large_values", "evaluations", "ends")
-_KEPT = ("sessions", "prompts", "large_values")  # the first row of a key stays; of others the last
+_COLUMNS = {
+    **COLUMNS,
+    "whole": COLUMNS["sessions"] + COLUMNS["ends"].removeprefix("id"),
+    "changed": COLUMNS["calls"],
+}
+_TABLES = {"ends": "sessions", "whole": "sessions", "changed": "calls"}
+_STREAM_S = COLUMNS["calls"].split().index("stream_s")
 _WITH_BYTES = ("large_values", "evaluations")
 _MOST_ROWS = 64
+_NULL = float("nan")
+log = get_logger("journal")
+
 _POSTGRES_TYPES = {
     "BigInteger": "bigint",
     "Boolean": "bool",
@@ -38,6 +47,34 @@ class Sink(Protocol):
     def write(self, group: Group) -> None: ...
 
 
+def write_all(sink: Sink, group: Group, place: str) -> list[Group]:
+    """Commit the group; when something in it is wrong, row by row. Returns the rows that are not to be had.
+
+    Raises the driver's errors about the database.
+    """
+    try:
+        sink.write(group)
+        return []
+    except Exception as exc:
+        if not is_about_rows(exc):
+            raise
+    return [row for row in single(group) if not write_row(sink, row, place)]
+
+
+def write_row(sink: Sink, row: Group, place: str) -> bool:
+    """Whether it could be: a row that the database does not take must not stop all others."""
+    row = writable(row)
+    try:
+        sink.write(row)
+    except Exception as exc:
+        if not is_about_rows(exc):
+            raise
+        found = {name: list(rows) for name, rows in zip(COLUMNS, row.tables(), strict=True) if rows}
+        log.error("journal_row_refused", rows=found, reason=trouble(exc, place).reason)
+        return False
+    return True
+
+
 class SqliteSink:
     """``connection`` is the driver's, with transactions where we say so."""
 
@@ -46,23 +83,53 @@ class SqliteSink:
 
     def write(self, group: Group) -> None:
         statements = [
-            (_sqlite(name, len(part)), tuple(chain.from_iterable(part)))
-            for name in _ORDER
-            if (rows := getattr(group, name))
+            (name, len(part), _bound(part))
+            for name, rows in _sqlite_tables(group)
             for part in _parts(list(rows.values()))
         ]
-        execute = self._execute
         if len(statements) == 1:  # a transaction by itself
-            execute(*statements[0])
+            self._write(*statements[0])
             return
+        execute = self._execute
         execute("BEGIN IMMEDIATE")
         try:
             for statement in statements:
-                execute(*statement)
+                self._write(*statement)
             execute("COMMIT")
         except BaseException as exc:
             _roll_back(execute, exc)
             raise
+
+    def _write(self, name: str, rows: int, values: list[Any]) -> None:
+        written = self._execute(_sqlite(name, rows), values).rowcount
+        if name == "calls" and written < rows:  # one of them was there already
+            self._execute(_sqlite("changed", rows), values)
+
+
+def _tables(group: Group) -> Iterator[tuple[str, dict[Any, Params]]]:
+    """The rows for each statement. A session that begins and ends in the group is one row, of ``whole``."""
+    both = group.sessions.keys() & group.ends.keys()
+    if both:
+        yield "whole", {id: (*group.sessions[id], *group.ends[id][1:]) for id in both}
+    for name, rows in zip(COLUMNS, group.tables(), strict=True):
+        if both and name in ("sessions", "ends"):
+            rows = {id: row for id, row in rows.items() if id not in both}
+        if rows:
+            yield name, rows
+
+
+def _sqlite_tables(group: Group) -> Iterator[tuple[str, dict[Any, Params]]]:
+    """Calls that may have been written when they began are ``changed``, by a dearer statement: SQLite keeps
+    each page that one touches, so that it can undo the statement alone.
+    """
+    for name, rows in _tables(group):
+        if name == "calls":
+            changed = {id: row for id, row in rows.items() if row[_STREAM_S] is not None}
+            if changed:
+                yield "changed", changed
+                rows = {id: row for id, row in rows.items() if id not in changed}
+        if rows:
+            yield name, rows
 
 
 def _roll_back(execute: Callable[..., Any], exc: BaseException) -> None:
@@ -79,15 +146,27 @@ def _parts(rows: Sequence[Params]) -> Iterator[Sequence[Params]]:
         yield rows[at : at + _MOST_ROWS]
 
 
+def _bound(part: Sequence[Params]) -> list[Any]:
+    """The parameters. For None and truth values the driver looks for adapters first, which takes a quarter of
+    its time: NaN, which SQLite keeps as NULL, and 0 and 1 stand for them.
+    """
+    return [
+        _NULL if value is None else value if value is not True and value is not False else int(value)
+        for row in part
+        for value in row
+    ]
+
+
 @cache
 def _sqlite(name: str, rows: int) -> str:
-    columns = COLUMNS[name].split()
+    columns = _COLUMNS[name].split()
     row = f"({','.join('?' * len(columns))})"
     values = f"VALUES {','.join([row] * rows)}"
     if name == "ends":
         changes = ",".join(f'"{column}"=v.column{at}' for at, column in enumerate(columns, 1) if at > 1)
-        return f"UPDATE sessions SET {changes} FROM ({values}) AS v WHERE sessions.id=v.column1"
-    return f"{_insert(name, columns)} {values} {_conflict(name, columns)}"
+        return f"UPDATE OR ROLLBACK sessions SET {changes} FROM ({values}) AS v WHERE sessions.id=v.column1"
+    conflict = "ON CONFLICT DO NOTHING" if name == "calls" else _conflict(name, columns)
+    return f"INSERT OR ROLLBACK {_into(name, columns)} {values} {conflict}"
 
 
 class PostgresSink:
@@ -107,8 +186,7 @@ class PostgresSink:
                 _postgres(name),
                 _arrays(rows) if name in _WITH_BYTES else [to_json(list(rows.values())).decode()],
             )
-            for name in _ORDER
-            if (rows := getattr(group, name))
+            for name, rows in _tables(group)
         ]
         execute = self._execute
         if len(statements) == 1:
@@ -130,8 +208,8 @@ def _arrays(rows: dict[Any, Params]) -> list[list[Any]]:
 
 @cache
 def _postgres(name: str) -> str:
-    columns = COLUMNS[name].split()
-    table = metadata.tables["sessions" if name == "ends" else name]
+    columns = _COLUMNS[name].split()
+    table = metadata.tables[_TABLES.get(name, name)]
     types = [_POSTGRES_TYPES[type(table.c[column].type).__name__] for column in columns]
     if name in _WITH_BYTES:
         rows = f"SELECT * FROM unnest({','.join(f'%s::{each}[]' for each in types)})"
@@ -141,20 +219,22 @@ def _postgres(name: str) -> str:
     if name == "ends":
         changes = ",".join(f'"{column}"=v."{column}"' for column in columns[1:])
         return f"UPDATE sessions SET {changes} FROM ({rows}) AS v({_quoted(columns)}) WHERE sessions.id=v.id"
-    return f"{_insert(name, columns)} {rows} {_conflict(name, columns)}"
+    return f"INSERT {_into(name, columns)} {rows} {_conflict(name, columns)}"
 
 
 def _quoted(columns: Sequence[str]) -> str:
     return ",".join(f'"{column}"' for column in columns)
 
 
-def _insert(name: str, columns: Sequence[str]) -> str:
-    return f"INSERT INTO {name} ({_quoted(columns)})"
+def _into(name: str, columns: Sequence[str]) -> str:
+    return f"INTO {_TABLES.get(name, name)} ({_quoted(columns)})"
 
 
 def _conflict(name: str, columns: Sequence[str]) -> str:
-    if name in _KEPT:
+    if name == "whole" or name in FIRST_STAYS:
         return "ON CONFLICT DO NOTHING"
-    keys = [column.name for column in metadata.tables[name].primary_key]
+    table = _TABLES.get(name, name)
+    keys = [column.name for column in metadata.tables[table].primary_key]
     changes = ",".join(f'"{column}"=excluded."{column}"' for column in columns if column not in keys)
-    return f"ON CONFLICT ({_quoted(keys)}) DO UPDATE SET {changes}"
+    only = " WHERE calls.total_s IS NULL" if table == "calls" else ""  # a call that has its result stays
+    return f"ON CONFLICT ({_quoted(keys)}) DO UPDATE SET {changes}{only}"

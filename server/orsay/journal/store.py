@@ -14,8 +14,11 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DatabaseError
 
 from ..errors import JournalDown
+from ..logs import get_logger
 from .location import JournalOptions, shown
 from .migrations import is_current, migrate
+from .recent import IS_HERE, left_behind
+from .sinks import SqliteSink, write_all
 from .trouble import trouble
 
 __all__ = ["Store"]
@@ -23,8 +26,11 @@ __all__ = ["Store"]
 _BUSY_MS = 500
 _CONNECT_S = 5
 _WRITER_CACHE_KIB = 16_000
-_WAL_PAGES = 4_000  # then they go into the file itself: rarely, since pages change again and again
+_WAL_PAGES = 8_000  # then they go into the file itself: rarely, since pages change again and again
+_PREPARED_AFTER = 5
 _OPTIONS_OF_WRITES = {"orsay_writes": True}
+
+log = get_logger("journal")
 
 
 class Store:
@@ -59,11 +65,27 @@ class Store:
             if not current:
                 with self.writing() as connection:
                     migrate(connection)
+            if self.options.path is not None and IS_HERE:
+                self._take_over(self.options.path)
             self.is_open = True
         except Exception as exc:  # of any layer between here and the disk
             if not self.is_open:
                 self.close()
             raise trouble(exc, self.place) from exc
+
+    def _take_over(self, path: Path) -> None:
+        """Put what killed servers had not put into the tables there."""
+        with left_behind(path) as groups:
+            if not groups:
+                return
+            connection, release = self.driver_connection()
+            try:
+                sink = SqliteSink(connection)
+                for group in groups:
+                    write_all(sink, group, self.place)
+            finally:
+                release()
+            log.info("journal_rest_taken_over", groups=len(groups))
 
     def look(self) -> None:
         """Raises JournalDown when the file that was opened is not there any more."""
@@ -102,8 +124,10 @@ class Store:
         if self.is_sqlite:
             connection.execute(f"PRAGMA cache_size=-{_WRITER_CACHE_KIB}")
             connection.execute(f"PRAGMA wal_autocheckpoint={_WAL_PAGES}")
+            connection.execute("PRAGMA temp_store=MEMORY")  # pages as they were before a statement
         else:
             connection.autocommit = True
+            connection.prepare_threshold = _PREPARED_AFTER
         return connection, connection.close
 
     @contextmanager
@@ -172,6 +196,8 @@ def _postgres(options: JournalOptions) -> Engine:
         pool_pre_ping=True,
         connect_args={
             "connect_timeout": _CONNECT_S,
+            # a plan that was made for all values at once looks through whole tables for rare ones
+            "prepare_threshold": None,
             "application_name": "orsay",
             "tcp_user_timeout": 10_000,
             "keepalives_idle": 10,

@@ -177,7 +177,8 @@ class RunSummary(_Read):
 class Point(_Read):
     """The episodes of one step of training; without steps, of one stretch of time that begins at ``at``.
 
-    ``n`` counts those that ended, the ones lost to faults among them.
+    ``n`` counts those that ended, the ones lost to faults among them. ``low`` and ``high`` bound the 95%
+    interval of each figure; a mean of one value has none.
     """
 
     step: int | None
@@ -190,7 +191,11 @@ class Point(_Read):
     success_low: float | None
     success_high: float | None
     length_mean: float | None
+    length_low: float | None
+    length_high: float | None
     fault_rate: float | None
+    fault_low: float | None
+    fault_high: float | None
 
 
 class Histogram(_Read):

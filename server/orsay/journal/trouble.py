@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from typing import Final
 
@@ -73,6 +74,9 @@ def trouble(exc: BaseException, place: str) -> JournalDown:
         if code in _CORRUPT:
             return JournalDown(f"{start}: the file is damaged ({found})", kind="damaged")
         said, hint = _SQLITE.get(code, (str(found), ""))
+        return JournalDown(f"{start}: {said}", hint)
+    if isinstance(found, OSError) and found.errno in (errno.ENOSPC, errno.EDQUOT):
+        said, hint = _SQLITE[sqlite3.SQLITE_FULL]
         return JournalDown(f"{start}: {said}", hint)
     if isinstance(found, OSError):
         return JournalDown(f"{start}: {found.strerror or found}", "see to the folder, its owner and its disk")

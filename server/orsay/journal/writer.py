@@ -1,12 +1,14 @@
 """The journal as the event loop sees it: rows go in, and are told when they are committed.
 
-``scribe`` is the thread that writes them. When it cannot, calls wait for a moment only, rows wait in bounded
-memory, and what does not fit is given up and counted.
+Small rows of a SQLite journal are committed here and now, to a file beside it (see ``recent``), and go into
+the tables later. All others are committed by ``scribe``, the thread that writes the tables. When it cannot,
+calls wait for a moment only, rows wait in bounded memory, and what does not fit is given up and counted.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable
@@ -21,6 +23,7 @@ from ..errors import JournalDown
 from ..logs import get_logger
 from .keeper import PAGES_AT_ONCE, free_pages, give_back, remove, steps, to_remove
 from .location import JournalOptions
+from .recent import AGE_S, IS_HERE, Recent, Segment
 from .rows import CallEnded, Row, SessionEnded, SessionOpened
 from .scribe import Chore, Scribe
 from .store import Store
@@ -33,6 +36,11 @@ Done = Callable[[bool], None]
 _READERS = 8
 _HANGS_S = 10.0
 _ROW_BYTES = 1_000  # besides its texts
+_SMALL_BYTES = 8_192  # what may be made ready on the event loop
+_MOST_SINGLES = 16  # then the next one is not waited for
+_RUSH_S = 0.0002  # from a row to the next in the same turn of the loop
+_SLOW_S = 0.05  # for a file to take rows: others would wait for its disk
+_SLOW_FOR_S = 10.0
 
 log = get_logger("journal")
 
@@ -78,9 +86,23 @@ class Writer:
         self._limits = limits = limits or WriterLimits()
         self.store = Store(options)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._scribe = Scribe(self.store, self._report, retry_s=limits.retry_s, close_s=limits.close_s)
+        path = options.path if options.durability == "process" and IS_HERE else None
+        self._recent = None if path is None else Recent(path)
+        self._scribe = Scribe(
+            self.store,
+            self._report,
+            give_back=_none if self._recent is None else self._recent.give_back,
+            retry_s=limits.retry_s,
+            close_s=limits.close_s,
+        )
         self._queue = self._scribe.queue
-        self._added = 0  # rows handed to the scribe
+        self._fresh: list[tuple[Row, Done | None]] = []  # about to be committed beside the tables
+        self._quick = False  # whether rows are
+        self._singles = 0  # turns of the loop, one after the other, with a single row
+        self._rush_until = 0.0
+        self._committed = 0
+        self._handing_over: asyncio.TimerHandle | None = None
+        self._added = 0  # rows and segments handed to the scribe
         self._settled = 0  # of those: committed or given up
         self._lost = 0
         self._waiting: deque[tuple[int, Done]] = deque()
@@ -104,17 +126,20 @@ class Writer:
     def add(self, row: Row, done: Done | None = None) -> None:
         """Have the row written. ``done`` is called once, on the event loop, with True when it is committed.
 
-        With False nobody should wait for it any longer; it may be written later all the same.
+        That may be before this returns: where rows keep coming alone they are committed at once, else those
+        of one turn of the loop together. With False nobody should wait for it any longer; it may be written
+        later all the same.
         """
         if self._stuck or self._closed:
             self._add_stuck(row, done)
-            return
-        self._added = added = self._added + 1
-        if done is not None:
-            self._waiting.append((added, done))
-        self._queue.append(row)
-        if self._scribe.asleep:
-            self._scribe.wake()
+        elif self._quick and self._may_be_quick(row):
+            self._fresh.append((row, done))
+            if self._singles >= _MOST_SINGLES and self._comes_alone():
+                self._commit()
+            elif len(self._fresh) == 1 and self._loop is not None:
+                self._loop.call_soon(self._commit_turn)
+        else:
+            self._add_slow(row, done)
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """``work`` in a thread, with a connection that sees what is committed. Raises JournalDown."""
@@ -122,6 +147,7 @@ class Writer:
             raise JournalDown("the journal is closed")
         await self._tried.wait()
         assert self._loop is not None
+        await self._tables_follow()
         return await self._loop.run_in_executor(self._readers, self._read, work)
 
     async def close(self) -> None:
@@ -132,26 +158,27 @@ class Writer:
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.gather(self._keeping, return_exceptions=True)
+        self._hand_over()
         ended = asyncio.Event()
         self._scribe.close(lambda: self._tell(ended.set))
         try:
             await asyncio.wait_for(ended.wait(), self._limits.close_s + _HANGS_S)
         except TimeoutError:  # it hangs in a call; it is a daemon
-            log.error(
-                "journal_abandoned", reason="a write has not come back", rows=self._added - self._settled
-            )
+            log.error("journal_abandoned", reason="a write has not come back", rows=self._uncommitted)
         if self._ticking is not None:
             self._ticking.cancel()
-        self._lost += self._added - self._settled
+        self._lost += self._uncommitted
         self._settled = self._added
         self._release()
+        if self._recent is not None:
+            self._recent.close()
         await self._loop.run_in_executor(self._readers, self.store.close)
         self._readers.shutdown(wait=False)
 
     @property
     def health(self) -> JournalHealth:
         """How it is now."""
-        waiting = self._added - self._settled
+        waiting = self._uncommitted
         found = self._scribe.trouble
         since = self._scribe.trouble_since
         if found is None and self._stalled_at is not None:
@@ -166,7 +193,7 @@ class Writer:
             since=None if found is None else since,
             waiting=waiting,
             lag_s=time.monotonic() - self._marks[0][1] if self._marks and waiting else 0.0,
-            committed=self._scribe.committed,
+            committed=self._committed + self._scribe.committed,
             lost=self._lost,
         )
 
@@ -175,6 +202,99 @@ class Writer:
             raise JournalDown(self._scribe.trouble.reason, self._scribe.trouble.hint)
         with self.store.reading() as connection:
             return work(connection)
+
+    # rows that are committed beside the tables
+
+    def _may_be_quick(self, row: Row) -> bool:
+        assert self._recent is not None
+        scribe = self._scribe
+        if scribe.trouble is not None or scribe.unknown or self._recent.is_full:
+            return False
+        return _size(row) < _SMALL_BYTES
+
+    def _comes_alone(self) -> bool:
+        now = time.monotonic()
+        alone, self._rush_until = now > self._rush_until, now + _RUSH_S
+        if not alone:
+            self._singles = 0
+        return alone
+
+    def _commit_turn(self) -> None:
+        """Commit what came in this turn of the loop."""
+        self._singles = self._singles + 1 if len(self._fresh) == 1 else 0
+        self._commit()
+
+    def _commit(self) -> None:
+        fresh, self._fresh = self._fresh, []
+        if not fresh:
+            return
+        assert self._recent is not None and self._loop is not None
+        began = time.monotonic()
+        try:
+            well = self._recent.append(fresh)
+        except Exception as exc:  # the scribe finds out, and says so
+            log.debug("journal_not_quick", reason=str(exc))
+            well = False
+        if not well:
+            for row, done in fresh:
+                self._add_slow(row, done)
+            return
+        self._committed += len(fresh)
+        for _, done in fresh:
+            if done is not None:
+                done(True)
+        if self._recent.is_due:
+            self._hand_over()
+        elif self._handing_over is None:
+            self._handing_over = self._loop.call_later(AGE_S, self._hand_over)
+        if time.monotonic() - began > _SLOW_S:
+            self._quick = False
+            self._loop.call_later(_SLOW_FOR_S, self._be_quick)
+
+    def _be_quick(self) -> None:
+        self._quick = self._recent is not None
+
+    def _hand_over(self) -> None:
+        """Have the scribe put what came until now into the tables."""
+        self._commit()
+        if self._handing_over is not None:
+            self._handing_over.cancel()
+            self._handing_over = None
+        segment = None if self._recent is None else self._recent.hand_over()
+        if segment is not None:
+            self._put(segment)
+
+    async def _tables_follow(self) -> None:
+        """What is committed stands in the tables, unless they are in trouble."""
+        if self._recent is None or self._stuck or not (self._recent.rows or self._recent.on_their_way):
+            return
+        assert self._loop is not None
+        self._hand_over()
+        followed = self._loop.create_future()
+        self._waiting.append((self._added, lambda well: _tell_future(followed, well)))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(followed, self._limits.patience_s)
+
+    # rows and segments for the scribe
+
+    def _add_slow(self, row: Row, done: Done | None) -> None:
+        if type(row) is SessionEnded:  # it must not come before what opened the session
+            self._hand_over()
+        self._put(row)
+        if done is not None:
+            self._waiting.append((self._added, done))
+
+    def _put(self, entry: Row | Segment) -> None:
+        self._added += 1
+        self._queue.append(entry)
+        if self._scribe.asleep:
+            self._scribe.wake()
+
+    @property
+    def _uncommitted(self) -> int:
+        """Rows that wait for the scribe."""
+        segments = 0 if self._recent is None else self._recent.on_their_way
+        return max(0, self._added - self._settled - segments)
 
     # retention
 
@@ -215,11 +335,14 @@ class Writer:
             self._loop.call_soon_threadsafe(what, *args)
 
     def _settle(self, upto: int, lost: frozenset[int]) -> None:
-        self._tried.set()
+        if not self._tried.is_set():
+            self._tried.set()
+            self._be_quick()
         self._settled = max(self._settled, upto)
         self._lost += len(lost)
+        self._committed -= sum(number < 0 for number in lost)
         waiting = self._waiting
-        while waiting and waiting[0][0] <= upto:
+        while waiting and waiting[0][0] <= self._settled:
             number, done = waiting.popleft()
             done(number not in lost)
         if self._stuck and self._scribe.trouble is None and self._added - upto <= self._scribe.most_rows:
@@ -243,6 +366,7 @@ class Writer:
         broken = self._scribe.trouble is not None
         if not self._stuck and lag >= (self._limits.patience_s if broken else self._limits.stall_s):
             self._stuck = True
+            self._hand_over()
             if not broken:
                 self._stalled_at = time.time()
                 found = self.health
@@ -261,7 +385,7 @@ class Writer:
         if done is not None:
             self._loop.call_soon(done, False)
         size = _size(row)
-        waiting = self._added - self._settled
+        waiting = self._uncommitted
         full = waiting >= self._limits.rows or self._held_bytes + size > self._limits.size_bytes
         if self._closed or (full and not isinstance(row, SessionEnded)):  # else it would seem to live on
             self._lost += 1
@@ -269,10 +393,11 @@ class Writer:
                 self._scribe.unknown.add(row.id)  # what comes of it is given up too
             return
         self._held_bytes += size
-        self._added += 1
-        self._queue.append(row)
-        if self._scribe.asleep:
-            self._scribe.wake()
+        self._put(row)
+
+
+def _none(_segment: Segment) -> None:
+    """There are no segments."""
 
 
 def _tell_future(future: asyncio.Future[bool], well: bool) -> None:
@@ -283,4 +408,4 @@ def _tell_future(future: asyncio.Future[bool], well: bool) -> None:
 def _size(row: Row) -> int:
     if isinstance(row, CallEnded):
         return _ROW_BYTES + len(row.body) + len(row.wire)
-    return _ROW_BYTES + sum(len(part) for part in row if isinstance(part, bytes))
+    return _ROW_BYTES + sum(len(part) for part in row if isinstance(part, bytes | str))

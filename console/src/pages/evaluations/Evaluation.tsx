@@ -182,7 +182,7 @@ function PassAtK({ of }: { of: Report }) {
       title="pass@k"
       summary={points.map(({ k, mean }) => `pass@${k} ${percent(mean)}`).join(", ")}
       option={option}
-      table={{ columns: ["k", "pass@k", "low", "high"], rows: points.map(({ k, mean, low, high }) => [k, mean, low, high]) }}
+      table={() => ({ columns: ["k", "pass@k", "low", "high"], rows: points.map(({ k, mean, low, high }) => [k, mean, low, high]) })}
       file="pass-at-k"
       legend={
         <Text size="sm" className="numeric">
@@ -205,10 +205,10 @@ function Distribution({ of }: { of: Report }) {
       title="Distribution of rewards"
       summary="The share of episodes with a reward in each range."
       option={option}
-      table={{
+      table={() => ({
         columns: ["from", "to", "episodes"],
         rows: spreadOf.counts.map((each, bin) => [spreadOf.edges[bin], spreadOf.edges[bin + 1], each]),
-      }}
+      })}
       file="evaluation-rewards"
     />
   );

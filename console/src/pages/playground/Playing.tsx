@@ -26,6 +26,7 @@ import { Code } from "../../shared/Code";
 import { Failure, Waiting } from "../../shared/states";
 import { Log } from "./Log";
 import { isFinished, type Play, type PlayState, rewardsOf } from "./play";
+import { useTrajectoryOf } from "./queries";
 import { asCurl, asPython } from "./scripts";
 import classes from "./Playing.module.css";
 import { Tools } from "./Tools";
@@ -103,6 +104,7 @@ function Bar({
   const [copying, setCopying] = useState(false);
   const rewards = rewardsOf(state.entries);
   const last = rewards.at(-1);
+  const trajectory = useTrajectoryOf(state.sid);
   const open = state.phase === "starting" || state.phase === "ready";
   return (
     <Paper withBorder p="sm" component="section" aria-label="Session" className={classes.bar}>
@@ -118,8 +120,8 @@ function Bar({
             </Text>
             {last !== undefined && <Text span c="dimmed">{` (last ${number(last)})`}</Text>}
           </Text>
-          {state.trajectory !== null && (
-            <Anchor component={Link} size="sm" to={`/trajectories/${state.trajectory}`}>
+          {trajectory !== undefined && (
+            <Anchor component={Link} size="sm" to={`/trajectories/${trajectory}`}>
               Its trajectory
             </Anchor>
           )}

@@ -1,9 +1,7 @@
 // One session that a person plays: what happened in it so far, and what can be done. Lives outside React, which
 // reads it through snapshots that are never changed.
-import { get, RequestError } from "../../api/request";
-import { readEvents } from "../../api/events";
-import { send } from "../../api/request";
-import type { Message, Snapshot, ToolListing } from "../../api/types";
+import { RequestError } from "../../api/request";
+import type { Message, ToolListing } from "../../api/types";
 import { callTool, type Outcome } from "../../ors/call";
 import {
   cancelCall,
@@ -16,7 +14,6 @@ import {
   type Secrets,
   type TaskChoice,
 } from "../../ors/requests";
-import { apiUrl } from "../../place";
 
 export interface Entry {
   number: number;
@@ -35,8 +32,6 @@ export interface PlayState {
   phase: Phase;
   sid: string | null;
   trace: string | null;
-  /** The id of what the journal records of it; null without a journal, and before it is known. */
-  trajectory: string | null;
   messages: Message[] | null;
   listing: ToolListing | null;
   entries: Entry[];
@@ -57,7 +52,6 @@ export class Play {
     phase: "opening",
     sid: null,
     trace: null,
-    trajectory: null,
     messages: null,
     listing: null,
     entries: [],
@@ -91,7 +85,6 @@ export class Play {
       }
       this.change({ phase: "starting", sid, trace });
       this.timer = setInterval(() => void this.keepAlive(), PING_MS);
-      void this.findTrajectory();
       const [messages, listing] = await Promise.all([
         readMessages(sid, this.environment, signal),
         readTools(sid, this.environment, signal),
@@ -154,30 +147,6 @@ export class Play {
         if (this.timer !== null) clearInterval(this.timer);
         this.change({ phase: "ended", problem });
       }
-    }
-  }
-
-  /** The live feed knows by which id the journal keeps the session. */
-  private async findTrajectory(): Promise<void> {
-    const { sid } = this.state;
-    const { signal } = this.gone;
-    try {
-      const server = await get<{ journal: { state: string } | null }>("server", {}, signal);
-      if (server.journal === null || server.journal.state === "off") return;
-      const response = await send(apiUrl("live"), { headers: { Accept: "text/event-stream" }, signal });
-      let seen = 0;
-      for await (const { event, data } of readEvents(response)) {
-        if (event !== "snapshot") continue;
-        const id = (JSON.parse(data) as Snapshot).list.find((each) => each.sid === sid)?.id ?? null;
-        if (id !== null) {
-          this.change({ trajectory: id });
-          return;
-        }
-        seen += 1;
-        if (seen > 10) return;
-      }
-    } catch {
-      // without it there is no link, and nothing else is lost
     }
   }
 

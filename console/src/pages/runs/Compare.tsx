@@ -1,7 +1,7 @@
 // One run or several: how reward, success, length and faults went on, how rewards are spread, and what the difference is.
-import { Alert, Anchor, Button, MultiSelect, NativeSelect, NumberInput, SimpleGrid, Stack, Text } from "@mantine/core";
-import { FileSpreadsheet } from "lucide-react";
-import { useMemo } from "react";
+import { Alert, Anchor, Button, MultiSelect, Stack, Text } from "@mantine/core";
+import { ChevronDown, FileSpreadsheet } from "lucide-react";
+import { memo, useMemo, useRef, useState } from "react";
 import { Link } from "react-router";
 
 import type { Run, Series } from "../../api/types";
@@ -11,29 +11,24 @@ import { saveCsv } from "../../charts/csv";
 import { Legend } from "../../charts/Legend";
 import { curvesOption, spreadOption } from "../../charts/options";
 import { useEnvironments } from "../../api/queries";
+import { Field, SelectField, TextField, type Option } from "../../shared/Fields";
 import { PageHeader } from "../../shared/PageHeader";
 import { Failure, Nothing, Waiting } from "../../shared/states";
-import { useAddress, type Change } from "../trajectories/address";
+import { useAddress, useAhead, type Change } from "../trajectories/address";
 import { FIGURES, curveOf, figureTable, pointsTable, smoothed, spreadTable, type Figure } from "./figures";
-import { useRuns, useSeries, type Choice } from "./queries";
+import { MOST_COMPARED, readChoice, SMOOTH, useRuns, useSeries, type Choice } from "./queries";
 import { Totals } from "./Totals";
 
-export const MOST_COMPARED = 8;
-const SMOOTH = [1, 3, 10, 30];
+const NO_RUNS: Run[] = [];
 
 export function Compare() {
   const [search, set] = useAddress();
-  const names = useMemo(() => [...new Set(search.getAll("run"))].slice(0, MOST_COMPARED), [search]);
-  const choice: Choice = {
-    environment: search.get("environment") ?? "",
-    split: search.get("split") ?? "",
-    success: Number(search.get("success") ?? 1) || 0,
-    smooth: SMOOTH.find((width) => String(width) === search.get("smooth")) ?? 1,
-  };
-  const runs = useRuns(choice.success).data ?? [];
+  const text = search.toString();
+  const { names, choice } = useMemo(() => readChoice(new URLSearchParams(text)), [text]);
   const found = useSeries(names, choice);
   const failed = found.find(({ isError, data }) => isError && data === undefined);
-  const loaded = found.flatMap(({ data }) => (data ? [data] : []));
+  const runs = useRuns(choice.success, found.every(({ isPending }) => !isPending)).data ?? NO_RUNS;
+  const loaded = useSame(found.flatMap(({ data }) => (data ? [data] : [])));
 
   const title = names.length === 1 ? `Run ${names[0]}` : names.length ? `Compare ${names.length} runs` : "Compare runs";
   return (
@@ -68,11 +63,22 @@ export function Compare() {
         ) : loaded.length < names.length ? (
           <Waiting what="Adding up the runs" />
         ) : (
-          <Plots series={loaded} choice={choice} runs={runs} />
+          <>
+            <Plots series={loaded} smooth={choice.smooth} success={choice.success} />
+            <Totals series={loaded} runs={runs} success={choice.success} />
+          </>
         )}
       </Stack>
     </>
   );
+}
+
+/** The list of before as long as it holds the same. */
+function useSame<T>(list: T[]): T[] {
+  const kept = useRef(list);
+  const before = kept.current;
+  if (list.length !== before.length || list.some((each, place) => each !== before[place])) kept.current = list;
+  return kept.current;
 }
 
 function Fields({
@@ -98,51 +104,101 @@ function Fields({
   ];
   const keep = (known: string[], value: string) => (value && !known.includes(value) ? [...known, value] : known);
   return (
-    <SimpleGrid cols={{ base: 2, md: 5 }} spacing="sm">
-      <MultiSelect
-        label="Runs"
-        data={[...new Set([...names, ...runs.map(({ run }) => run)])]}
-        value={names}
-        onChange={(run) => set({ run })}
-        maxValues={MOST_COMPARED}
-        searchable
-        limit={50}
-        clearButtonProps={{ "aria-label": "No runs" }}
-      />
-      <NativeSelect
+    <div className="fields fields-5">
+      <RunsField names={names} runs={runs} onChange={(run) => set({ run })} />
+      <SelectField
         label="Environment"
         value={choice.environment}
-        onChange={(event) => set({ environment: event.currentTarget.value, split: "" })}
-        data={[{ value: "", label: "All" }, ...keep(played, choice.environment)]}
+        onChange={(environment) => set({ environment, split: "" })}
+        options={named(keep(played, choice.environment))}
       />
-      <NativeSelect
+      <SelectField
         label="Split"
         value={choice.split}
-        onChange={(event) => set({ split: event.currentTarget.value })}
-        data={[{ value: "", label: "All" }, ...keep(splits, choice.split)]}
+        onChange={(split) => set({ split })}
+        options={named(keep(splits, choice.split))}
       />
-      <NumberInput
-        label="A success has a reward of"
-        value={choice.success}
-        step={0.1}
-        onChange={(value) => set({ success: value === "" || value === 1 ? "" : String(value) })}
-        suffix=" or more"
-        hideControls
-      />
-      <NativeSelect
+      <SuccessField success={choice.success} onChange={(success) => set({ success: success === 1 ? "" : String(success) })} />
+      <SelectField
         label="Curves are"
         value={String(choice.smooth)}
-        onChange={(event) => set({ smooth: event.currentTarget.value === "1" ? "" : event.currentTarget.value })}
-        data={SMOOTH.map((width) => ({
+        onChange={(smooth) => set({ smooth: smooth === "1" ? "" : smooth })}
+        options={SMOOTH.map((width) => ({
           value: String(width),
           label: width === 1 ? "as measured" : `means over ${width} points`,
         }))}
       />
-    </SimpleGrid>
+    </div>
   );
 }
 
-function Plots({ series, choice, runs }: { series: Series[]; choice: Choice; runs: Run[] }) {
+function SuccessField({ success, onChange }: { success: number; onChange: (success: number) => void }) {
+  const { shown, show, sent } = useAhead(String(success));
+  return (
+    <TextField
+      label="Success from reward"
+      type="number"
+      step={0.1}
+      value={shown}
+      onChange={({ currentTarget: { value, validity } }) => {
+        show(value);
+        if (validity.badInput) return; // "0." on the way to "0.5"
+        const wanted = value === "" ? 1 : Number(value);
+        sent(String(wanted));
+        onChange(wanted);
+      }}
+    />
+  );
+}
+
+/** The names of those chosen; what chooses others is made when it is first asked for. */
+function RunsField({ names, runs, onChange }: { names: string[]; runs: Run[]; onChange: (names: string[]) => void }) {
+  const [asked, setAsked] = useState(false);
+  if (!asked) {
+    return (
+      <Field label="Runs">
+        {(id) => (
+          <>
+            <button
+              id={id}
+              type="button"
+              role="combobox"
+              aria-expanded={false}
+              aria-haspopup="listbox"
+              className="field-input field-button"
+              onClick={() => setAsked(true)}
+              onKeyDown={({ key }) => key === "ArrowDown" && setAsked(true)}
+            >
+              {names.join(", ") || "None"}
+            </button>
+            <ChevronDown size={16} aria-hidden className="field-icon field-icon-right" />
+          </>
+        )}
+      </Field>
+    );
+  }
+  return (
+    <MultiSelect
+      label="Runs"
+      data={[...new Set([...names, ...runs.map(({ run }) => run)])]}
+      value={names}
+      onChange={onChange}
+      maxValues={MOST_COMPARED}
+      searchable
+      limit={50}
+      autoFocus
+      defaultDropdownOpened
+      clearButtonProps={{ "aria-label": "No runs" }}
+    />
+  );
+}
+
+function named(values: string[]): Option[] {
+  return [{ value: "", label: "All" }, ...values.map((value) => ({ value, label: value }))];
+}
+
+/** Drawn again only when something in them changed. */
+const Plots = memo(function Plots({ series, smooth, success }: { series: Series[]; smooth: number; success: number }) {
   const stepped = series.filter(({ points }) => points.some(({ step }) => step !== null));
   const timed = series.filter(({ points }) => points.length > 0 && points.every(({ step }) => step === null));
   const empty = series.filter(({ points }) => points.length === 0);
@@ -162,7 +218,7 @@ function Plots({ series, choice, runs }: { series: Series[]; choice: Choice; run
       )}
       {stepped.length > 0 && (
         <section aria-label="Over steps">
-          <Curves series={series} shown={stepped} axis="step" choice={choice} />
+          <Curves series={series} shown={stepped} axis="step" smooth={smooth} success={success} />
         </section>
       )}
       {timed.length > 0 && (
@@ -172,38 +228,33 @@ function Plots({ series, choice, runs }: { series: Series[]; choice: Choice; run
               These runs have no steps; they are shown over time.
             </Text>
           )}
-          <Curves series={series} shown={timed} axis="time" choice={choice} />
+          <Curves series={series} shown={timed} axis="time" smooth={smooth} success={success} />
         </section>
       )}
       <Distribution series={series} />
-      <Totals series={series} runs={runs} success={choice.success} />
     </>
   );
-}
+});
 
-function Curves({ series, shown, axis, choice }: { series: Series[]; shown: Series[]; axis: "step" | "time"; choice: Choice }) {
-  return (
-    <SimpleGrid cols={{ base: 1, lg: 2 }} spacing="md" w="100%">
-      {FIGURES.map((figure) => (
-        <OneFigure key={figure.name} figure={figure} series={series} shown={shown} axis={axis} choice={choice} />
-      ))}
-    </SimpleGrid>
-  );
-}
-
-function OneFigure({
-  figure,
-  series,
-  shown,
-  axis,
-  choice: { success, smooth },
-}: {
-  figure: Figure;
+interface CurvesProps {
   series: Series[];
   shown: Series[];
   axis: "step" | "time";
-  choice: Choice;
-}) {
+  smooth: number;
+  success: number;
+}
+
+function Curves(props: CurvesProps) {
+  return (
+    <div className="plots">
+      {FIGURES.map((figure) => (
+        <OneFigure key={figure.name} figure={figure} {...props} />
+      ))}
+    </div>
+  );
+}
+
+function OneFigure({ figure, series, shown, axis, smooth, success }: CurvesProps & { figure: Figure }) {
   // a run keeps its colour in every plot, so those that are not shown here are curves without points
   const option = useMemo(
     () => (scheme: "light" | "dark") =>
@@ -219,7 +270,7 @@ function OneFigure({
       title={axis === "step" ? figure.name : `${figure.name} over time`}
       summary={`${figure.about(success)}${smooth > 1 ? ` Running means over ${smooth} points, without intervals.` : ""} Over ${axis === "step" ? "steps" : "time"}, for ${shown.map(({ run }) => run).join(", ")}.`}
       option={option}
-      table={figureTable(shown, figure)}
+      table={() => figureTable(shown, figure)}
       file={`runs-${figure.name}`}
     />
   );
@@ -235,7 +286,7 @@ function Distribution({ series }: { series: Series[] }) {
       title="Distribution of rewards"
       summary="The share of episodes with a reward in each range."
       option={option}
-      table={spreadTable(series)}
+      table={() => spreadTable(series)}
       file="runs-rewards"
     />
   );

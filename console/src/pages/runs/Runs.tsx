@@ -1,13 +1,16 @@
 // All runs: what clients named so, and by day what they did not name.
-import { Anchor, Badge, Button, Checkbox, Group, Stack, Table, Text } from "@mantine/core";
+import { Button, Group, Stack, Text } from "@mantine/core";
 import { GitCompare } from "lucide-react";
-import { useRef } from "react";
-import { Link, useNavigate } from "react-router";
+import { memo, useCallback, useMemo, useRef } from "react";
+import { Link, useHref, useNavigate } from "react-router";
 
 import type { Run } from "../../api/types";
 import { count, number, percent } from "../../format";
+import { linkOf } from "../../shared/links";
 import { PageHeader } from "../../shared/PageHeader";
 import { Nothing } from "../../shared/states";
+import { Tag } from "../../shared/Tag";
+import { Tick } from "../../shared/Tick";
 import { When } from "../../shared/When";
 import { Recorded } from "../trajectories/Recorded";
 import { useAddress } from "../trajectories/address";
@@ -15,9 +18,10 @@ import { KeyHelp, moveFocus, type KeyAction } from "../trajectories/keys";
 import { useMarks } from "../trajectories/marks";
 import { SearchText } from "../trajectories/SearchText";
 import "../trajectories/trajectories.css";
-import { MOST_COMPARED } from "./Compare";
-import { useRuns } from "./queries";
+import { MOST_COMPARED, useRuns } from "./queries";
 import { share, withInterval } from "./words";
+
+const NO_RUNS: Run[] = [];
 
 export function Runs() {
   const [search, change] = useAddress();
@@ -26,8 +30,8 @@ export function Runs() {
   const field = useRef<HTMLInputElement>(null);
   const text = search.get("text") ?? "";
   const [marked, mark] = useMarks("run", MOST_COMPARED);
-  const known = found.data ?? [];
-  const shown = known.filter(({ run }) => run.toLowerCase().includes(text.toLowerCase()));
+  const known = found.data ?? NO_RUNS;
+  const shown = useMemo(() => known.filter(({ run }) => run.toLowerCase().includes(text.toLowerCase())), [known, text]);
 
   const focused = () => (document.activeElement as HTMLElement | null)?.dataset.row;
   const actions: KeyAction[] = [
@@ -85,85 +89,88 @@ export function compareAddress(runs: string[]): string {
 }
 
 function Rows({ runs, marked, mark }: { runs: Run[]; marked: string[]; mark: (run: string) => void }) {
+  const navigate = useNavigate();
+  const address = useHref("/runs/compare");
+  const latest = useRef(mark);
+  latest.current = mark;
+  const onMark = useCallback((run: string) => latest.current(run), []);
+  const now = useMemo(() => Date.now(), [runs]);
   return (
-    <div className="scroll-x">
-      <Table highlightOnHover aria-label="Runs" verticalSpacing="xs">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>
+    <div
+      className="scroll-x"
+      onClick={(event) => {
+        const run = linkOf(event, "a[data-row]")?.dataset.row;
+        if (run !== undefined) void navigate(compareAddress([run]));
+      }}
+    >
+      <table className="list" aria-label="Runs">
+        <thead>
+          <tr>
+            <th>
               <span className="only-read">Compare</span>
-            </Table.Th>
-            <Table.Th>Run</Table.Th>
-            <Table.Th visibleFrom="md">Environments</Table.Th>
-            <Table.Th ta="right">Episodes</Table.Th>
-            <Table.Th ta="right" visibleFrom="md">
-              Steps
-            </Table.Th>
-            <Table.Th ta="right">Mean reward</Table.Th>
-            <Table.Th ta="right" visibleFrom="sm">
-              Success
-            </Table.Th>
-            <Table.Th ta="right" visibleFrom="lg">
-              Length
-            </Table.Th>
-            <Table.Th ta="right" visibleFrom="sm">
-              Faults
-            </Table.Th>
-            <Table.Th visibleFrom="sm">Last</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
+            </th>
+            <th>Run</th>
+            <th className="from-md">Environments</th>
+            <th className="right">Episodes</th>
+            <th className="right from-md">Steps</th>
+            <th className="right">Mean reward</th>
+            <th className="right from-sm">Success</th>
+            <th className="right from-lg">Length</th>
+            <th className="right from-sm">Faults</th>
+            <th className="from-sm">Last</th>
+          </tr>
+        </thead>
+        <tbody>
           {runs.map((run) => (
-            <Table.Tr key={run.run}>
-              <Table.Td>
-                <Checkbox
-                  checked={marked.includes(run.run)}
-                  onChange={() => mark(run.run)}
-                  aria-label={`Compare ${run.run}`}
-                  size="xs"
-                />
-              </Table.Td>
-              <Table.Td>
-                <Anchor component={Link} to={compareAddress([run.run])} data-row={run.run} size="sm" fw={500} className="row-name">
-                  {run.run}
-                </Anchor>{" "}
-                {!run.labelled && (
-                  <Badge variant="light" color="gray" size="xs" className="mark">
-                    unnamed
-                  </Badge>
-                )}
-              </Table.Td>
-              <Table.Td visibleFrom="md">
-                <Text size="sm">{run.environments.join(", ")}</Text>
-              </Table.Td>
-              <Table.Td ta="right" className="numeric">
-                {count(run.episodes)}
-                {run.running > 0 && <Text size="xs" c="dimmed">{`${count(run.running)} running`}</Text>}
-              </Table.Td>
-              <Table.Td ta="right" className="numeric" visibleFrom="md">
-                {count(run.steps)}
-              </Table.Td>
-              <Table.Td ta="right" className="numeric one-line">
-                {withInterval(run.reward_mean, run.reward_low, run.reward_high)}
-              </Table.Td>
-              <Table.Td ta="right" className="numeric" visibleFrom="sm">
-                {share(run.success)}
-              </Table.Td>
-              <Table.Td ta="right" className="numeric" visibleFrom="lg">
-                {number(run.length_mean, 1)}
-              </Table.Td>
-              <Table.Td ta="right" className="numeric" visibleFrom="sm">
-                {percent(run.fault_rate)}
-              </Table.Td>
-              <Table.Td visibleFrom="sm">
-                <Text size="sm" component="span" style={{ whiteSpace: "nowrap" }}>
-                  <When at={run.last_at} />
-                </Text>
-              </Table.Td>
-            </Table.Tr>
+            <Row key={run.run} run={run} address={address} now={now} marked={marked.includes(run.run)} onMark={onMark} />
           ))}
-        </Table.Tbody>
-      </Table>
+        </tbody>
+      </table>
     </div>
   );
 }
+
+const Row = memo(function Row({
+  run,
+  address,
+  now,
+  marked,
+  onMark,
+}: {
+  run: Run;
+  address: string;
+  now: number;
+  marked: boolean;
+  onMark: (run: string) => void;
+}) {
+  return (
+    <tr>
+      <td>
+        <Tick checked={marked} onChange={() => onMark(run.run)} label={`Compare ${run.run}`} />
+      </td>
+      <td>
+        <a href={`${address}?${new URLSearchParams({ run: run.run }).toString()}`} data-row={run.run} className="link link-strong row-name">
+          {run.run}
+        </a>{" "}
+        {!run.labelled && (
+          <Tag colour="gray" small>
+            unnamed
+          </Tag>
+        )}
+      </td>
+      <td className="small from-md">{run.environments.join(", ")}</td>
+      <td className="numeric right">
+        {count(run.episodes)}
+        {run.running > 0 && <p className="plain smaller dimmed">{`${count(run.running)} running`}</p>}
+      </td>
+      <td className="numeric right from-md">{count(run.steps)}</td>
+      <td className="numeric right one-line">{withInterval(run.reward_mean, run.reward_low, run.reward_high)}</td>
+      <td className="numeric right from-sm">{share(run.success)}</td>
+      <td className="numeric right from-lg">{number(run.length_mean, 1)}</td>
+      <td className="numeric right from-sm">{percent(run.fault_rate)}</td>
+      <td className="from-sm one-line">
+        <When at={run.last_at} now={now} />
+      </td>
+    </tr>
+  );
+});

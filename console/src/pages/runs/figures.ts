@@ -2,7 +2,6 @@
 import type { Series, SeriesPoint } from "../../api/types";
 import type { Cell, Table } from "../../charts/csv";
 import type { Curve } from "../../charts/options";
-import { shareInterval } from "../../charts/statistics";
 import { milliseconds, number } from "../../format";
 
 export interface Figure {
@@ -33,19 +32,16 @@ export const FIGURES: Figure[] = [
   },
   {
     name: "Episode length",
-    about: () => "Mean number of calls of an episode.",
+    about: () => "Mean number of calls of an episode, with a 95% interval.",
     format: number,
-    read: ({ length_mean: y }) => ({ y, low: null, high: null }),
+    read: ({ length_mean: y, length_low: low, length_high: high }) => ({ y, low, high }),
   },
   {
     name: "Fault rate",
     about: () => "Share of episodes that were lost to a fault, with a 95% interval.",
     format: asShare,
     bounds: [0, 1],
-    read: ({ fault_rate: y, n }) => {
-      const interval = y === null ? null : shareInterval(y, n);
-      return { y, low: interval?.[0] ?? null, high: interval?.[1] ?? null };
-    },
+    read: ({ fault_rate: y, fault_low: low, fault_high: high }) => ({ y, low, high }),
   },
 ];
 
@@ -95,7 +91,11 @@ const NUMBERS = [
   "success_low",
   "success_high",
   "length_mean",
+  "length_low",
+  "length_high",
   "fault_rate",
+  "fault_low",
+  "fault_high",
 ] as const;
 
 /** Everything about every point. */

@@ -1,19 +1,19 @@
 // A map of tasks: what is solved, what never; each cell leads to the trajectories of its task.
-import { Anchor, Group, NativeSelect, Pagination, SegmentedControl, SimpleGrid, Stack, Table, Text, Title } from "@mantine/core";
+import { Anchor, Group, Pagination, SegmentedControl, Stack, Text, Title } from "@mantine/core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { useMemo, useState } from "react";
-import { Link, useNavigate } from "react-router";
+import { memo, useCallback, useMemo } from "react";
+import { Link, useHref, useNavigate } from "react-router";
 
-import { useEnvironments } from "../../api/queries";
-import { get } from "../../api/request";
+import { unlessJustLoaded, useEnvironments } from "../../api/queries";
 import type { TaskCell } from "../../api/types";
-import { Chart } from "../../charts/Chart";
 import "../../charts/charts.css";
+import { HeatMap } from "../../charts/HeatMap";
 import { Recorded } from "../trajectories/Recorded";
 import "../trajectories/trajectories.css";
-import { heatOption } from "../../charts/options";
 import { NEVER, rampColour } from "../../charts/palette";
 import { count, number, percent, taskName } from "../../format";
+import { SelectField } from "../../shared/Fields";
+import { linkOf } from "../../shared/links";
 import { PageHeader } from "../../shared/PageHeader";
 import { Nothing } from "../../shared/states";
 import { When } from "../../shared/When";
@@ -21,33 +21,44 @@ import { useAddress } from "../trajectories/address";
 import { useEnvironmentNames, useRunNames } from "../trajectories/queries";
 import { SearchText } from "../trajectories/SearchText";
 import { chosen, colourOf, describe, kindOf, SHOWS, solvedShare, sorted, SORTS, type Show, type Sort } from "./cells";
+import { readWanted, tasksQuery, type Wanted } from "./queries";
 
 const ROWS = 50;
-const LARGEST = 24; // pixels of a cell
-const TALLEST = 520; // pixels of the map
+const NO_CELLS: TaskCell[] = [];
 
 export function Tasks() {
   const [search, change] = useAddress();
   const at = (name: string) => search.get(name) ?? "";
-  const wanted = { environment: at("environment"), run: at("run"), split: at("split") };
+  const wanted = readWanted(search);
   const show = SHOWS.find(({ value }) => value === at("show"))?.value ?? "all";
   const sort = SORTS.find(({ value }) => value === at("sort"))?.value ?? "task";
   const text = at("text");
   const found = useQuery({
-    queryKey: ["tasks", wanted],
-    queryFn: ({ signal }) => get<TaskCell[]>("tasks", wanted, signal),
+    ...tasksQuery(wanted),
     placeholderData: keepPreviousData,
-    refetchOnMount: "always",
+    refetchOnMount: unlessJustLoaded,
     refetchInterval: 30_000,
   });
-  const set = (name: string, value: string, replace = false) => change({ [name]: value, page: null }, replace);
-  const cells = useMemo(() => sorted(chosen(found.data ?? [], show, text), sort), [found.data, show, text, sort]);
+  const set = useCallback(
+    (name: string, value: string, replace = false) => change({ [name]: value, page: null }, replace),
+    [change],
+  );
+  const turn = useCallback((page: number) => change({ page: String(page) }), [change]);
+  const cells = useMemo(() => sorted(chosen(found.data ?? NO_CELLS, show, text), sort), [found.data, show, text, sort]);
 
   return (
     <>
       <PageHeader title="Tasks" about="How often each task was played to an end, and solved: with a reward of 1 or more." />
       <Stack>
-        <Fields wanted={wanted} text={text} sort={sort} set={set} />
+        <Fields
+          environment={wanted.environment}
+          run={wanted.run}
+          split={wanted.split}
+          text={text}
+          sort={sort}
+          set={set}
+          settled={!found.isPending}
+        />
         <Recorded of={found} what="Adding up the tasks">
           {(all) =>
             all.length === 0 ? (
@@ -60,12 +71,7 @@ export function Tasks() {
                 ) : (
                   <>
                     <Heat cells={cells} run={wanted.run} />
-                    <Rows
-                      cells={cells}
-                      run={wanted.run}
-                      page={Number(at("page")) || 1}
-                      turn={(page) => change({ page: String(page) })}
-                    />
+                    <Rows cells={cells} run={wanted.run} page={Number(at("page")) || 1} turn={turn} />
                   </>
                 )}
               </>
@@ -90,47 +96,39 @@ function Empty({ filtered }: { filtered: boolean }) {
   );
 }
 
-function Fields({
-  wanted,
+const Fields = memo(function Fields({
   text,
   sort,
   set,
-}: {
-  wanted: { environment: string; run: string; split: string };
+  settled,
+  ...wanted
+}: Wanted & {
   text: string;
   sort: Sort;
   set: (name: string, value: string, replace?: boolean) => void;
+  /** The map is there, and what can be chosen may be asked for. */
+  settled: boolean;
 }) {
   const environments = useEnvironments().data ?? [];
-  const runs = useRunNames().data ?? [];
+  const runs = useRunNames(settled).data ?? [];
   const splits = environments.find(({ name }) => name === wanted.environment)?.splits ?? environments.flatMap((each) => each.splits);
   const options = (known: string[], value: string) => [
     { value: "", label: "All" },
     ...[...new Set(value ? [...known, value] : known)].map((name) => ({ value: name, label: name })),
   ];
-  const field = (name: "environment" | "run" | "split", label: string, known: string[]) => (
-    <NativeSelect
-      label={label}
-      value={wanted[name]}
-      data={options(known, wanted[name])}
-      onChange={(event) => set(name, event.currentTarget.value)}
-    />
+  const field = (name: keyof Wanted, label: string, known: string[]) => (
+    <SelectField label={label} value={wanted[name]} options={options(known, wanted[name])} onChange={(value) => set(name, value)} />
   );
   return (
-    <SimpleGrid cols={{ base: 2, md: 5 }} spacing="sm">
-      {field("environment", "Environment", useEnvironmentNames())}
+    <div className="fields fields-5">
+      {field("environment", "Environment", useEnvironmentNames(settled))}
       {field("run", "Run", runs.map(({ run }) => run))}
       {field("split", "Split", splits.map(({ name }) => name))}
-      <NativeSelect
-        label="Order"
-        value={sort}
-        data={SORTS}
-        onChange={(event) => set("sort", event.currentTarget.value === "task" ? "" : event.currentTarget.value)}
-      />
+      <SelectField label="Order" value={sort} options={SORTS} onChange={(value) => set("sort", value === "task" ? "" : value)} />
       <SearchText label="Name" value={text} onChange={(value) => set("text", value, true)} />
-    </SimpleGrid>
+    </div>
   );
-}
+});
 
 function Kinds({ cells, show, choose }: { cells: TaskCell[]; show: Show; choose: (show: Show) => void }) {
   const numbers: Record<Show, number> = { all: cells.length, never: 0, sometimes: 0, always: 0 };
@@ -147,36 +145,27 @@ function Kinds({ cells, show, choose }: { cells: TaskCell[]; show: Show; choose:
   );
 }
 
-function trajectoriesOf(cell: TaskCell, run: string): string {
+/** As the address of the list of its trajectories has it. */
+function searchOf(cell: TaskCell, run: string): string {
   const search = new URLSearchParams({ environment: cell.environment, task: cell.task });
   if (run) search.set("run", run);
-  return `/trajectories?${search.toString()}`;
+  return `?${search.toString()}`;
 }
 
-function Heat({ cells, run }: { cells: TaskCell[]; run: string }) {
+const Heat = memo(function Heat({ cells, run }: { cells: TaskCell[]; run: string }) {
   const navigate = useNavigate();
-  const [width, setWidth] = useState(800);
-  const size = Math.max(3, Math.min(LARGEST, Math.floor(Math.sqrt((width * TALLEST) / cells.length))));
-  const columns = Math.max(1, Math.floor((width - 2) / size));
-  const rows = Math.ceil(cells.length / columns);
-  // few cells do not fill the width: the columns stay as wide as they are high
-  const option = useMemo(
-    () => (scheme: "light" | "dark") =>
-      heatOption(
-        cells.map((cell) => ({ colour: colourOf(cell), label: describe(cell) })),
-        columns,
-        scheme,
-      ),
-    [cells, columns],
-  );
+  const colours = useMemo(() => cells.map(colourOf), [cells]);
   const never = cells.filter((cell) => cell.solved === 0).length;
   return (
-    <Chart
+    <HeatMap
       title="Map of tasks"
       summary={`${cells.length} tasks, ${never} of them never solved. The table below has the same.`}
-      option={option}
-      height={rows * size + 2}
-      table={{
+      colours={colours}
+      label={(index) => {
+        const cell = cells[index];
+        return cell ? describe(cell) : "";
+      }}
+      table={() => ({
         columns: ["environment", "task", "split", "index", "episodes", "solved", "mean reward"],
         rows: cells.map((cell) => [
           cell.environment,
@@ -187,18 +176,16 @@ function Heat({ cells, run }: { cells: TaskCell[]; run: string }) {
           cell.solved,
           cell.reward_mean,
         ]),
-      }}
+      })}
       file="tasks"
-      zoom={false}
       legend={<Ramp />}
-      onWidth={setWidth}
-      onPick={({ dataIndex }) => {
-        const cell = cells[dataIndex];
-        if (cell) void navigate(trajectoriesOf(cell, run));
+      onPick={(index) => {
+        const cell = cells[index];
+        if (cell) void navigate(`/trajectories${searchOf(cell, run)}`);
       }}
     />
   );
-}
+});
 
 function Ramp() {
   const shares = Array.from({ length: 21 }, (_, index) => index / 20);
@@ -223,54 +210,66 @@ function Ramp() {
   );
 }
 
-function Rows({ cells, run, page, turn }: { cells: TaskCell[]; run: string; page: number; turn: (page: number) => void }) {
+const Rows = memo(function Rows({
+  cells,
+  run,
+  page,
+  turn,
+}: {
+  cells: TaskCell[];
+  run: string;
+  page: number;
+  turn: (page: number) => void;
+}) {
+  const navigate = useNavigate();
+  const address = useHref("/trajectories");
   const pages = Math.max(1, Math.ceil(cells.length / ROWS));
   const here = Math.min(Math.max(1, page), pages);
+  const shown = cells.slice((here - 1) * ROWS, here * ROWS);
   return (
     <section aria-label="Tasks as a table">
       <Title order={2} size="h5" mb={6}>
         {`${count(cells.length)} ${cells.length === 1 ? "task" : "tasks"}`}
       </Title>
-      <div className="scroll-x">
-        <Table highlightOnHover verticalSpacing={6}>
-          <Table.Thead>
-            <Table.Tr>
-              <Table.Th>Task</Table.Th>
-              <Table.Th ta="right">Solved</Table.Th>
-              <Table.Th ta="right">Episodes</Table.Th>
-              <Table.Th ta="right">Mean reward</Table.Th>
-              <Table.Th visibleFrom="sm">Last</Table.Th>
-            </Table.Tr>
-          </Table.Thead>
-          <Table.Tbody>
-            {cells.slice((here - 1) * ROWS, here * ROWS).map((cell) => (
-              <Table.Tr key={`${cell.environment} ${cell.task}`}>
-                <Table.Td>
-                  <Group gap={8} wrap="nowrap">
-                    <svg width={12} height={12} aria-hidden className="swatch">
-                      <rect width={12} height={12} fill={colourOf(cell)} />
-                    </svg>
-                    <Anchor component={Link} to={trajectoriesOf(cell, run)} size="sm" className="row-name">
-                      {`${cell.environment} ${taskName(cell)}`}
-                    </Anchor>
-                  </Group>
-                </Table.Td>
-                <Table.Td ta="right" className="numeric">
-                  {percent(solvedShare(cell), 0)}
-                </Table.Td>
-                <Table.Td ta="right" className="numeric">
-                  {count(cell.n)}
-                </Table.Td>
-                <Table.Td ta="right" className="numeric">
-                  {number(cell.reward_mean)}
-                </Table.Td>
-                <Table.Td visibleFrom="sm">
+      <div
+        className="scroll-x"
+        onClick={(event) => {
+          const place = linkOf(event, "a[data-place]")?.dataset.place;
+          const cell = place === undefined ? undefined : shown[Number(place)];
+          if (cell) void navigate(`/trajectories${searchOf(cell, run)}`);
+        }}
+      >
+        <table className="list list-dense">
+          <thead>
+            <tr>
+              <th>Task</th>
+              <th className="right">Solved</th>
+              <th className="right">Episodes</th>
+              <th className="right">Mean reward</th>
+              <th className="from-sm">Last</th>
+            </tr>
+          </thead>
+          <tbody>
+            {shown.map((cell, place) => (
+              <tr key={`${cell.environment} ${cell.task}`}>
+                <td>
+                  <svg width={12} height={12} aria-hidden className="swatch">
+                    <rect width={12} height={12} fill={colourOf(cell)} />
+                  </svg>
+                  <a href={address + searchOf(cell, run)} data-place={place} className="link row-name">
+                    {`${cell.environment} ${taskName(cell)}`}
+                  </a>
+                </td>
+                <td className="numeric right">{percent(solvedShare(cell), 0)}</td>
+                <td className="numeric right">{count(cell.n)}</td>
+                <td className="numeric right">{number(cell.reward_mean)}</td>
+                <td className="from-sm">
                   <When at={cell.last_at} />
-                </Table.Td>
-              </Table.Tr>
+                </td>
+              </tr>
             ))}
-          </Table.Tbody>
-        </Table>
+          </tbody>
+        </table>
       </div>
       {pages > 1 && (
         <Pagination
@@ -284,4 +283,4 @@ function Rows({ cells, run, page, turn }: { cells: TaskCell[]; run: string; page
       )}
     </section>
   );
-}
+});

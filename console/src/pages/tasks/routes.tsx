@@ -1,5 +1,10 @@
 import type { RouteObject } from "react-router";
 
+import { early } from "../../api/early";
+import { readWanted, tasksQuery } from "./queries";
+
+const ofMap = early((search) => [tasksQuery(readWanted(search))]);
+
 export const routes: RouteObject[] = [
-  { path: "tasks", lazy: async () => ({ Component: (await import("./Tasks")).Tasks }) },
+  { path: "tasks", ...ofMap, lazy: async () => ({ Component: (await import("./Tasks")).Tasks }) },
 ];

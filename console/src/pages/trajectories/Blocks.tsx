@@ -1,18 +1,16 @@
 // Blocks of a prompt, a message or a result. Texts can be long here, so they are cut until one asks for them.
-import { Stack, Text } from "@mantine/core";
-
 import type { MessageBlock } from "../../api/types";
 import { BlockList } from "../../shared/BlockList";
 import { Long, Value } from "./Value";
 
 export function Blocks({ blocks }: { blocks: readonly MessageBlock[] }) {
-  if (blocks.length === 0) return <Text size="sm" c="dimmed">nothing</Text>;
+  if (blocks.length === 0) return <p className="plain small dimmed">nothing</p>;
   return (
-    <Stack gap="xs">
+    <div className="stack">
       {blocks.map((block, index) => (
         <One key={index} block={block} />
       ))}
-    </Stack>
+    </div>
   );
 }
 
@@ -27,9 +25,7 @@ function One({ block }: { block: MessageBlock }) {
 function Labelled({ label, value }: { label: string; value: unknown }) {
   return (
     <div>
-      <Text size="xs" c="dimmed">
-        {label}
-      </Text>
+      <p className="plain smaller dimmed">{label}</p>
       <Value value={value} />
     </div>
   );

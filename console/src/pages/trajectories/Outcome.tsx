@@ -1,37 +1,20 @@
 // How a session ended, in one word. A fault never looks like an answer of the environment.
-import { Badge, Tooltip } from "@mantine/core";
-
 import type { Summary } from "../../api/types";
+import { Tag } from "../../shared/Tag";
 
 export function Outcome({ of }: { of: Pick<Summary, "ended_at" | "end_reason" | "fault" | "finished"> }) {
   if (of.fault) {
     return (
-      <Tooltip label={`Fault: ${of.end_reason ?? of.fault}`} withArrow multiline maw={400}>
-        <Badge color="red" variant="light" className="mark fault">
-          {of.fault}
-        </Badge>
-      </Tooltip>
+      <Tag colour="red" className="fault" title={`Fault: ${of.end_reason ?? of.fault}`}>
+        {of.fault}
+      </Tag>
     );
   }
-  if (of.finished) {
-    return (
-      <Badge color="green" variant="light" className="mark">
-        finished
-      </Badge>
-    );
-  }
-  if (of.ended_at === null) {
-    return (
-      <Badge color="blue" variant="light" className="mark">
-        running
-      </Badge>
-    );
-  }
+  if (of.finished) return <Tag colour="green">finished</Tag>;
+  if (of.ended_at === null) return <Tag colour="blue">running</Tag>;
   return (
-    <Tooltip label={of.end_reason ?? "It ended before the episode did."} withArrow multiline maw={400}>
-      <Badge color="gray" variant="light" className="mark">
-        unfinished
-      </Badge>
-    </Tooltip>
+    <Tag colour="gray" title={of.end_reason ?? "It ended before the episode did."}>
+      unfinished
+    </Tag>
   );
 }

@@ -1,9 +1,12 @@
-// The list itself: a table, of which a phone shows the columns that matter most.
-import { Anchor, Checkbox, Table, Text } from "@mantine/core";
-import { Link } from "react-router";
+// The list itself: a table, of which a phone shows the columns that matter most. Its elements are plain ones, and a row is
+// drawn again only when something in it changed: a list is drawn often.
+import { memo, useMemo } from "react";
+import { useHref, useNavigate } from "react-router";
 
 import type { Summary } from "../../api/types";
 import { count, duration, number, secondsBetween, taskName } from "../../format";
+import { linkOf } from "../../shared/links";
+import { Tick } from "../../shared/Tick";
 import { When } from "../../shared/When";
 import { Outcome } from "./Outcome";
 
@@ -22,94 +25,96 @@ export function Rows({
 }: {
   items: Summary[];
   context: ListContext;
-  marked: string[];
+  marked: Summary[];
+  /** The same function as long as the items are the same. */
   onMark: (id: string) => void;
 }) {
+  const navigate = useNavigate();
+  const address = useHref("/trajectories");
+  const now = useMemo(() => Date.now(), [items]);
   return (
-    <div className="scroll-x" tabIndex={-1}>
-      <Table highlightOnHover aria-label="Trajectories" verticalSpacing="xs">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th visibleFrom="md">
+    <div
+      className="scroll-x"
+      tabIndex={-1}
+      onClick={(event) => {
+        const id = linkOf(event, "a[data-row]")?.dataset.row;
+        if (id !== undefined) void navigate(`/trajectories/${id}`, { state: context });
+      }}
+    >
+      <table className="list" aria-label="Trajectories">
+        <thead>
+          <tr>
+            <th className="from-md">
               <span className="only-read">Compare</span>
-            </Table.Th>
-            <Table.Th>Started</Table.Th>
-            <Table.Th>Task</Table.Th>
-            <Table.Th visibleFrom="sm">Run</Table.Th>
-            <Table.Th visibleFrom="lg">Step</Table.Th>
-            <Table.Th ta="right">Reward</Table.Th>
-            <Table.Th ta="right" visibleFrom="md">
-              Sum
-            </Table.Th>
-            <Table.Th ta="right" visibleFrom="sm">
-              Calls
-            </Table.Th>
-            <Table.Th ta="right" visibleFrom="md">
-              Lasted
-            </Table.Th>
-            <Table.Th>Outcome</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
+            </th>
+            <th>Started</th>
+            <th>Task</th>
+            <th className="from-sm">Run</th>
+            <th className="from-lg">Step</th>
+            <th className="right">Reward</th>
+            <th className="right from-md">Sum</th>
+            <th className="right from-sm">Calls</th>
+            <th className="right from-md">Lasted</th>
+            <th>Outcome</th>
+          </tr>
+        </thead>
+        <tbody>
           {items.map((item) => (
-            <Row key={item.id} item={item} context={context} marked={marked.includes(item.id)} onMark={onMark} />
+            <Row
+              key={item.id}
+              item={item}
+              address={address}
+              now={now}
+              marked={marked.some(({ id }) => id === item.id)}
+              onMark={onMark}
+            />
           ))}
-        </Table.Tbody>
-      </Table>
+        </tbody>
+      </table>
     </div>
   );
 }
 
-function Row({
+const Row = memo(function Row({
   item,
-  context,
+  address,
+  now,
   marked,
   onMark,
 }: {
   item: Summary;
-  context: ListContext;
+  address: string;
+  now: number;
   marked: boolean;
   onMark: (id: string) => void;
 }) {
   const name = `${item.environment} ${taskName(item)}`;
   return (
-    <Table.Tr data-marked={marked || undefined} bg={marked ? "var(--mantine-color-default-hover)" : undefined}>
-      <Table.Td visibleFrom="md">
-        <Checkbox checked={marked} onChange={() => onMark(item.id)} aria-label={`Compare ${name}`} size="xs" tabIndex={-1} />
-      </Table.Td>
-      <Table.Td>
-        <Text size="sm" component="span" style={{ whiteSpace: "nowrap" }}>
-          <When at={item.started_at} />
-        </Text>
-      </Table.Td>
-      <Table.Td>
-        <Anchor component={Link} to={`/trajectories/${item.id}`} state={context} data-row={item.id} size="sm" fw={500} className="row-name">
+    <tr data-marked={marked || undefined}>
+      <td className="from-md">
+        <Tick checked={marked} onChange={() => onMark(item.id)} label={`Compare ${name}`} tabIndex={-1} />
+      </td>
+      <td className="one-line">
+        <When at={item.started_at} now={now} />
+      </td>
+      <td>
+        <a href={`${address}/${item.id}`} data-row={item.id} className="link link-strong row-name">
           {name}
-        </Anchor>
-      </Table.Td>
-      <Table.Td visibleFrom="sm">
-        <Text size="sm" lineClamp={1} title={item.run} className="wrap-anywhere">
+        </a>
+      </td>
+      <td className="from-sm">
+        <span className="cut wrap-anywhere" title={item.run}>
           {item.run}
-        </Text>
-      </Table.Td>
-      <Table.Td visibleFrom="lg" className="numeric">
-        {count(item.step)}
-      </Table.Td>
-      <Table.Td ta="right" className="numeric">
-        {number(item.reward)}
-      </Table.Td>
-      <Table.Td ta="right" className="numeric" visibleFrom="md">
-        {number(item.reward_sum)}
-      </Table.Td>
-      <Table.Td ta="right" className="numeric" visibleFrom="sm">
-        {count(item.calls)}
-      </Table.Td>
-      <Table.Td ta="right" className="numeric" visibleFrom="md" style={{ whiteSpace: "nowrap" }}>
-        {duration(secondsBetween(item.started_at, item.ended_at))}
-      </Table.Td>
-      <Table.Td>
+        </span>
+      </td>
+      <td className="numeric from-lg">{count(item.step)}</td>
+      <td className="numeric right">{number(item.reward)}</td>
+      <td className="numeric right from-md">{number(item.reward_sum)}</td>
+      <td className="numeric right from-sm">{count(item.calls)}</td>
+      <td className="numeric right from-md one-line">{duration(secondsBetween(item.started_at, item.ended_at))}</td>
+      <td>
         <Outcome of={item} />
-      </Table.Td>
-    </Table.Tr>
+      </td>
+    </tr>
   );
-}
+});

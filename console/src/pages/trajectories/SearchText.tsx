@@ -1,7 +1,8 @@
 // A field whose text stands in the address: what is typed is shown at once, whenever the address follows.
-import { TextInput } from "@mantine/core";
-import { Search } from "lucide-react";
-import { useEffect, useRef, useState, type RefObject } from "react";
+import type { RefObject } from "react";
+
+import { TextField } from "../../shared/Fields";
+import { useAhead } from "./address";
 
 export function SearchText({
   label,
@@ -15,24 +16,18 @@ export function SearchText({
   onChange: (value: string) => void;
   field?: RefObject<HTMLInputElement | null>;
 }) {
-  const [typed, setTyped] = useState(value);
-  const sent = useRef(value);
-  useEffect(() => {
-    if (value === sent.current) return;
-    sent.current = value; // the back button, or a link
-    setTyped(value);
-  }, [value]);
+  const { shown, show, sent } = useAhead(value);
   return (
-    <TextInput
+    <TextField
       ref={field}
       label={label}
       placeholder="a part of it"
-      leftSection={<Search size={16} aria-hidden />}
-      value={typed}
+      sought
+      value={shown}
       onChange={(event) => {
         const next = event.currentTarget.value;
-        sent.current = next;
-        setTyped(next);
+        show(next);
+        sent(next);
         onChange(next);
       }}
     />

@@ -1,47 +1,45 @@
 // One call: what was asked, what came back, and what it was worth. A fault is set apart from an answer.
-import { Alert, Anchor, Badge, Group, Paper, Stack, Text } from "@mantine/core";
+import { Alert, Text } from "@mantine/core";
 import { TriangleAlert } from "lucide-react";
-import { Link, useLocation } from "react-router";
+import { memo } from "react";
 
 import type { Step } from "../../api/types";
 import { number } from "../../format";
+import { Tag } from "../../shared/Tag";
 import { Blocks } from "./Blocks";
 import { Timing } from "./Timing";
 import { Value } from "./Value";
 
-export function StepCard({ of, place, longest, ended }: { of: Step; place: number; longest: number; ended: boolean }) {
-  const { state } = useLocation(); // a link within the page keeps the list one came from
+/** `address`: of the page, to which the link to this call is added. Who draws the cards follows it, as in `shared/links`. */
+export const StepCard = memo(function StepCard({
+  of,
+  place,
+  longest,
+  ended,
+  address,
+}: {
+  of: Step;
+  place: number;
+  longest: number;
+  ended: boolean;
+  address: string;
+}) {
   return (
-    <Paper
-      withBorder
-      p="sm"
-      component="li"
+    <li
       id={`step-${place}`}
       tabIndex={-1}
       data-step={place}
       aria-label={`Call ${place}: ${of.name ?? of.kind}`}
       className={of.fault ? "step step-fault" : of.discarded ? "step step-discarded" : "step"}
     >
-      <Group justify="space-between" gap="xs" mb="xs">
-        <Group gap="xs">
-          <Anchor
-            component={Link}
-            to={`#step-${place}`}
-            state={state}
-            replace
-            size="xs"
-            className="numeric"
-            aria-label={`Link to call ${place}`}
-          >
-            {`#${place}`}
-          </Anchor>
-          <Text fw={600} ff="monospace" size="sm">
-            {of.kind === "score_group" ? "score_group" : of.name}
-          </Text>
-          <Marks of={of} ended={ended} />
-        </Group>
+      <div className="step-head">
+        <a href={`${address}#step-${place}`} data-link className="link smaller numeric" aria-label={`Link to call ${place}`}>
+          {`#${place}`}
+        </a>
+        <span className="step-name typewriter small">{of.kind === "score_group" ? "score_group" : of.name}</span>
+        <Marks of={of} ended={ended} />
         <Timing of={of} longest={longest} />
-      </Group>
+      </div>
       <div className="step-body">
         <section aria-label={`Input of call ${place}`}>
           <Value value={of.input} />
@@ -50,48 +48,32 @@ export function StepCard({ of, place, longest, ended }: { of: Step; place: numbe
           <StepResult of={of} ended={ended} />
         </section>
       </div>
-    </Paper>
+    </li>
   );
-}
+});
 
 export function Marks({ of, ended }: { of: Step; ended: boolean }) {
   return (
-    <Group gap={6}>
+    <span className="step-marks">
       {of.reward !== null && (
-        <Badge variant="light" color={of.reward > 0 ? "green" : "gray"} className="mark numeric">
+        <Tag colour={of.reward > 0 ? "green" : "gray"} className="numeric">
           {`reward ${number(of.reward)}`}
-        </Badge>
+        </Tag>
       )}
-      {of.finished && (
-        <Badge variant="light" color="green" className="mark">
-          finished
-        </Badge>
-      )}
+      {of.finished && <Tag colour="green">finished</Tag>}
       {of.discarded && (
-        <Badge variant="light" color="yellow" className="mark" title="It came after the end of the episode and counts for nothing.">
+        <Tag colour="yellow" title="It came after the end of the episode and counts for nothing.">
           discarded
-        </Badge>
+        </Tag>
       )}
-      {of.fault && (
-        <Badge variant="light" color="red" className="mark">
-          {`fault ${of.fault}`}
-        </Badge>
-      )}
-      {of.error && (
-        <Badge variant="light" color="orange" className="mark">
-          refused
-        </Badge>
-      )}
-      {of.number === null && (
-        <Badge variant="light" color="blue" className="mark">
-          {ended ? "cut off" : "running"}
-        </Badge>
-      )}
-    </Group>
+      {of.fault && <Tag colour="red">{`fault ${of.fault}`}</Tag>}
+      {of.error && <Tag colour="orange">refused</Tag>}
+      {of.number === null && <Tag colour="blue">{ended ? "cut off" : "running"}</Tag>}
+    </span>
   );
 }
 
-export function StepResult({ of, ended }: { of: Step; ended: boolean }) {
+function StepResult({ of, ended }: { of: Step; ended: boolean }) {
   if (of.fault) {
     return (
       <Alert
@@ -118,28 +100,22 @@ export function StepResult({ of, ended }: { of: Step; ended: boolean }) {
     );
   }
   if (of.number === null) {
-    return (
-      <Text size="sm" c="dimmed">
-        {ended ? "The server stopped before there was a result." : "No result yet."}
-      </Text>
-    );
+    return <p className="plain small dimmed">{ended ? "The server stopped before there was a result." : "No result yet."}</p>;
   }
   const scores = Array.isArray(of.scores) ? of.scores : [];
   return (
-    <Stack gap="xs">
+    <div className="stack">
       {(of.blocks.length > 0 || scores.length === 0) && <Blocks blocks={of.blocks} />}
       {scores.length > 0 && <Value value={scores} />}
       {hasContent(of.metadata) && (
         <details>
           <summary>
-            <Text size="xs" c="dimmed" component="span">
-              Metadata
-            </Text>
+            <span className="smaller dimmed">Metadata</span>
           </summary>
           <Value value={of.metadata} />
         </details>
       )}
-    </Stack>
+    </div>
   );
 }
 

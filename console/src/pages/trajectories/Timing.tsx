@@ -1,6 +1,4 @@
 // Where the time of a call went: waiting, in the tool, on the wire.
-import { Text } from "@mantine/core";
-
 import type { Step } from "../../api/types";
 import { duration } from "../../format";
 
@@ -29,10 +27,10 @@ export function Timing({ of, longest }: { of: Step; longest: number }) {
           })}
         </svg>
       )}
-      <Text size="xs" c="dimmed" component="span" className="numeric">
+      <span className="smaller dimmed numeric">
         {of.total_s === null ? "no result" : duration(of.total_s)}
         {words && ` (${words})`}
-      </Text>
+      </span>
     </div>
   );
 }

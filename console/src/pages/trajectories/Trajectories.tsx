@@ -2,7 +2,7 @@
 import { Alert, Button, Group, Menu, Stack, Text } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
 import { ArrowUpToLine, ChevronRight, Download, GitCompare } from "lucide-react";
-import { useMemo, useRef, useState } from "react";
+import { memo, useCallback, useMemo, useRef, useState } from "react";
 import { Link, useLocation, useNavigate } from "react-router";
 
 import { download } from "../../api/request";
@@ -12,28 +12,31 @@ import { PageHeader } from "../../shared/PageHeader";
 import { Nothing } from "../../shared/states";
 import { Recorded } from "./Recorded";
 import { FilterBar } from "./FilterBar";
-import { FILTERS, toParameters, toSearch, useFilters, type Filters } from "./filters";
+import { FILTERS, toParameters, toSearch, useFilters, type Filters, type FilterState } from "./filters";
 import { KeyHelp, moveFocus, type KeyAction } from "./keys";
 import { useTrajectories } from "./queries";
 import { Rows } from "./Rows";
 import "./trajectories.css";
 
 export function Trajectories() {
-  const state = useFilters();
-  const found = useTrajectories(state.filters, state.before);
+  const [state, before] = useFilters();
+  const found = useTrajectories(state.filters, before);
   const searchField = useRef<HTMLInputElement>(null);
   const navigate = useNavigate();
   const [marked, setMarked] = useState<Summary[]>([]);
-  const items = found.data?.items ?? [];
+  const items = found.data?.items;
   const older = found.data?.next ?? null;
 
-  const mark = (id: string) => {
-    const item = items.find((candidate) => candidate.id === id);
-    if (!item) return;
-    setMarked((before) =>
-      before.some((other) => other.id === id) ? before.filter((other) => other.id !== id) : [...before, item].slice(-2),
-    );
-  };
+  const mark = useCallback(
+    (id: string) => {
+      const item = items?.find((candidate) => candidate.id === id);
+      if (!item) return;
+      setMarked((those) =>
+        those.some((other) => other.id === id) ? those.filter((other) => other.id !== id) : [...those, item].slice(-2),
+      );
+    },
+    [items],
+  );
   const actions: KeyAction[] = [
     { keys: ["j", "ArrowDown"], does: "next trajectory", run: () => moveFocus("[data-row]", 1) },
     { keys: ["k", "ArrowUp"], does: "previous trajectory", run: () => moveFocus("[data-row]", -1) },
@@ -55,14 +58,15 @@ export function Trajectories() {
         }
       />
       <Stack>
-        <FilterBar state={state} searchField={searchField} />
+        <FilterBar state={state} searchField={searchField} settled={!found.isPending} />
         <Comparison marked={marked} clear={() => setMarked([])} />
         <Recorded of={found} what="Looking for trajectories">
           {(page) => (
             <List
               page={page}
               state={state}
-              marked={marked.map(({ id }) => id)}
+              before={before}
+              marked={marked}
               onMark={mark}
               outdated={found.isPlaceholderData}
             />
@@ -85,14 +89,16 @@ function olderAddress(filters: Filters, before: string): string {
 
 function List({
   page,
-  state: { filters, before, clear },
+  state: { filters, clear },
+  before,
   marked,
   onMark,
   outdated,
 }: {
   page: TrajectoryPage;
-  state: ReturnType<typeof useFilters>;
-  marked: string[];
+  state: FilterState;
+  before: string | null;
+  marked: Summary[];
   onMark: (id: string) => void;
   outdated: boolean;
 }) {
@@ -194,7 +200,7 @@ const FORMS = [
   { name: "Conversations for training", file: "conversations.jsonl", options: {} },
 ];
 
-function ExportButton({ filters }: { filters: Filters }) {
+const ExportButton = memo(function ExportButton({ filters }: { filters: Filters }) {
   const [busy, setBusy] = useState(false);
   const save = async ({ file, options }: (typeof FORMS)[number]) => {
     setBusy(true);
@@ -223,4 +229,4 @@ function ExportButton({ filters }: { filters: Filters }) {
       </Menu.Dropdown>
     </Menu>
   );
-}
+});

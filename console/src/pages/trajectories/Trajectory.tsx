@@ -2,13 +2,14 @@
 import { Anchor, Button, Group, Menu, Paper, Stack, Text, Title } from "@mantine/core";
 import { ArrowLeft, ArrowRight, ChevronDown, GitCompare, ListTree } from "lucide-react";
 import { useEffect, useMemo, useState } from "react";
-import { Link, useLocation, useNavigate, useParams } from "react-router";
+import { Link, useHref, useLocation, useNavigate, useParams } from "react-router";
 
 import type { Message, Step, Summary, Trajectory } from "../../api/types";
 import { Bars } from "../../charts/Bars";
 import "../../charts/charts.css";
 import { dateTime, NONE, number, pretty, taskName } from "../../format";
 import { CopyIcon } from "../../shared/Code";
+import { linkOf } from "../../shared/links";
 import { PageHeader } from "../../shared/PageHeader";
 import { Recorded } from "./Recorded";
 import { Blocks } from "./Blocks";
@@ -24,22 +25,13 @@ import { Value } from "./Value";
 
 const STEPS_AT_ONCE = 200;
 
+/** What leads on from here stays in place while one goes from one to the next, so that each click finds it. */
 export function TrajectoryPage() {
-  const { id } = useParams();
-  const found = useTrajectory(id);
-  return (
-    <>
-      {found.data === undefined && <PageHeader title="Trajectory" />}
-      <Recorded of={found} what="Loading the trajectory">
-        {(trajectory) => <Whole key={trajectory.id} of={trajectory} />}
-      </Recorded>
-    </>
-  );
-}
-
-function Whole({ of }: { of: Trajectory }) {
+  const { id = "" } = useParams();
   const navigate = useNavigate();
-  const { previous, next, list, state } = useNeighbours(of);
+  const found = useTrajectory(id);
+  const of = found.data;
+  const { previous, next, list, state } = useNeighbours(id, of);
   const actions: KeyAction[] = [
     { keys: ["j", "ArrowDown"], does: "next call", run: () => moveFocus("[data-step]", 1) },
     { keys: ["k", "ArrowUp"], does: "previous call", run: () => moveFocus("[data-step]", -1) },
@@ -50,16 +42,16 @@ function Whole({ of }: { of: Trajectory }) {
   return (
     <>
       <PageHeader
-        title={`${of.environment} ${taskName(of)}`}
-        about={`${of.run}, ${dateTime(of.started_at)}`}
+        title={of ? `${of.environment} ${taskName(of)}` : "Trajectory"}
+        about={of ? `${of.run}, ${dateTime(of.started_at)}` : NONE}
         actions={
           <>
+            {of && <CompareMenu key={of.id} of={of} />}
+            {of && <CopyIcon text={pretty(of)} what="all of it as JSON" />}
             <Group gap={4}>
               <StepButton to={previous} state={state} label="Newer" before />
               <StepButton to={next} state={state} label="Older" />
             </Group>
-            <CompareMenu of={of} />
-            <CopyIcon text={pretty(of)} what="all of it as JSON" />
             <KeyHelp actions={actions} />
           </>
         }
@@ -70,11 +62,21 @@ function Whole({ of }: { of: Trajectory }) {
             <ListTree size={14} aria-hidden /> All trajectories
           </Group>
         </Anchor>
-        <Facts of={of} />
-        <Rewards steps={of.steps} />
-        <Opening of={of} />
-        <Timeline of={of} />
+        <Recorded of={found} what="Loading the trajectory">
+          {(trajectory) => <Whole key={trajectory.id} of={trajectory} />}
+        </Recorded>
       </Stack>
+    </>
+  );
+}
+
+function Whole({ of }: { of: Trajectory }) {
+  return (
+    <>
+      <Facts of={of} />
+      <Rewards steps={of.steps} />
+      <Opening of={of} />
+      <Timeline of={of} />
     </>
   );
 }
@@ -97,21 +99,22 @@ function StepButton({ to, state, label, before = false }: { to: string | null; s
 }
 
 /** The trajectories beside this one in the list one came from; without a list, among those of the same task. */
-function useNeighbours(of: Trajectory) {
+function useNeighbours(id: string, of: Trajectory | undefined) {
   const given = useLocation().state as ListContext | null;
-  const fromList = given !== null && Array.isArray(given.ids) && given.ids.includes(of.id);
+  const fromList = given !== null && Array.isArray(given.ids) && given.ids.includes(id);
   const rollouts = useRollouts(fromList ? undefined : of).data;
-  const siblings = useMemo(() => [...(rollouts ?? []).map(({ id }) => id), of.id].sort(newestFirst), [rollouts, of.id]);
+  const siblings = useMemo(() => [...(rollouts ?? []).map((rollout) => rollout.id), id].sort(newestFirst), [rollouts, id]);
   const ids = fromList ? given.ids : siblings;
-  const here = ids.indexOf(of.id);
+  const here = ids.indexOf(id);
   const atEnd = fromList && here === ids.length - 1;
-  const below = useBelow(of.id, fromList ? readFilters(new URL(given.list, "http://here").searchParams) : {}, atEnd).data;
+  const below = useBelow(id, fromList ? readFilters(new URL(given.list, "http://here").searchParams) : {}, atEnd).data;
   const all = atEnd && below !== undefined ? [...ids, below] : ids;
-  const address = (id: string | undefined) => (id === undefined ? null : `/trajectories/${id}`);
+  const address = (other: string | undefined) => (other === undefined ? null : `/trajectories/${other}`);
+  const ofTask = of ? toSearch({ environment: of.environment, task: of.task ?? undefined }) : "";
   return {
     previous: here > 0 ? address(ids[here - 1]) : null,
     next: address(all[here + 1]),
-    list: fromList ? given.list : `/trajectories${toSearch({ environment: of.environment, task: of.task ?? undefined })}`,
+    list: fromList ? given.list : `/trajectories${ofTask}`,
     state: fromList ? { ...given, ids: all } : null,
   };
 }
@@ -267,7 +270,9 @@ function OneMessage({ message }: { message: Message }) {
 }
 
 function Timeline({ of }: { of: Trajectory }) {
-  const { hash } = useLocation();
+  const { hash, state } = useLocation();
+  const navigate = useNavigate();
+  const address = useHref("");
   const asked = Number(/^#step-(\d+)$/.exec(hash)?.[1] ?? 0);
   const [shown, setShown] = useState(Math.max(STEPS_AT_ONCE, asked));
   const longest = useMemo(() => longestCall(of.steps), [of.steps]);
@@ -284,9 +289,22 @@ function Timeline({ of }: { of: Trajectory }) {
           {of.ended_at === null ? "No call yet." : "It ended without a call."}
         </Text>
       )}
-      <ol className="steps">
+      <ol
+        className="steps"
+        onClick={(event) => {
+          const link = linkOf(event, "a[data-link]");
+          if (link) void navigate(link.hash, { state, replace: true }); // the list one came from stays known
+        }}
+      >
         {of.steps.slice(0, shown).map((step, index) => (
-          <StepCard key={step.id} of={step} place={index + 1} longest={longest} ended={of.ended_at !== null} />
+          <StepCard
+            key={step.id}
+            of={step}
+            place={index + 1}
+            longest={longest}
+            ended={of.ended_at !== null}
+            address={address}
+          />
         ))}
       </ol>
       {of.steps.length > shown && (

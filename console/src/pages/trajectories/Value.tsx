@@ -1,5 +1,5 @@
 // What a tool was given, readable: texts as they are, with their line breaks; everything else as JSON.
-import { Button, Text } from "@mantine/core";
+import { Button } from "@mantine/core";
 import { useState } from "react";
 
 import { pretty } from "../../format";
@@ -8,11 +8,11 @@ const MOST_LINES = 30;
 const MOST_LETTERS = 4000;
 
 export function Value({ value }: { value: unknown }) {
-  if (value === null || value === undefined) return <Text size="sm" c="dimmed">none</Text>;
+  if (value === null || value === undefined) return <p className="plain small dimmed">none</p>;
   if (typeof value === "string") return <Long text={value} />;
   if (typeof value !== "object" || Array.isArray(value)) return <Long text={pretty(value)} />;
   const entries = Object.entries(value);
-  if (entries.length === 0) return <Text size="sm" c="dimmed">nothing</Text>;
+  if (entries.length === 0) return <p className="plain small dimmed">nothing</p>;
   return (
     <dl className="value">
       {entries.map(([name, part]) => (
@@ -33,10 +33,10 @@ export function Long({ text }: { text: string }) {
   const shown = all || short ? text : lines.slice(0, MOST_LINES).join("\n").slice(0, MOST_LETTERS);
   return (
     <>
-      <Text size="sm" ff="monospace" className="as-typed">
+      <p className="plain small typewriter as-typed">
         {shown}
         {shown.length < text.length && "…"}
-      </Text>
+      </p>
       {!short && (
         <Button variant="default" size="compact-xs" mt={4} onClick={() => setAll(!all)} aria-expanded={all}>
           {all ? "Less" : `All ${lines.length > MOST_LINES ? `${lines.length} lines` : `${text.length} characters`}`}

@@ -1,5 +1,5 @@
 // Which trajectories are meant, as the address of the page says it: links, bookmarks and the back button keep it.
-import { useCallback, useMemo } from "react";
+import { useCallback, useMemo, useState } from "react";
 
 import type { Parameters } from "../../api/request";
 import { useAddress } from "./address";
@@ -43,13 +43,15 @@ export const FILTER_LABELS: Record<FilterName, string> = {
 
 export interface FilterState {
   filters: Filters;
-  before: string | null;
   /** Changes some filters, and goes back to the newest; null takes one away. */
   change: (changed: Partial<Record<FilterName, string | null>>, replace?: boolean) => void;
   clear: () => void;
+  /** Grows when all were cleared: what was typed and is on its way to the address does not count any more. */
+  cleared: number;
 }
 
-export function useFilters(): FilterState {
+/** The filters with what changes them, the same until they change; and where in the list one is. */
+export function useFilters(): [FilterState, before: string | null] {
   const [search, changeAddress] = useAddress();
   const text = search.toString();
   const filters = useMemo(() => readFilters(new URLSearchParams(text)), [text]);
@@ -57,11 +59,13 @@ export function useFilters(): FilterState {
     (changed, replace) => changeAddress({ ...changed, before: null }, replace),
     [changeAddress],
   );
-  const clear = useCallback(
-    () => changeAddress({ ...Object.fromEntries(FILTERS.map((name) => [name, null])), before: null }),
-    [changeAddress],
-  );
-  return { filters, before: search.get("before"), change, clear };
+  const [cleared, setCleared] = useState(0);
+  const clear = useCallback(() => {
+    setCleared((before) => before + 1);
+    changeAddress({ ...Object.fromEntries(FILTERS.map((name) => [name, null])), before: null });
+  }, [changeAddress]);
+  const state = useMemo(() => ({ filters, change, clear, cleared }), [filters, change, clear, cleared]);
+  return [state, search.get("before")];
 }
 
 export function readFilters(search: URLSearchParams): Filters {

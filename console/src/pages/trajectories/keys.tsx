@@ -36,30 +36,34 @@ export function useKeys(actions: KeyAction[]): void {
 /** A button, and the key `?`, that show what keys do. Enter and Tab do what they do everywhere. */
 export function KeyHelp({ actions, more = [] }: { actions: KeyAction[]; more?: { keys: string[]; does: string }[] }) {
   const [opened, { open, close }] = useDisclosure(false);
+  const asked = useRef(false); // the dialog is made when it is first asked for
+  asked.current ||= opened;
   useKeys([...actions, { keys: ["?"], does: "show this", run: open }]);
   return (
     <>
       <Button variant="default" leftSection={<Keyboard size={16} aria-hidden />} onClick={open} visibleFrom="sm">
         Keys
       </Button>
-      <Modal opened={opened} onClose={close} title="Keys of this page" closeButtonProps={{ "aria-label": "Close" }}>
-        <Table>
-          <Table.Tbody>
-            {[...actions, ...more, { keys: ["?"], does: "show these keys" }].map(({ keys, does }) => (
-              <Table.Tr key={does}>
-                <Table.Td w={120}>
-                  <Group gap={4}>
-                    {keys.map((key) => (
-                      <Kbd key={key}>{SHOWN[key] ?? key}</Kbd>
-                    ))}
-                  </Group>
-                </Table.Td>
-                <Table.Td>{does}</Table.Td>
-              </Table.Tr>
-            ))}
-          </Table.Tbody>
-        </Table>
-      </Modal>
+      {asked.current && (
+        <Modal opened={opened} onClose={close} title="Keys of this page" closeButtonProps={{ "aria-label": "Close" }}>
+          <Table>
+            <Table.Tbody>
+              {[...actions, ...more, { keys: ["?"], does: "show these keys" }].map(({ keys, does }) => (
+                <Table.Tr key={does}>
+                  <Table.Td w={120}>
+                    <Group gap={4}>
+                      {keys.map((key) => (
+                        <Kbd key={key}>{SHOWN[key] ?? key}</Kbd>
+                      ))}
+                    </Group>
+                  </Table.Td>
+                  <Table.Td>{does}</Table.Td>
+                </Table.Tr>
+              ))}
+            </Table.Tbody>
+          </Table>
+        </Modal>
+      )}
     </>
   );
 }

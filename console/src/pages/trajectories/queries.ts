@@ -1,35 +1,47 @@
 // What the pages of trajectories ask the server.
-import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { keepPreviousData, queryOptions, useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 
-import { useEnvironments } from "../../api/queries";
+import { unlessJustLoaded, useEnvironments } from "../../api/queries";
 import { get } from "../../api/request";
-import type { Run, Summary, Trajectory, TrajectoryPage } from "../../api/types";
+import type { Environment, Run, Summary, Trajectory, TrajectoryPage } from "../../api/types";
 import { toParameters, type Filters } from "./filters";
 
-const ROWS = 50;
+const ROWS = 25; // drawn in a moment, also on a slow machine
 const NEWS_MS = 10_000;
 const SEARCH_MS = 1_000;
 
-export function useTrajectories(filters: Filters, before: string | null) {
-  return useQuery({
+export function trajectoriesQuery(filters: Filters, before: string | null) {
+  return queryOptions({
     queryKey: ["trajectories", filters, before],
     queryFn: ({ signal }) =>
       get<TrajectoryPage>("trajectories", { ...toParameters(filters), before, limit: ROWS }, signal),
+  });
+}
+
+export function useTrajectories(filters: Filters, before: string | null) {
+  return useQuery({
+    ...trajectoriesQuery(filters, before),
     placeholderData: keepPreviousData,
-    refetchOnMount: "always",
+    refetchOnMount: unlessJustLoaded,
     // each search looks at some more of what was not searched yet
     refetchInterval: ({ state }) =>
       filters.text && state.data && state.data.unindexed > 0 ? SEARCH_MS : before === null ? NEWS_MS : false,
   });
 }
 
-export function useTrajectory(id: string | undefined) {
-  return useQuery({
+export function trajectoryQuery(id: string | undefined) {
+  return queryOptions({
     queryKey: ["trajectory", id],
     queryFn: ({ signal }) => get<Trajectory>(`trajectories/${encodeURIComponent(id ?? "")}`, {}, signal),
-    enabled: id !== undefined && id !== "",
     staleTime: 60_000,
+  });
+}
+
+export function useTrajectory(id: string | undefined) {
+  return useQuery({
+    ...trajectoryQuery(id),
+    enabled: id !== undefined && id !== "",
     // one that still runs grows
     refetchInterval: (query) => (query.state.data?.ended_at === null ? 3_000 : false),
   });
@@ -56,21 +68,25 @@ export function useRollouts(of: Pick<Summary, "environment" | "task" | "id"> | u
   });
 }
 
-/** Environments by name: those that are hosted, and those that only the journal knows. */
-export function useEnvironmentNames(): string[] {
-  const hosted = useEnvironments().data ?? [];
-  const runs = useRunNames().data ?? [];
+const NO_ENVIRONMENTS: Environment[] = [];
+const NO_RUNS: Run[] = [];
+
+/** Environments by name: those that are hosted, and those that only the journal knows. `wanted` as in `useRunNames`. */
+export function useEnvironmentNames(wanted: boolean): string[] {
+  const hosted = useEnvironments().data ?? NO_ENVIRONMENTS;
+  const runs = useRunNames(wanted).data ?? NO_RUNS;
   return useMemo(
     () => [...new Set([...hosted.map(({ name }) => name), ...runs.flatMap(({ environments }) => environments)])].sort(),
     [hosted, runs],
   );
 }
 
-/** Runs by name, for choosing one. */
-export function useRunNames() {
+/** Runs by name, for choosing one. The server adds up much for them: `wanted` when what the page is about has come. */
+export function useRunNames(wanted: boolean) {
   return useQuery({
     queryKey: ["runs", 500, 1],
     queryFn: ({ signal }) => get<Run[]>("runs", { limit: 500, success: 1 }, signal),
+    enabled: wanted,
     staleTime: 30_000,
   });
 }

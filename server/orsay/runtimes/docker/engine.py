@@ -332,7 +332,7 @@ class Engine:
         raw = await self._do(
             "cannot attach",
             lambda: self._api.attach_socket(container, params=params),
-            lambda made: getattr(made, "_sock", made).close(),
+            _hang_up,
         )
         sock = getattr(raw, "_sock", raw)
         sock.settimeout(None)
@@ -344,11 +344,7 @@ class Engine:
             except (OSError, ValueError):
                 pass  # closed by either side
             finally:
-                # from the outside in: a response that finds its socket closed complains when it is collected
-                with contextlib.suppress(OSError, ValueError, AttributeError):
-                    raw._response.close()
-                raw.close()
-                sock.close()
+                _hang_up(raw)
                 on_end()
 
         start_thread(read, "orsay-docker-attach")
@@ -433,6 +429,15 @@ class Engine:
         """One that is gone is fine. Raises EngineError while a container is in it."""
         with contextlib.suppress(NotThere):
             await self._do("cannot remove the network", lambda: self._api.remove_network(network))
+
+
+def _hang_up(raw: Any) -> None:
+    """Close what ``attach_socket`` made, from the outside in: a response would miss its socket later."""
+    sock = getattr(raw, "_sock", raw)
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        raw._response.close()
+    raw.close()
+    sock.close()
 
 
 def _pairs(labels: Mapping[str, str]) -> list[str]:

@@ -1,0 +1,24 @@
+// What the page of tasks asks the server.
+import { queryOptions } from "@tanstack/react-query";
+
+import { get } from "../../api/request";
+import type { TaskCell } from "../../api/types";
+
+/** Which tasks are meant; empty for all. */
+export interface Wanted {
+  environment: string;
+  run: string;
+  split: string;
+}
+
+export function readWanted(search: URLSearchParams): Wanted {
+  const at = (name: keyof Wanted) => search.get(name) ?? "";
+  return { environment: at("environment"), run: at("run"), split: at("split") };
+}
+
+export function tasksQuery(wanted: Wanted) {
+  return queryOptions({
+    queryKey: ["tasks", wanted],
+    queryFn: ({ signal }) => get<TaskCell[]>("tasks", { ...wanted }, signal),
+  });
+}

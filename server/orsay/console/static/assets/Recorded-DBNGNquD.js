@@ -1,1 +1,0 @@
-import{Et as e,Yt as t,m as n,p as r,y as i}from"./format-eZQ5Uvmq.js";var a=t(),o=409;function s({of:t,what:s,children:c}){return t.data===void 0&&t.error instanceof i&&t.error.status===o?(0,a.jsx)(r,{title:`Nothing is recorded`,children:(0,a.jsx)(e,{size:`sm`,children:t.error.message})}):(0,a.jsx)(n,{of:t,what:s,children:c})}export{s as t};

@@ -1,1 +1,0 @@
-import{Gt as e,It as t,Yt as n}from"./format-eZQ5Uvmq.js";import{T as r}from"./index-CHDR8E6o.js";var i=n(),a=t(t=>{let n=e([`Input`,`InputWrapper`,`TextInput`],null,t);return(0,i.jsx)(r,{component:`input`,...n,__staticSelector:`TextInput`})});a.classes=r.classes,a.displayName=`@mantine/core/TextInput`;export{a as t};

@@ -1,1 +1,0 @@
-import{s as e}from"./index-CHDR8E6o.js";import{Yt as t,a as n,r,t as i}from"./format-eZQ5Uvmq.js";var a=t();function o({at:t}){return t?(0,a.jsx)(e,{label:r(t),withArrow:!0,children:(0,a.jsx)(`time`,{dateTime:new Date(n(t)).toISOString(),title:r(t),children:i(t)})}):(0,a.jsx)(a.Fragment,{children:`–`})}export{o as t};

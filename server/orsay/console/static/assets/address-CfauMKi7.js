@@ -1,1 +1,0 @@
-import{G as e,In as t,On as n}from"./format-eZQ5Uvmq.js";var r=t(n(),1);function i(){let[t,n]=e();return[t,(0,r.useCallback)((e,t=!1)=>{let r=new URLSearchParams(window.location.search);for(let[t,n]of Object.entries(e)){r.delete(t);for(let e of[n??[]].flat())e!==``&&r.append(t,e)}n(r,{replace:t})},[n])]}export{i as t};

@@ -1,2 +1,0 @@
-async function*e(e){if(e.body===null)return;let t=e.body.pipeThrough(new TextDecoderStream).getReader(),n=``,r=``,i=[];try{for(;;){let{done:e,value:a}=await t.read();if(e)return;n+=a;let o=n.split(/\r\n|\n|\r(?!$)/);n=o.pop()??``;for(let e of o)if(e===``)(r||i.length)&&(yield{event:r||`message`,data:i.join(`
-`)}),r=``,i=[];else if(e.startsWith(`:`))yield{event:`comment`,data:e.slice(1)};else{let[,t,n]=/^([^:]*)(?:: ?(.*))?$/s.exec(e)??[];t===`event`&&(r=n??``),t===`data`&&i.push(n??``)}}}finally{await t.cancel().catch(()=>void 0)}}export{e as t};

@@ -1,1 +1,0 @@
-function e(e){return`/environments/${encodeURIComponent(e)}`}function t(e,t){let n=new URLSearchParams;t&&(n.set(`split`,t.split),t.index!==void 0&&n.set(`index`,String(t.index)));let r=n.toString();return`/playground/${encodeURIComponent(e)}${r?`?${r}`:``}`}export{t as n,e as t};

@@ -1,1 +1,0 @@
-import{o as e,s as t}from"./format-eZQ5Uvmq.js";function n(t,n,r,i=e){return t==null?`–`:n==null||r==null?i(t):`${i(t)} (${i(n)} to ${i(r)})`}function r(t){return t==null?`–`:t>0?`+${e(t)}`:e(t).replace(`-`,`−`)}function i(e){return t(e)}export{r as n,n as r,i as t};

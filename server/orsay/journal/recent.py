@@ -1,0 +1,297 @@
+"""The newest rows of a SQLite journal: committed to a file beside it, and put into the tables many at once.
+
+A commit of SQLite writes each page that it touched, and each session that plays touches one of its own; and
+it takes a thread, whose turns cost more than the rest. To append to a file is a matter of microseconds.
+
+A file begins with its form and the columns of its rows; then each group is its length and checksum, and its
+rows as ``marshal`` writes them: those of each table, or a list where all are calls. Who uses one holds a lock
+on it. Who is killed leaves it behind: whoever opens the journal next puts its groups into the tables.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import glob
+import marshal
+import os
+import secrets
+import struct
+import sys
+import time
+import zlib
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ..logs import get_logger
+from .groups import COLUMNS, Group, Params, calls_alone, encode
+from .rows import Row
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["AGE_S", "IS_HERE", "Recent", "Segment", "left_behind", "wait_for_living"]
+
+IS_HERE = sys.platform != "win32"
+"""Whether this system has the locks that tell the files of the living from those of the dead."""
+
+_MARK = "-recent-"
+AGE_S = 0.5
+"""How long rows stay beside the tables."""
+
+_MOST_ROWS = 4_000  # of a file
+_MOST_FILES = 8  # on their way into the tables: then rows go there as they come
+_MOST = 2**63
+_HEAD = struct.Struct("<II")
+_FORM = (2, COLUMNS)
+_START = _HEAD.size + len(marshal.dumps(_FORM))  # of the first group
+
+log = get_logger("journal")
+
+
+class Segment:
+    """A file that takes groups, and the same rows in memory, for the tables.
+
+    Raises OSError where it cannot be made. For one thread at a time.
+    """
+
+    def __init__(self, journal: Path) -> None:
+        self.group = Group()
+        self.rows = 0
+        while (file := self._locked(journal)) is None:
+            pass
+        self._file = file
+        try:
+            self._end = _write(file, marshal.dumps(_FORM), 0)
+        except OSError:  # as on a full disk, where each try would leave one
+            self.close()
+            raise
+
+    def append(self, group: Group) -> bool:
+        """Commit a group; False for one that only the tables can judge. Raises OSError: it is not there."""
+        try:
+            data = marshal.dumps(group.tables())
+        except ValueError:  # a value of a class that marshal does not know
+            return False
+        if not _fits(group):
+            return False
+        self._end = _write(self._file, data, self._end)
+        self.rows += self.group.take(group)
+        return True
+
+    def append_calls(self, calls: list[Params]) -> bool:
+        """As ``append``, with a shorter way: this is what a server does for each call that comes alone."""
+        try:
+            data = marshal.dumps(calls)
+        except ValueError:
+            return False
+        self._end = _write(self._file, data, self._end)
+        kept = self.group.calls
+        for call in calls:
+            kept[call[0]] = call
+        self.rows += len(calls)
+        return True
+
+    def clear(self) -> None:
+        """The rows are in the tables."""
+        os.ftruncate(self._file, _START)
+        self._end = _START
+        self.group = Group()
+        self.rows = 0
+
+    @property
+    def is_there(self) -> bool:
+        """Whether nobody removed the file."""
+        return os.fstat(self._file).st_nlink > 0
+
+    def close(self) -> None:
+        """Remove the file, unless there is something in it."""
+        if not self.rows:
+            self._path.unlink(missing_ok=True)
+        os.close(self._file)
+
+    def _locked(self, journal: Path) -> int | None:
+        """A new file that is ours; None when somebody took it for one that was left behind."""
+        self._path = journal.with_name(f"{journal.name}{_MARK}{secrets.token_hex(4)}")
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(file).st_nlink:
+                return file
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._path.unlink(missing_ok=True)
+            os.close(file)
+            raise
+        os.close(file)
+        return None
+
+
+class Recent:
+    """One segment that takes groups, and others on their way into the tables.
+
+    Its methods are for the event loop's thread, but ``give_back``, which is for that of the scribe.
+    """
+
+    def __init__(self, journal: Path) -> None:
+        self._journal = journal
+        self._taking: Segment | None = None
+        self._spare: deque[Segment] = deque()
+        self._handed_over = 0  # counted by the loop's thread alone
+        self._given_back = 0  # and by the scribe's
+
+    @property
+    def on_their_way(self) -> int:
+        """How many segments were handed over and not given back yet."""
+        return self._handed_over - self._given_back
+
+    @property
+    def rows(self) -> int:
+        """How many rows were not handed over yet."""
+        return 0 if self._taking is None else self._taking.rows
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the tables do not keep up."""
+        return self.on_their_way >= _MOST_FILES
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there are as many rows as should go into the tables at once."""
+        return self.rows >= _MOST_ROWS
+
+    def append(self, rows: Sequence[tuple[Row, Any]]) -> bool:
+        """Commit the first of each pair together; False where only the tables can judge a row of them.
+
+        Raises OSError: they are not there.
+        """
+        segment = self._taking
+        if segment is None:
+            segment = self._taking = self._next()
+        calls = calls_alone(rows)
+        return (
+            segment.append(encode(row for row, _ in rows)) if calls is None else segment.append_calls(calls)
+        )
+
+    def hand_over(self) -> Segment | None:
+        """The rows for the tables; None when there are none."""
+        if not self.rows:
+            return None
+        segment, self._taking = self._taking, None
+        self._handed_over += 1
+        return segment
+
+    def give_back(self, segment: Segment) -> None:
+        """Its rows are in the tables. Raises OSError."""
+        segment.clear()
+        self._spare.append(segment)
+        self._given_back += 1
+
+    def close(self) -> None:
+        """Remove the files that have nothing in them; after the end of the scribe."""
+        if self._taking is not None:
+            self._taking.close()
+            self._taking = None
+        while self._spare:
+            self._spare.popleft().close()
+
+    def _next(self) -> Segment:
+        while self._spare:
+            if (segment := self._spare.popleft()).is_there:
+                return segment
+            segment.close()
+        return Segment(self._journal)
+
+
+@contextlib.contextmanager
+def left_behind(journal: Path) -> Iterator[list[Group]]:
+    """The groups of writers that were killed; their files go when the block ends well. Raises OSError."""
+    with contextlib.ExitStack() as stack:
+        found = [
+            stack.enter_context(contextlib.closing(file))
+            for path in _files(journal)
+            if (file := _of_the_dead(path)) is not None
+        ]
+        read = [(Path(file.name), _groups(file)) for file in found]
+        yield [group for _, groups in read for group in groups or ()]
+        for path, groups in read:
+            if groups is None:
+                log.warning("journal_rest_not_read", file=str(path), hint="another version of Orsay wrote it")
+            else:
+                path.unlink(missing_ok=True)
+
+
+def wait_for_living(journal: Path, bound_s: float = 1.0) -> None:
+    """Until other processes have put into the tables what they had committed by now; not for ever."""
+    until = time.monotonic() + bound_s
+    waiting = {path: size for path in _files(journal) if (size := _size(path)) > _START}
+    while waiting and time.monotonic() < until:
+        time.sleep(AGE_S / 10)
+        waiting = {path: size for path, size in waiting.items() if _size(path) >= size}
+
+
+def _files(journal: Path) -> list[Path]:
+    return sorted(journal.parent.glob(f"{glob.escape(journal.name)}{_MARK}*"))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _fits(group: Group) -> bool:
+    """Whether the numbers that users choose are no larger than a column takes."""
+    return all(
+        type(value) is not int or -_MOST <= value < _MOST for row in group.sessions.values() for value in row
+    )
+
+
+def _of_the_dead(path: Path) -> BinaryIO | None:
+    """The file, locked, when nobody else holds it."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:  # just now
+        return None
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(file.fileno()).st_nlink:
+            return file
+    file.close()
+    return None
+
+
+def _groups(file: BinaryIO) -> list[Group] | None:
+    """As they were appended, up to the first that is not whole; None when their columns are not ours."""
+    parts = list(_parts(file.read()))
+    if parts and parts[0] != _FORM:
+        return None
+    return [_group(part) for part in parts[1:]]
+
+
+def _group(part: Any) -> Group:
+    return Group(calls={call[0]: call for call in part}) if isinstance(part, list) else Group(*part)
+
+
+def _parts(data: bytes) -> Iterator[Any]:
+    at = 0
+    while at + _HEAD.size <= len(data):
+        length, checksum = _HEAD.unpack_from(data, at)
+        at += _HEAD.size
+        part = data[at : at + length]
+        if len(part) < length or zlib.crc32(part) != checksum:
+            return
+        yield marshal.loads(part)
+        at += length
+
+
+def _write(file: int, data: bytes, at: int) -> int:
+    """Where it ends. What is written in part is written over by what comes next."""
+    whole = _HEAD.pack(len(data), zlib.crc32(data)) + data
+    if os.pwrite(file, whole, at) < len(whole):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return at + len(whole)

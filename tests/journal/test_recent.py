@@ -1,0 +1,281 @@
+"""What is committed beside the tables of a SQLite journal comes into them, whatever becomes of its writer."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import structlog
+from orsay.journal.groups import COLUMNS, Params
+from orsay.journal.ids import new_id
+from orsay.journal.recent import Segment
+from orsay.journal.store import Store
+
+from .rows import (
+    BOUND_S,
+    brought_up_to_date,
+    called,
+    ended,
+    opened,
+    options,
+    put,
+    query,
+    started,
+    until,
+    writing,
+)
+
+_ROOT = Path(__file__).parents[2]
+_WRITE = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from tests.journal.rows import brought_up_to_date, called, opened, put, writing
+
+async def main():
+    async with writing(Path(sys.argv[1])) as writer:
+        await brought_up_to_date(writer)
+        await put(writer, opened(1))
+        for number in range(1, 1 + int(sys.argv[2])):
+            assert await put(writer, called(1, number=number)) == [True]
+            print(number, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+def left(path: Path) -> list[Path]:
+    return list(path.parent.glob(f"{path.name}-recent-*"))
+
+
+def open_and_close(path: Path) -> None:
+    """As any reader does."""
+    store = Store(options(path))
+    store.open()
+    store.close()
+
+
+@pytest.fixture
+def without_haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows stay beside the tables until something else takes them there."""
+    monkeypatch.setattr("orsay.journal.writer.AGE_S", 3600.0)
+
+
+@pytest.mark.parametrize("calls", [1, 40, 4_500])
+def test_what_a_killed_writer_had_committed_is_there_for_the_next(tmp_path: Path, calls: int) -> None:
+    path = tmp_path / "journal.db"
+    command = [sys.executable, "-c", _WRITE, str(path), str(calls)]
+    done = subprocess.run(command, cwd=_ROOT, capture_output=True, timeout=60, check=False)
+    assert done.stdout.splitlines()[-1] == str(calls).encode(), done.stderr
+    assert len(left(path)) >= 1
+    open_and_close(path)
+    numbers = query(path, "SELECT number FROM calls ORDER BY number")
+    assert numbers == [(number,) for number in range(1, calls + 1)]
+    assert query(path, "SELECT id FROM sessions") == [(1,)]
+    assert left(path) == []
+
+
+async def test_a_writer_takes_over_what_one_before_it_left(tmp_path: Path, without_haste: None) -> None:
+    path = tmp_path / "journal.db"
+    copy = tmp_path / "copy"
+    async with writing(path) as writer:
+        await brought_up_to_date(writer)
+        await put(writer, opened(1), called(1))
+        shutil.copy(left(path)[0], copy)
+    path.unlink()
+    copy.rename(tmp_path / "journal.db-recent-0000abcd")
+    async with writing(path) as writer:
+        assert await writer.read(lambda c: c.exec_driver_sql("SELECT session FROM calls").scalar()) == 1
+
+
+async def test_what_is_taken_over_twice_is_there_once_and_nothing_newer_is_lost(
+    tmp_path: Path, without_haste: None
+) -> None:
+    path = tmp_path / "journal.db"
+    copy = tmp_path / "journal.db-recent-0000abcd"
+    begun = started(1)
+    async with writing(path) as writer:
+        await brought_up_to_date(writer)
+        await put(writer, opened(1), begun)
+        await put(writer, called(1, number=2))
+        shutil.copy(left(path)[0], tmp_path / "copy")
+        await put(writer, called(1, id=begun.id, number=1), ended(1))
+    before = query(path, "SELECT * FROM calls"), query(path, "SELECT * FROM sessions")
+    (tmp_path / "copy").rename(copy)
+    open_and_close(path)
+    assert (query(path, "SELECT * FROM calls"), query(path, "SELECT * FROM sessions")) == before
+    assert query(path, "SELECT number FROM calls ORDER BY number") == [(1,), (2,)]
+    assert not copy.exists()
+
+
+async def test_a_write_that_was_cut_off_takes_nothing_along(tmp_path: Path, without_haste: None) -> None:
+    path = tmp_path / "journal.db"
+    async with writing(path) as writer:
+        await brought_up_to_date(writer)
+        await put(writer, opened(1))
+        await put(writer, called(1, number=1))
+        await put(writer, called(1, number=2))
+        whole = left(path)[0].read_bytes()
+    path.unlink()
+    (tmp_path / "journal.db-recent-0000abcd").write_bytes(whole[:-3])
+    (tmp_path / "journal.db-recent-0000abce").write_bytes(whole[:5])
+    (tmp_path / "journal.db-recent-0000abcf").write_bytes(b"")
+    open_and_close(path)
+    assert query(path, "SELECT number FROM calls") == [(1,)]
+    assert left(path) == []
+
+
+async def test_the_file_of_a_living_writer_is_left_alone(tmp_path: Path, without_haste: None) -> None:
+    path = tmp_path / "journal.db"
+    async with writing(path) as writer:
+        await brought_up_to_date(writer)
+        await put(writer, opened(1), called(1))
+        (file,) = left(path)
+        open_and_close(path)
+        assert left(path) == [file]
+        assert query(path, "SELECT id FROM calls") == []
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert left(path) == []
+    assert query(path, "SELECT session FROM calls") == [(1,)]
+
+
+async def test_two_writers_of_one_journal_have_a_file_each(tmp_path: Path, without_haste: None) -> None:
+    path = tmp_path / "journal.db"
+    async with writing(path) as one, writing(path) as other:
+        await asyncio.gather(brought_up_to_date(one), brought_up_to_date(other))
+        for number in range(20):
+            await asyncio.gather(put(one, called(1, number=number)), put(other, called(2, number=number)))
+        assert len(left(path)) == 2
+    assert query(path, "SELECT session, count(*) FROM calls GROUP BY session ORDER BY session") == [
+        (1, 20),
+        (2, 20),
+    ]
+
+
+async def test_large_rows_go_into_the_tables_at_once_and_an_end_not_before_its_beginning(
+    tmp_path: Path, without_haste: None
+) -> None:
+    path = tmp_path / "journal.db"
+    noise = "".join(f"{number:x}" for number in range(3_000))
+    async with writing(path) as writer:
+        await brought_up_to_date(writer)
+        await put(writer, opened(1), called(1, number=1))
+        await put(writer, called(1, noise, number=2))
+        assert query(path, "SELECT number FROM calls ORDER BY number") == [(2,)]
+        await put(writer, called(1, noise, number=3), ended(1, end_reason=noise))
+        assert query(path, "SELECT number FROM calls ORDER BY number") == [(1,), (2,), (3,)]
+    assert query(path, "SELECT end_reason FROM sessions") == [(noise,)]
+
+
+async def test_the_file_stays_small(tmp_path: Path, without_haste: None) -> None:
+    path = tmp_path / "journal.db"
+    async with writing(path) as writer:
+        await brought_up_to_date(writer)
+        for _ in range(90):
+            await put(writer, *(called(1) for _ in range(100)))
+        assert left(path)[0].stat().st_size < 4_500 * 400
+        await until(lambda: query(path, "SELECT count(*) FROM calls")[0][0] >= 1_000)
+
+
+async def test_where_the_disk_is_slow_rows_go_into_the_tables_at_once(
+    tmp_path: Path, without_haste: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orsay.journal.writer._SLOW_S", 0.0)
+    path = tmp_path / "journal.db"
+    async with writing(path) as writer:
+        await brought_up_to_date(writer)
+        assert await put(writer, opened(1)) == [True]
+        assert query(path, "SELECT id FROM sessions") == []
+        assert await put(writer, called(1, number=1)) == [True]
+        assert query(path, "SELECT number FROM calls") == [(1,)]
+    assert query(path, "SELECT id FROM sessions") == [(1,)]
+
+
+async def test_a_row_that_comes_alone_is_committed_at_once_and_others_by_turns_of_the_loop(
+    tmp_path: Path, without_haste: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = []
+    append = Segment.append_calls
+
+    def counted(segment: Segment, calls: list[Params]) -> bool:
+        sizes.append(len(calls))
+        return append(segment, calls)
+
+    monkeypatch.setattr(Segment, "append_calls", counted)
+    monkeypatch.setattr("orsay.journal.writer._MOST_SINGLES", 2)
+    told: list[bool] = []
+
+    async def in_one_turn(rows: int) -> None:
+        for _ in range(rows):
+            writer.add(called(1), told.append)
+        await asyncio.sleep(0)
+
+    async with writing(tmp_path / "journal.db") as writer:
+        await brought_up_to_date(writer)
+        for rows in (10, 1, 1):
+            await in_one_turn(rows)
+        writer.add(called(1), told.append)
+        assert (sizes, told) == ([10, 1, 1, 1], [True] * 13)  # before anything else had its turn
+        monkeypatch.setattr("orsay.journal.writer._RUSH_S", BOUND_S)
+        await asyncio.sleep(0.01)
+        for rows in (11, 10):  # the first of a rush comes alone, as far as anybody knows
+            await in_one_turn(rows)
+        assert (sizes, told) == ([10, 1, 1, 1, 1, 10, 10], [True] * 34)
+
+
+async def test_with_fsync_no_row_stands_beside_the_tables(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    async with writing(path, durability="fsync") as writer:
+        await brought_up_to_date(writer)
+        assert await put(writer, opened(1), called(1)) == [True, True]
+        assert query(path, "SELECT session FROM calls") == [(1,)]
+        assert left(path) == []
+
+
+async def test_secrets_do_not_stand_in_it(tmp_path: Path, without_haste: None) -> None:
+    path = tmp_path / "journal.db"
+    hide = ("very-secret-value",)
+    async with writing(path) as writer:
+        await brought_up_to_date(writer)
+        await put(writer, opened(1, hide=hide), called(1, "the very-secret-value, known", hide=hide))
+        written = left(path)[0].read_bytes()
+        assert b"[secret], known" in written
+        assert b"very-secret-value" not in written
+
+
+def test_the_rest_of_another_version_is_kept_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journal.db"
+    open_and_close(path)
+    with monkeypatch.context() as patched:
+        patched.setitem(COLUMNS, "calls", "id session")
+        segment = Segment(path)
+        (file,) = left(path)
+        kept = file.read_bytes()
+        segment.close()
+    file = path.with_name("journal.db-recent-0000abcd")
+    file.write_bytes(kept)
+    with structlog.testing.capture_logs() as logged:
+        open_and_close(path)
+    assert [line["event"] for line in logged] == ["journal_rest_not_read"]
+    assert file.read_bytes() == kept
+
+
+async def test_rows_that_a_database_refuses_do_not_keep_others_out(
+    tmp_path: Path, without_haste: None
+) -> None:
+    path = tmp_path / "journal.db"
+    session = new_id()
+    async with writing(path) as writer:
+        await brought_up_to_date(writer)
+        await put(writer, opened(session), called(session, number=2**70), called(session, number=1))
+        await writer.read(lambda connection: None)
+        assert query(path, "SELECT number FROM calls") == [(1,)]
+        await until(lambda: writer.health.lost == 1)
+        assert (writer.health.state, writer.health.committed) == ("ok", 2)
