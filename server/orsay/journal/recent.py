@@ -71,23 +71,15 @@ class Segment:
 
     def append(self, group: Group) -> bool:
         """Commit a group; False for one that only the tables can judge. Raises OSError: it is not there."""
-        try:
-            data = marshal.dumps(group.tables())
-        except ValueError:  # a value of a class that marshal does not know
+        if not _fits(group) or not self._wrote(group.tables()):
             return False
-        if not _fits(group):
-            return False
-        self._end = _write(self._file, data, self._end)
         self.rows += self.group.take(group)
         return True
 
     def append_calls(self, calls: list[Params]) -> bool:
-        """As ``append``, with a shorter way: this is what a server does for each call that comes alone."""
-        try:
-            data = marshal.dumps(calls)
-        except ValueError:
+        """As ``append``, by a shorter way: this is what a server does for calls, the rows it has most of."""
+        if not self._wrote(calls):
             return False
-        self._end = _write(self._file, data, self._end)
         kept = self.group.calls
         for call in calls:
             kept[call[0]] = call
@@ -111,6 +103,14 @@ class Segment:
         if not self.rows:
             self._path.unlink(missing_ok=True)
         os.close(self._file)
+
+    def _wrote(self, rows: Any) -> bool:
+        try:
+            data = marshal.dumps(rows)
+        except ValueError:  # a value of a class that marshal does not know
+            return False
+        self._end = _write(self._file, data, self._end)
+        return True
 
     def _locked(self, journal: Path) -> int | None:
         """A new file that is ours; None when somebody took it for one that was left behind."""

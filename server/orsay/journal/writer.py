@@ -37,7 +37,7 @@ _READERS = 8
 _HANGS_S = 10.0
 _ROW_BYTES = 1_000  # besides its texts
 _SMALL_BYTES = 8_192  # what may be made ready on the event loop
-_MOST_SINGLES = 16  # then the next one is not waited for
+_MOST_SINGLES = 16  # turns of the loop with one row each; then a row that comes alone is committed at once
 _RUSH_S = 0.0002  # from a row to the next in the same turn of the loop
 _SLOW_S = 0.05  # for a file to take rows: others would wait for its disk
 _SLOW_FOR_S = 10.0
@@ -225,6 +225,7 @@ class Writer:
         self._commit()
 
     def _commit(self) -> None:
+        """Commit what has come, beside the tables; what cannot be is for the scribe."""
         fresh, self._fresh = self._fresh, []
         if not fresh:
             return
