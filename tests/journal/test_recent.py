@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import marshal
 import shutil
 import stat
 import subprocess
@@ -11,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import structlog
-from orsay.journal.groups import COLUMNS, Params
 from orsay.journal.ids import new_id
 from orsay.journal.recent import Segment
 from orsay.journal.store import Store
@@ -200,13 +200,14 @@ async def test_a_row_that_comes_alone_is_committed_at_once_and_others_by_turns_o
     tmp_path: Path, without_haste: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = []
-    append = Segment.append_calls
+    append = Segment.append
 
-    def counted(segment: Segment, calls: list[Params]) -> bool:
-        sizes.append(len(calls))
-        return append(segment, calls)
+    def counted(segment: Segment, data: bytes, rows: int) -> None:
+        append(segment, data, rows)
+        if rows:
+            sizes.append(rows)
 
-    monkeypatch.setattr(Segment, "append_calls", counted)
+    monkeypatch.setattr(Segment, "append", counted)
     monkeypatch.setattr("orsay.journal.writer._MOST_SINGLES", 2)
     told: list[bool] = []
 
@@ -254,7 +255,7 @@ def test_the_rest_of_another_version_is_kept_and_told(
     path = tmp_path / "journal.db"
     open_and_close(path)
     with monkeypatch.context() as patched:
-        patched.setitem(COLUMNS, "calls", "id session")
+        patched.setattr("orsay.journal.recent._FORM", marshal.dumps((2, ["id", "session"])))
         segment = Segment(path)
         (file,) = left(path)
         kept = file.read_bytes()

@@ -126,6 +126,15 @@ def test_the_input_is_taken_out_of_the_body() -> None:
     assert input_of("score_group", b'{"candidates":[]}') == '{"candidates":[]}'
 
 
+def test_what_nests_too_deep_to_be_read_is_kept_as_it_is() -> None:
+    deep = "[" * 100_000
+    body = f'{{"name":"echo","input":{deep}'
+    assert input_of("call", body.encode()) == body
+    assert Redactor(("a-secret",)).json(f"\\a-secret{deep}") == f"\\[secret]{deep}"
+    half = "[" * 900 + "]" * 900  # can be read, and then not be walked through
+    assert "a-secret" not in Redactor(("a-secret",)).json(f'["\\n","a-secret",{half}]')
+
+
 def test_packed_texts_come_back() -> None:
     assert unpack(pack("é☃" * 10_000)) == "é☃" * 10_000
     assert len(pack("é☃" * 10_000)) < 2_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any, TypeAlias
@@ -17,7 +17,6 @@ __all__ = [
     "FIRST_STAYS",
     "Group",
     "Params",
-    "calls_alone",
     "encode",
     "single",
     "without",
@@ -85,42 +84,12 @@ class Group:
         return count
 
 
-def encode(rows: Iterable[Row]) -> Group:
-    """One group of rows. Order counts: what comes later of the same key is kept."""
-    group = Group()
+def encode(rows: Iterable[Row], group: Group | None = None) -> Group:
+    """One group of rows, or the group with them. Order counts: what comes later of the same key is kept."""
+    group = Group() if group is None else group
     for row in rows:
         _ADDERS[type(row)](group, row)
     return group
-
-
-def calls_alone(rows: Sequence[tuple[Row, Any]]) -> list[Params] | None:
-    """The first of each pair as rows of ``calls``, where that is all there is to write of them: there are no
-    secrets to take out, and no value is large. None where ``encode`` is to see to it.
-    """
-    calls: list[Params] = []
-    for row, _ in rows:
-        if isinstance(row, CallEnded):
-            result = result_of(row.wire)
-        elif isinstance(row, CallStarted):
-            result = None
-        else:
-            return None
-        if row.hide or row.kind != "call":
-            return None
-        given = input_of("call", row.body)
-        if is_large(given) or (result is not None and is_large(result)):
-            return None
-        calls.append(_ended(row, given, result) if isinstance(row, CallEnded) else _started(row, given))
-    return calls
-
-
-def _ended(row: CallEnded, given: str | None, result: str | None) -> Params:
-    return (*row[:7], given, result, *row[9:20])
-
-
-def _started(row: CallStarted, given: str | None) -> Params:
-    rest = (None, False, False, None, None, None, row.started_at, None, None, None, None)
-    return (row.id, row.session, None, *row[2:6], given, None, *rest)
 
 
 def _session_opened(group: Group, row: SessionOpened) -> None:
@@ -160,7 +129,9 @@ def _call_started(group: Group, row: CallStarted) -> None:
         hide = redactor(row.hide)
         given = hide.json(given)
         row = row._replace(name=hide.plain(row.name), key=row.key and hide.plain(row.key))
-    group.calls[row.id] = _started(row, group.keep(row.id, "input", row.session, given))
+    given_here = group.keep(row.id, "input", row.session, given)
+    rest = (None, False, False, None, None, None, row.started_at, None, None, None, None)
+    group.calls[row.id] = (row.id, row.session, None, *row[2:6], given_here, None, *rest)
 
 
 def _call_ended(group: Group, row: CallEnded) -> None:
@@ -178,13 +149,13 @@ def _call_ended(group: Group, row: CallEnded) -> None:
         _scores(group, id, session, result)
     given_here = group.keep(id, "input", session, given)
     result_here = group.keep(id, "result", session, result)
-    group.calls[id] = _ended(row, given_here, result_here)
+    group.calls[id] = (*row[:7], given_here, result_here, *row[9:20])
 
 
 def _scores(group: Group, call: int, session: int, result: str) -> None:
     try:
         found = json.loads(result)
-    except ValueError:
+    except (ValueError, RecursionError):
         return
     scores = found.get("scores") if isinstance(found, dict) else None
     for candidate, score in enumerate(scores if isinstance(scores, list) else ()):

@@ -3,9 +3,9 @@
 A commit of SQLite writes each page that it touched, and each session that plays touches one of its own; and
 it takes a thread, whose turns cost more than the rest. To append to a file is a matter of microseconds.
 
-A file begins with its form and the columns of its rows; then each group is its length and checksum, and its
-rows as ``marshal`` writes them: those of each table, or a list where all are calls. Who uses one holds a lock
-on it. Who is killed leaves it behind: whoever opens the journal next puts its groups into the tables.
+A file is the form of its rows, and then what was committed together, as ``frames`` packs it; before each is
+its length and checksum. Who uses a file holds a lock on it. Who is killed leaves it behind: whoever opens the
+journal next puts its rows into the tables.
 """
 
 from __future__ import annotations
@@ -26,71 +26,76 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..logs import get_logger
-from .groups import COLUMNS, Group, Params, calls_alone, encode
+from . import frames
+from .groups import Group
 from .rows import Row
 
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["AGE_S", "IS_HERE", "Recent", "Segment", "left_behind", "wait_for_living"]
+__all__ = ["AGE_S", "IS_HERE", "MOST_ROWS", "Recent", "Segment", "left_behind", "wait_for_living"]
 
 IS_HERE = sys.platform != "win32"
 """Whether this system has the locks that tell the files of the living from those of the dead."""
 
 _MARK = "-recent-"
-AGE_S = 0.5
+AGE_S = 1.0
 """How long rows stay beside the tables."""
 
-_MOST_ROWS = 4_000  # of a file
+MOST_ROWS = 4_000
+"""As many as should go into the tables at once."""
+
 _MOST_FILES = 8  # on their way into the tables: then rows go there as they come
-_MOST = 2**63
 _HEAD = struct.Struct("<II")
-_FORM = (2, COLUMNS)
-_START = _HEAD.size + len(marshal.dumps(_FORM))  # of the first group
+_FORM = marshal.dumps(frames.FORM)
+_START = _HEAD.size + len(_FORM)  # of the first rows
 
 log = get_logger("journal")
 
 
 class Segment:
-    """A file that takes groups, and the same rows in memory, for the tables.
+    """A file that takes rows, and the same bytes in memory, for the tables.
 
     Raises OSError where it cannot be made. For one thread at a time.
     """
 
     def __init__(self, journal: Path) -> None:
-        self.group = Group()
         self.rows = 0
+        self._frames: list[bytes] = []  # the first of them is the form
+        self._end = 0
         while (file := self._locked(journal)) is None:
             pass
         self._file = file
         try:
-            self._end = _write(file, marshal.dumps(_FORM), 0)
+            self.append(_FORM, 0)
         except OSError:  # as on a full disk, where each try would leave one
             self.close()
             raise
 
-    def append(self, group: Group) -> bool:
-        """Commit a group; False for one that only the tables can judge. Raises OSError: it is not there."""
-        if not _fits(group) or not self._wrote(group.tables()):
-            return False
-        self.rows += self.group.take(group)
-        return True
+    def append(self, data: bytes, rows: int) -> None:
+        """Commit so many rows, as ``frames`` packed them. Raises OSError: they are not there.
 
-    def append_calls(self, calls: list[Params]) -> bool:
-        """As ``append``, by a shorter way: this is what a server does for calls, the rows it has most of."""
-        if not self._wrote(calls):
-            return False
-        kept = self.group.calls
-        for call in calls:
-            kept[call[0]] = call
-        self.rows += len(calls)
-        return True
+        What is written in part is written over by what comes next.
+        """
+        whole = _HEAD.pack(len(data), zlib.crc32(data)) + data
+        if os.pwrite(self._file, whole, self._end) < len(whole):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._end += len(whole)
+        self._frames.append(data)
+        self.rows += rows
+
+    def group(self) -> Group:
+        """The rows for the tables."""
+        group = Group()
+        for data in self._frames[1:]:
+            frames.add(group, data)
+        return group
 
     def clear(self) -> None:
         """The rows are in the tables."""
         os.ftruncate(self._file, _START)
         self._end = _START
-        self.group = Group()
+        self._frames = self._frames[:1]
         self.rows = 0
 
     @property
@@ -103,14 +108,6 @@ class Segment:
         if not self.rows:
             self._path.unlink(missing_ok=True)
         os.close(self._file)
-
-    def _wrote(self, rows: Any) -> bool:
-        try:
-            data = marshal.dumps(rows)
-        except ValueError:  # a value of a class that marshal does not know
-            return False
-        self._end = _write(self._file, data, self._end)
-        return True
 
     def _locked(self, journal: Path) -> int | None:
         """A new file that is ours; None when somebody took it for one that was left behind."""
@@ -131,7 +128,7 @@ class Segment:
 
 
 class Recent:
-    """One segment that takes groups, and others on their way into the tables.
+    """One segment that takes rows, and others on their way into the tables.
 
     Its methods are for the event loop's thread, but ``give_back``, which is for that of the scribe.
     """
@@ -158,23 +155,18 @@ class Recent:
         """Whether the tables do not keep up."""
         return self.on_their_way >= _MOST_FILES
 
-    @property
-    def is_due(self) -> bool:
-        """Whether there are as many rows as should go into the tables at once."""
-        return self.rows >= _MOST_ROWS
-
-    def append(self, rows: Sequence[tuple[Row, Any]]) -> bool:
-        """Commit the first of each pair together; False where only the tables can judge a row of them.
-
-        Raises OSError: they are not there.
+    def append(self, rows: Sequence[tuple[Row, Any]]) -> int:
+        """Commit the first of each pair together. Returns how many rows wait to be handed over; 0 where only
+        the tables can judge a row of these. Raises OSError: they are not there.
         """
+        data = frames.pack(rows)
+        if data is None:
+            return 0
         segment = self._taking
         if segment is None:
             segment = self._taking = self._next()
-        calls = calls_alone(rows)
-        return (
-            segment.append(encode(row for row, _ in rows)) if calls is None else segment.append_calls(calls)
-        )
+        segment.append(data, len(rows))
+        return segment.rows
 
     def hand_over(self) -> Segment | None:
         """The rows for the tables; None when there are none."""
@@ -215,16 +207,16 @@ def left_behind(journal: Path) -> Iterator[list[Group]]:
             for path in _files(journal)
             if (file := _of_the_dead(path)) is not None
         ]
-        read = [(Path(file.name), _groups(file)) for file in found]
-        yield [group for _, groups in read for group in groups or ()]
-        for path, groups in read:
-            if groups is None:
+        read = [(Path(file.name), _group(file)) for file in found]
+        yield [group for _, group in read if group is not None]
+        for path, group in read:
+            if group is None:
                 log.warning("journal_rest_not_read", file=str(path), hint="another version of Orsay wrote it")
             else:
                 path.unlink(missing_ok=True)
 
 
-def wait_for_living(journal: Path, bound_s: float = 1.0) -> None:
+def wait_for_living(journal: Path, bound_s: float = 2.0) -> None:
     """Until other processes have put into the tables what they had committed by now; not for ever."""
     until = time.monotonic() + bound_s
     waiting = {path: size for path in _files(journal) if (size := _size(path)) > _START}
@@ -244,13 +236,6 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _fits(group: Group) -> bool:
-    """Whether the numbers that users choose are no larger than a column takes."""
-    return all(
-        type(value) is not int or -_MOST <= value < _MOST for row in group.sessions.values() for value in row
-    )
-
-
 def _of_the_dead(path: Path) -> BinaryIO | None:
     """The file, locked, when nobody else holds it."""
     try:
@@ -265,19 +250,18 @@ def _of_the_dead(path: Path) -> BinaryIO | None:
     return None
 
 
-def _groups(file: BinaryIO) -> list[Group] | None:
-    """As they were appended, up to the first that is not whole; None when their columns are not ours."""
-    parts = list(_parts(file.read()))
-    if parts and parts[0] != _FORM:
-        return None
-    return [_group(part) for part in parts[1:]]
+def _group(file: BinaryIO) -> Group | None:
+    """What was appended, up to the first part that is not whole; None when its form is not ours."""
+    group = Group()
+    for number, data in enumerate(_parts(file.read())):
+        if number:
+            frames.add(group, data)
+        elif marshal.loads(data) != frames.FORM:
+            return None
+    return group
 
 
-def _group(part: Any) -> Group:
-    return Group(calls={call[0]: call for call in part}) if isinstance(part, list) else Group(*part)
-
-
-def _parts(data: bytes) -> Iterator[Any]:
+def _parts(data: bytes) -> Iterator[bytes]:
     at = 0
     while at + _HEAD.size <= len(data):
         length, checksum = _HEAD.unpack_from(data, at)
@@ -285,13 +269,5 @@ def _parts(data: bytes) -> Iterator[Any]:
         part = data[at : at + length]
         if len(part) < length or zlib.crc32(part) != checksum:
             return
-        yield marshal.loads(part)
+        yield part
         at += length
-
-
-def _write(file: int, data: bytes, at: int) -> int:
-    """Where it ends. What is written in part is written over by what comes next."""
-    whole = _HEAD.pack(len(data), zlib.crc32(data)) + data
-    if os.pwrite(file, whole, at) < len(whole):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    return at + len(whole)

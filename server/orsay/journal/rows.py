@@ -119,6 +119,7 @@ class EvaluationSaved(NamedTuple):
     ended_at: float | None
     summary: str
     report: bytes
+    hide: tuple[str, ...] = ()
 
 
 Row: TypeAlias = SessionOpened | SessionEnded | Prompted | CallStarted | CallEnded | EvaluationSaved

@@ -221,9 +221,10 @@ class Scribe:
         """Put its rows into the tables; returns as many numbers, of no entry, as were given up."""
         assert self._sink is not None
         self._look()
-        group, lost = without(segment.group, self.unknown) if self.unknown else (segment.group, 0)
+        whole = segment.group()
+        group, lost = without(whole, self.unknown) if self.unknown else (whole, 0)
         refused = write_all(self._sink, group, self._store.place)
-        self.unknown.difference_update(segment.group.ends)
+        self.unknown.difference_update(whole.ends)
         self.unknown.update(id for row in refused for id in row.sessions)
         self._live.update(group.sessions)
         self._live.difference_update(group.ends)

@@ -24,9 +24,10 @@ _COLUMNS = {
     "changed": COLUMNS["calls"],
 }
 _TABLES = {"ends": "sessions", "whole": "sessions", "changed": "calls"}
-_STREAM_S = COLUMNS["calls"].split().index("stream_s")
+_TOTAL_S = COLUMNS["calls"].split().index("total_s")
 _WITH_BYTES = ("large_values", "evaluations")
 _MOST_ROWS = 64
+_MOST_BEGUN = 100_000
 _NULL = float("nan")
 log = get_logger("journal")
 
@@ -76,34 +77,56 @@ def write_row(sink: Sink, row: Group, place: str) -> bool:
 
 
 class SqliteSink:
-    """``connection`` is the driver's, with transactions where we say so."""
+    """``connection`` is the driver's, with transactions where we say so.
+
+    Calls that were written when they began are ``changed``, by a dearer statement: SQLite keeps each page
+    that one touches, so that it can undo the statement alone.
+    """
 
     def __init__(self, connection: Any) -> None:
         self._execute: Callable[..., Any] = connection.execute
+        self._begun: set[int] = set()  # calls without a result; not all that there are
 
     def write(self, group: Group) -> None:
         statements = [
             (name, len(part), _bound(part))
-            for name, rows in _sqlite_tables(group)
+            for name, rows in self._tables(group)
             for part in _parts(list(rows.values()))
         ]
+        self._write(statements)
+        if self._begun:
+            self._begun -= group.calls.keys()
+        if len(self._begun) > _MOST_BEGUN:  # whose sessions were lost
+            self._begun.clear()
+        self._begun.update(id for id, row in group.calls.items() if row[_TOTAL_S] is None)
+
+    def _write(self, statements: list[tuple[str, int, list[Any]]]) -> None:
         if len(statements) == 1:  # a transaction by itself
-            self._write(*statements[0])
+            self._write_rows(*statements[0])
             return
         execute = self._execute
         execute("BEGIN IMMEDIATE")
         try:
             for statement in statements:
-                self._write(*statement)
+                self._write_rows(*statement)
             execute("COMMIT")
         except BaseException as exc:
             _roll_back(execute, exc)
             raise
 
-    def _write(self, name: str, rows: int, values: list[Any]) -> None:
+    def _write_rows(self, name: str, rows: int, values: list[Any]) -> None:
         written = self._execute(_sqlite(name, rows), values).rowcount
         if name == "calls" and written < rows:  # one of them was there already
             self._execute(_sqlite("changed", rows), values)
+
+    def _tables(self, group: Group) -> Iterator[tuple[str, dict[Any, Params]]]:
+        changed = self._begun & group.calls.keys()
+        for name, rows in _tables(group):
+            if changed and name == "calls":
+                yield "changed", {id: rows[id] for id in changed}
+                rows = {id: row for id, row in rows.items() if id not in changed}
+            if rows:
+                yield name, rows
 
 
 def _tables(group: Group) -> Iterator[tuple[str, dict[Any, Params]]]:
@@ -114,20 +137,6 @@ def _tables(group: Group) -> Iterator[tuple[str, dict[Any, Params]]]:
     for name, rows in zip(COLUMNS, group.tables(), strict=True):
         if both and name in ("sessions", "ends"):
             rows = {id: row for id, row in rows.items() if id not in both}
-        if rows:
-            yield name, rows
-
-
-def _sqlite_tables(group: Group) -> Iterator[tuple[str, dict[Any, Params]]]:
-    """Calls that may have been written when they began are ``changed``, by a dearer statement: SQLite keeps
-    each page that one touches, so that it can undo the statement alone.
-    """
-    for name, rows in _tables(group):
-        if name == "calls":
-            changed = {id: row for id, row in rows.items() if row[_STREAM_S] is not None}
-            if changed:
-                yield "changed", changed
-                rows = {id: row for id, row in rows.items() if id not in changed}
         if rows:
             yield name, rows
 

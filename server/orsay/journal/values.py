@@ -48,9 +48,9 @@ def _unusual_input(body: bytes) -> str:
     """Of a body without input, or with half of a character that takes two."""
     try:
         found = json.loads(body)
-    except ValueError:
+        return json.dumps(found.get("input") if isinstance(found, dict) else found, separators=(",", ":"))
+    except (ValueError, RecursionError):
         return body.decode(errors="replace")
-    return json.dumps(found.get("input") if isinstance(found, dict) else found, separators=(",", ":"))
 
 
 def is_large(text: str) -> bool:
@@ -93,12 +93,12 @@ class Redactor:
             return text  # without a backslash, JSON spells everything as it is
         try:
             found = json.loads(text)
-        except ValueError:
+            clean = self._clean(found)
+            if clean == found:
+                return text
+            return json.dumps(clean, ensure_ascii=False, separators=(",", ":"))
+        except (ValueError, RecursionError):  # no JSON, or too deep
             return self.plain(text)
-        clean = self._clean(found)
-        if clean == found:
-            return text
-        return json.dumps(clean, ensure_ascii=False, separators=(",", ":"))
 
     def _clean(self, found: Any) -> Any:
         if isinstance(found, str):

@@ -23,7 +23,7 @@ from ..errors import JournalDown
 from ..logs import get_logger
 from .keeper import PAGES_AT_ONCE, free_pages, give_back, remove, steps, to_remove
 from .location import JournalOptions
-from .recent import AGE_S, IS_HERE, Recent, Segment
+from .recent import AGE_S, IS_HERE, MOST_ROWS, Recent, Segment
 from .rows import CallEnded, Row, SessionEnded, SessionOpened
 from .scribe import Chore, Scribe
 from .store import Store
@@ -132,7 +132,7 @@ class Writer:
         """
         if self._stuck or self._closed:
             self._add_stuck(row, done)
-        elif self._quick and self._may_be_quick(row):
+        elif self._quick and _size(row) < _SMALL_BYTES:
             self._fresh.append((row, done))
             if self._singles >= _MOST_SINGLES and self._comes_alone():
                 self._commit()
@@ -205,13 +205,6 @@ class Writer:
 
     # rows that are committed beside the tables
 
-    def _may_be_quick(self, row: Row) -> bool:
-        assert self._recent is not None
-        scribe = self._scribe
-        if scribe.trouble is not None or scribe.unknown or self._recent.is_full:
-            return False
-        return _size(row) < _SMALL_BYTES
-
     def _comes_alone(self) -> bool:
         now = time.monotonic()
         alone, self._rush_until = now > self._rush_until, now + _RUSH_S
@@ -229,14 +222,16 @@ class Writer:
         fresh, self._fresh = self._fresh, []
         if not fresh:
             return
-        assert self._recent is not None and self._loop is not None
+        recent, scribe, loop = self._recent, self._scribe, self._loop
+        assert recent is not None and loop is not None
         began = time.monotonic()
         try:
-            well = self._recent.append(fresh)
+            may_be = scribe.trouble is None and not scribe.unknown and not recent.is_full
+            rows = recent.append(fresh) if may_be else 0
         except Exception as exc:  # the scribe finds out, and says so
             log.debug("journal_not_quick", reason=str(exc))
-            well = False
-        if not well:
+            rows = 0
+        if not rows:
             for row, done in fresh:
                 self._add_slow(row, done)
             return
@@ -244,13 +239,13 @@ class Writer:
         for _, done in fresh:
             if done is not None:
                 done(True)
-        if self._recent.is_due:
+        if rows >= MOST_ROWS:
             self._hand_over()
         elif self._handing_over is None:
-            self._handing_over = self._loop.call_later(AGE_S, self._hand_over)
+            self._handing_over = loop.call_later(AGE_S, self._hand_over)
         if time.monotonic() - began > _SLOW_S:
             self._quick = False
-            self._loop.call_later(_SLOW_FOR_S, self._be_quick)
+            loop.call_later(_SLOW_FOR_S, self._be_quick)
 
     def _be_quick(self) -> None:
         self._quick = self._recent is not None

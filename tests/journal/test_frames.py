@@ -1,0 +1,73 @@
+"""Rows as the files of the newest ones have them: unpacked, they are written as all others are."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from orsay.journal import frames
+from orsay.journal.groups import Group, encode
+from orsay.journal.rows import EvaluationSaved, Row
+from orsay.journal.values import LARGE_CHARS
+
+from .rows import called, dump, ended, opened, prompted, started
+
+_HIDE = ("very-secret-value",)
+_IMAGE = dump({"ok": True, "output": {"blocks": [{"type": "image", "data": "aGk="}], "reward": None}})
+_SCORES = dump({"ok": True, "scores": [{"reward": 0.5, "detail": "good"}]})
+_EVALUATION = EvaluationSaved(
+    5, "evaluation", "a run", "", "echo", "test", "a model", 1.0, None, "{}", b'{"episodes":[]}'
+)
+
+
+def unpacked(*parts: bytes | None) -> Group:
+    group = Group()
+    for part in parts:
+        assert part is not None
+        frames.add(group, part)
+    return group
+
+
+def packed(*rows: Row) -> bytes | None:
+    return frames.pack([(row, None) for row in rows])
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [
+            opened(1),
+            prompted(1),
+            started(1, id=7, key="k"),
+            called(1, id=7, number=2, stream_s=0.1),
+            ended(1),
+        ],
+        [called(1, wire=b"", fault="tool_error", fault_id="f1", message="broken", reward=None)],
+        [called(1, body=b'{"name":"echo"}'), called(1, "half of a character: \\ud800")],
+        [called(1, "x" * LARGE_CHARS), called(1, result=_IMAGE), started(1, "x" * LARGE_CHARS)],
+        [called(1, kind="score_group", result=_SCORES)],
+        [opened(1, hide=_HIDE), called(1, "a very-secret-value", hide=_HIDE), ended(1, hide=_HIDE)],
+        [_EVALUATION],
+    ],
+)
+def test_rows_are_the_same_when_unpacked_together_and_one_by_one(rows: list[Row]) -> None:
+    wanted = encode(rows)
+    assert unpacked(packed(*rows)) == wanted
+    assert unpacked(*(packed(row) for row in rows)) == wanted
+
+
+def test_what_comes_with_a_secret_is_packed_without() -> None:
+    found = packed(called(1), called(1, "the very-secret-value, known", hide=_HIDE))
+    assert found is not None
+    assert b"[secret], known" in found
+    assert b"very-secret-value" not in found
+
+
+@pytest.mark.parametrize(
+    "row",
+    [opened(1, task_index=2**70), opened(1, step=-(2**70), hide=_HIDE), called(1, reward=Decimal("0.5"))],
+)
+def test_what_only_the_tables_can_judge_is_not_packed(row: Any) -> None:
+    assert packed(row) is None
+    assert packed(called(1), row) is None
