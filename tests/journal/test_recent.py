@@ -178,7 +178,7 @@ async def test_the_file_stays_small(tmp_path: Path, without_haste: None) -> None
         await brought_up_to_date(writer)
         for _ in range(90):
             await put(writer, *(called(1) for _ in range(100)))
-        assert left(path)[0].stat().st_size < 4_500 * 400
+        assert left(path)[0].stat().st_size < 2_200 * 500
         await until(lambda: query(path, "SELECT count(*) FROM calls")[0][0] >= 1_000)
 
 

@@ -42,10 +42,10 @@ _MARK = "-recent-"
 AGE_S = 1.0
 """How long rows stay beside the tables."""
 
-MOST_ROWS = 4_000
+MOST_ROWS = 2_000
 """As many as should go into the tables at once."""
 
-_MOST_FILES = 8  # on their way into the tables: then rows go there as they come
+_MOST_FILES = 16  # on their way into the tables: then rows go there as they come
 _HEAD = struct.Struct("<II")
 _FORM = marshal.dumps(frames.FORM)
 _START = _HEAD.size + len(_FORM)  # of the first rows

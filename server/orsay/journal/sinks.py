@@ -150,9 +150,15 @@ def _roll_back(execute: Callable[..., Any], exc: BaseException) -> None:
 
 
 def _parts(rows: Sequence[Params]) -> Iterator[Sequence[Params]]:
-    """As few as may be: a prepared statement is kept for each number of rows."""
-    for at in range(0, len(rows), _MOST_ROWS):
-        yield rows[at : at + _MOST_ROWS]
+    """As few as powers of two allow: to prepare a statement takes six times as long as to execute it, so that
+    there should be few, which are kept.
+    """
+    at, size = 0, _MOST_ROWS
+    while at < len(rows):
+        while size > len(rows) - at:
+            size //= 2
+        yield rows[at : at + size]
+        at += size
 
 
 def _bound(part: Sequence[Params]) -> list[Any]:

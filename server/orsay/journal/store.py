@@ -170,7 +170,7 @@ def _sqlite(options: JournalOptions) -> Engine:
         hide_parameters=True,
         pool_size=4,
         max_overflow=16,
-        connect_args={"check_same_thread": False, "timeout": _BUSY_MS / 1000, "cached_statements": 512},
+        connect_args={"check_same_thread": False, "timeout": _BUSY_MS / 1000, "cached_statements": 128},
     )
 
     @event.listens_for(engine, "connect")
