@@ -20,7 +20,17 @@ from .loops import Result
 from .servers import SERVERS, RunningServer, ServerSpec
 from .wire import Target
 
-__all__ = ["LAYOUTS", "LOADS", "Layout", "Load", "Place", "run_load", "standing"]
+__all__ = [
+    "LAYOUTS",
+    "LOADS",
+    "Layout",
+    "Load",
+    "Place",
+    "result_of",
+    "run_load",
+    "standing",
+    "start_load",
+]
 
 HERE = Path(__file__).resolve().parent.parent
 
@@ -110,20 +120,37 @@ def run_load(load: Load, front: RunningServer, place: Place, *, seconds: float) 
     """One run. Raises RuntimeError with the end of what the generator said."""
     if load.name == "stream":
         return asyncio.run(_stream(front.url))
+    with start_load(load, front, place, seconds=seconds) as generator:
+        try:
+            generator.wait(120 + 2 * seconds)
+        except subprocess.TimeoutExpired:
+            generator.kill()
+        return result_of(generator)
+
+
+def start_load(
+    load: Load, front: RunningServer, place: Place, *, seconds: float, warmup: float = 1.0
+) -> subprocess.Popen[str]:
+    """The generator of a load, running."""
     arguments = ["--url", front.url, "--server-pid", str(front.pid), *load.arguments]
-    arguments += ["--seconds", str(seconds), "--warmup", "1"]
+    arguments += ["--seconds", str(seconds), "--warmup", str(warmup)]
     if place.generator_core is not None:
         arguments += ["--core", str(place.generator_core)]
-    done = subprocess.run(
+    return subprocess.Popen(
         [sys.executable, "-m", "orsay_bench.ors_load", *arguments],
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=120 + 2 * seconds,
         env={**os.environ, "PYTHONPATH": str(HERE)},
     )
-    if done.returncode:
-        raise RuntimeError((done.stderr or done.stdout).strip()[-600:])
-    result: Result = json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def result_of(generator: subprocess.Popen[str]) -> Result:
+    """What a generator that has ended found. Raises RuntimeError with the end of what it said."""
+    said, complained = generator.communicate()
+    if generator.returncode:
+        raise RuntimeError((complained or said).strip()[-600:] or f"it ended with {generator.returncode}")
+    result: Result = json.loads(said.strip().splitlines()[-1])
     return result
 
 

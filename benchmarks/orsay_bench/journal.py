@@ -1,9 +1,9 @@
 """What the journal adds to the CPU time of a call: servers with each kind of journal, on one core.
 
 CPU is that of the server and its workers together; PostgreSQL's own is told apart. All servers stand at
-once, and the same load goes to one after the other, again and again. What a journal adds is the median of its
-runs, each compared with the run without a journal in the same turn: the speed of a shared machine changes
-within seconds.
+once, and the same load goes to one after the other, for a quarter of a second each, again and again: the
+speed of a shared machine changes within seconds. What a journal adds is the median of the turns, in each of
+which it is compared with the server without. Latencies come from runs of their own, without pauses.
 Calls are answered in one write, also where other work on the machine makes them slow; ``streams`` are calls
 that are answered as streams, which are two rows in sessions that can be replayed.
 """
@@ -17,17 +17,19 @@ import json
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from . import machine, peers
-from .gateway_loads import Load, Place, run_load
-from .loops import Result
+from .gateway_loads import Load, Place, run_load, start_load
 from .postgres import RunningPostgres, is_there, running_postgres
 from .report import Run, markdown, notes, number, plain
 from .serve import HERE, RESULTS, say
-from .servers import SERVERS, RunningServer, ServerFailed
+from .servers import SERVERS, RunningServer
+from .slices import run_in_slices
 
 EXAMPLES = """\
 examples:
@@ -38,6 +40,8 @@ examples:
 LIMIT = 0.25  # more CPU per call than without a journal
 JOURNALS = ("off", "process", "fsync", "postgresql")
 CALLS = 10  # of an episode
+LATENCY_TURNS = 3
+Standing: TypeAlias = tuple[RunningServer, RunningPostgres | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +85,11 @@ def parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--seconds", type=float, default=2.0, help="length of a run (default 2)")
-    made.add_argument("--repeat", type=int, default=9, help="runs of each; medians count (default 9)")
-    made.add_argument("--quick", action="store_true", help="one run of 1 s each")
+    made.add_argument(
+        "--seconds", type=float, default=2.0, help="of load on each server in a turn (default 2)"
+    )
+    made.add_argument("--repeat", type=int, default=9, help="turns; medians count (default 9)")
+    made.add_argument("--quick", action="store_true", help="one turn of 1 s each")
     made.add_argument("--only", default=",".join(JOURNALS), help="journals, with commas (default: all)")
     made.add_argument("--loads", default="", help="loads, with commas: calls, calls-8, … (default: all)")
     made.add_argument("--out", type=Path, help="where to write NAME.json; NAME.md goes beside it")
@@ -92,9 +98,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 @contextlib.contextmanager
-def standing(
-    journal: str, kind: Kind, place: Place, postgres: RunningPostgres | None
-) -> Iterator[tuple[RunningServer, RunningPostgres | None]]:
+def standing(journal: str, kind: Kind, place: Place, postgres: RunningPostgres | None) -> Iterator[Standing]:
     """Our server with such a journal, ready."""
     with tempfile.TemporaryDirectory(prefix="journal-") as folder:
         url = f"{folder}/journal.db" if journal in ("process", "fsync") else "off"
@@ -130,27 +134,36 @@ def measure(
                 journal: stack.enter_context(standing(journal, kind, place, postgres)) for journal in journals
             }
             for turn in range(1, repeat + 1):
-                for journal in journals if turn % 2 else reversed(journals):
-                    say(f"{kind.load.name}, run {turn} of {repeat}: {journal} ...")
-                    try:
-                        result = _run(kind, *servers[journal], place, seconds)
-                        runs.append(Run(kind.load.name, journal, turn, result))
-                    except (ServerFailed, RuntimeError, TimeoutError) as error:
-                        runs.append(Run(kind.load.name, journal, turn, {}, failed=str(error)))
-                        say(f"  FAILED: {str(error)[-300:]}")
+                say(f"{kind.load.name}, turn {turn} of {repeat} ...")
+                runs += _turn(kind, servers, place, seconds, turn)
     return runs
 
 
-def _run(
-    kind: Kind, server: RunningServer, database: RunningPostgres | None, place: Place, seconds: float
-) -> Result:
-    before = database.tree.cpu_s() if database else 0.0
-    result = run_load(kind.load, server, place, seconds=seconds)
-    if database:
-        spent = database.tree.cpu_s() - before
-        calls = max(1.0, float(result["n"])) * (seconds + 1) / seconds  # with the warm-up
-        result["database_us_per_request"] = round(spent / calls * 1e6, 1)
-    return result
+def _turn(kind: Kind, servers: Mapping[str, Standing], place: Place, seconds: float, turn: int) -> list[Run]:
+    """A run on each server."""
+    started = dict(servers if turn % 2 else reversed(tuple(servers.items())))
+    before = {name: database.tree.cpu_s() for name, (_, database) in started.items() if database}
+    count = len(started)
+    starts = [
+        partial(start_load, kind.load, server, place, seconds=seconds * count, warmup=float(count))
+        for server, _ in started.values()
+    ]
+    runs: list[Run] = []
+    found = run_in_slices(starts, limit_s=120 + 2 * count * seconds)
+    for (name, (server, database)), result in zip(started.items(), found, strict=True):
+        if isinstance(result, RuntimeError):
+            say(f"  FAILED: {name}: {str(result)[-300:]}")
+            runs.append(Run(kind.load.name, name, turn, {}, failed=str(result)))
+            continue
+        if database:
+            calls = max(1.0, float(result["n"])) * (seconds + 1) / seconds  # with the warm-up
+            spent = database.tree.cpu_s() - before[name]
+            result["database_us_per_request"] = round(spent / calls * 1e6, 1)
+        if turn <= LATENCY_TURNS:
+            alone = run_load(kind.load, server, place, seconds=seconds)
+            result |= {key: value for key, value in alone.items() if key.endswith("_ms")}
+        runs.append(Run(kind.load.name, name, turn, result))
+    return runs
 
 
 def median(runs: Sequence[Run], kind: Kind, journal: str, key: str) -> float | None:
