@@ -150,16 +150,11 @@ class Recent:
         """How many rows were not handed over yet."""
         return 0 if self._taking is None else self._taking.rows
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the tables do not keep up."""
-        return self.on_their_way >= _MOST_FILES
-
     def append(self, rows: Sequence[tuple[Row, Any]]) -> int:
         """Commit the first of each pair together. Returns how many rows wait to be handed over; 0 where only
-        the tables can judge a row of these. Raises OSError: they are not there.
+        the tables can judge a row of these, or do not keep up. Raises OSError: they are not there.
         """
-        data = frames.pack(rows)
+        data = frames.pack(rows) if self._handed_over - self._given_back < _MOST_FILES else None
         if data is None:
             return 0
         segment = self._taking

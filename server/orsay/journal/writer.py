@@ -134,9 +134,14 @@ class Writer:
             self._add_stuck(row, done)
         elif self._quick and _size(row) < _SMALL_BYTES:
             self._fresh.append((row, done))
-            if self._singles >= _MOST_SINGLES and self._comes_alone():
-                self._commit()
-            elif len(self._fresh) == 1 and self._loop is not None:
+            if self._singles >= _MOST_SINGLES:
+                now = time.monotonic()
+                alone, self._rush_until = now > self._rush_until, now + _RUSH_S
+                if alone:
+                    self._commit()
+                    return
+                self._singles = 0
+            if len(self._fresh) == 1 and self._loop is not None:
                 self._loop.call_soon(self._commit_turn)
         else:
             self._add_slow(row, done)
@@ -205,13 +210,6 @@ class Writer:
 
     # rows that are committed beside the tables
 
-    def _comes_alone(self) -> bool:
-        now = time.monotonic()
-        alone, self._rush_until = now > self._rush_until, now + _RUSH_S
-        if not alone:
-            self._singles = 0
-        return alone
-
     def _commit_turn(self) -> None:
         """Commit what came in this turn of the loop."""
         self._singles = self._singles + 1 if len(self._fresh) == 1 else 0
@@ -226,8 +224,7 @@ class Writer:
         assert recent is not None and loop is not None
         began = time.monotonic()
         try:
-            may_be = scribe.trouble is None and not scribe.unknown and not recent.is_full
-            rows = recent.append(fresh) if may_be else 0
+            rows = recent.append(fresh) if scribe.trouble is None and not scribe.unknown else 0
         except Exception as exc:  # the scribe finds out, and says so
             log.debug("journal_not_quick", reason=str(exc))
             rows = 0
