@@ -120,12 +120,12 @@ def run_load(load: Load, front: RunningServer, place: Place, *, seconds: float) 
     """One run. Raises RuntimeError with the end of what the generator said."""
     if load.name == "stream":
         return asyncio.run(_stream(front.url))
-    with start_load(load, front, place, seconds=seconds) as generator:
-        try:
+    with start_load(load, front, place, seconds=seconds) as generator, ExitStack() as stack:
+        stack.callback(generator.kill)  # after Ctrl-C too
+        with contextlib.suppress(subprocess.TimeoutExpired):
             generator.wait(120 + 2 * seconds)
-        except subprocess.TimeoutExpired:
-            generator.kill()
-        return result_of(generator)
+            return result_of(generator)
+        raise RuntimeError("the generator did not end")
 
 
 def start_load(
@@ -142,6 +142,7 @@ def start_load(
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(HERE)},
+        process_group=0,  # where it is paused: a group with paused processes is hung up when its shell ends
     )
 
 
