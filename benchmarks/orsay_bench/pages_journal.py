@@ -11,6 +11,7 @@ from typing import Any
 
 from orsay.auth import Keys
 from orsay.journal.location import JournalOptions, journal_url
+from orsay.journal.salt import read_salt
 from orsay.journal.schema import calls, metadata, sessions
 from orsay.journal.search import catch_up
 from orsay.journal.store import Store
@@ -62,30 +63,33 @@ def make_journal(place: str, count: int) -> Recorded:
             tasks=250,
             open=min(200, count // 10),
             calls=_CALLS,
-            owners=[_owner(key) for key in API_KEYS],
+            owners=_owners(store),
         )
         began = time.perf_counter()
         with store.writing() as connection:
             fill(connection, what)
-            long = _make_long(connection)
+            long = _make_long(connection, what.owners[0])
         say(f"  {count} sessions made in {time.perf_counter() - began:.0f} s")
         _settle(store)
         left, indexed_s = _index(store)
         _settle(store)
         with store.reading() as connection:
-            return _look(connection, long, indexed_s, left)
+            return _look(connection, what.owners[0], long, indexed_s, left)
     finally:
         store.close()
 
 
-def _owner(key: str) -> str:
-    return Keys([SecretStr(key)]).owner({b"x-api-key": key.encode()})
+def _owners(store: Store) -> list[str]:
+    """The names of the keys in that journal."""
+    with store.reading() as connection:
+        keys = Keys([SecretStr(key) for key in API_KEYS], read_salt(connection))
+    return [keys.owner({b"x-api-key": key.encode()}) for key in API_KEYS]
 
 
-def _make_long(connection: Connection) -> int:
+def _make_long(connection: Connection, owner: str) -> int:
     """Give one session that ended, of the first key, many calls."""
     session = connection.execute(
-        select(sessions).where(sessions.c.owner == _owner(API_KEYS[0]), sessions.c.fault.is_(None))
+        select(sessions).where(sessions.c.owner == owner, sessions.c.fault.is_(None))
         .where(sessions.c.ended_at.is_not(None)).order_by(sessions.c.id.desc()).limit(1)
     ).one()  # fmt: skip
     one = connection.execute(
@@ -126,12 +130,12 @@ def _index(store: Store) -> tuple[int, float]:
         say(f"  {left} sessions to index")
 
 
-def _look(connection: Connection, long: int, indexed_s: float, left: int) -> Recorded:
+def _look(connection: Connection, owner: str, long: int, indexed_s: float, left: int) -> Recorded:
     first, count = connection.execute(
         select(func.min(sessions.c.id), func.count()).select_from(sessions)
     ).one()
     ended = select(sessions).where(sessions.c.ended_at.is_not(None), sessions.c.labelled)
-    mine = ended.where(sessions.c.owner == _owner(API_KEYS[0])).order_by(sessions.c.id)
+    mine = ended.where(sessions.c.owner == owner).order_by(sessions.c.id)
     middle = connection.execute(mine.offset(count // 8).limit(1)).one()
     same = _of_one_task(connection, middle)
     runs = list(connection.scalars(select(sessions.c.run).where(sessions.c.labelled).distinct().limit(2)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from orsay_protocol.details import detail_text
 from orsay_protocol.headers import FAULT, ORSAY
 
@@ -10,9 +12,10 @@ from .redact import Redact
 from .retry import is_starting, retry_after_s
 from .transport import Answer
 
-__all__ = ["detail_of", "error_for", "is_missing_route", "is_orsay"]
+__all__ = ["detail_of", "error_for", "is_missing_route", "is_orsay", "refuses_input"]
 
 _LONGEST_DETAIL = 4000
+_INPUT = frozenset({400, 413, 422})
 
 
 def is_orsay(answer: Answer) -> bool:
@@ -27,10 +30,15 @@ def is_missing_route(answer: Answer) -> bool:
     return answer.status == 404 and detail_of(answer) in ("Not Found", "")
 
 
+def refuses_input(answer: Answer) -> bool:
+    """Nothing ran, since the body is no input: not JSON, nested too deep, too large, of a wrong type."""
+    return answer.status in _INPUT and not answer.headers.get(FAULT, "").strip()
+
+
 def error_for(answer: Answer, what: str, *, in_session: bool, redact: Redact) -> errors.OrsayClientError:
     """The exception for an answer that is no success. ``what`` names the request, as in "POST /create"."""
-    detail = detail_of(answer)
-    message = redact(f"{what}: {detail}" if detail else f"{what}: the server answered {answer.status}")
+    detail = detail_of(answer, redact)
+    message = redact(what) + (f": {detail}" if detail else f": the server answered {answer.status}")
     status, headers = answer.status, answer.headers
     fault_class = headers.get(FAULT, "").strip()
     if status in (401, 403):
@@ -53,14 +61,17 @@ def error_for(answer: Answer, what: str, *, in_session: bool, redact: Redact) ->
     return errors.ServerError(message, status=status)
 
 
-def detail_of(answer: Answer) -> str:
-    """What the server says in words: ``detail`` of a JSON body, else the beginning of a text."""
+def detail_of(answer: Answer, redact: Callable[[str], str] = str) -> str:
+    """What the server says in words: ``detail`` of a JSON body, else the beginning of a text.
+
+    ``redact`` takes secrets out before a long text is cut.
+    """
     if "json" not in answer.headers.get("content-type", ""):
         if "html" in answer.headers.get("content-type", ""):
             return ""
-        return answer.body[:_LONGEST_DETAIL].decode(errors="replace").strip()
+        return redact(answer.body.decode(errors="replace"))[:_LONGEST_DETAIL].strip()
     try:
         body = answer.json()
     except errors.ProtocolError:
         return ""
-    return detail_text(body, longest=_LONGEST_DETAIL)
+    return redact(detail_text(body))[:_LONGEST_DETAIL]

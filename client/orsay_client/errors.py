@@ -20,7 +20,7 @@
     │   ├── ConnectionLost   connection_lost: no whole answer came through
     │   └── ServerError      internal: the server failed by itself
     ├── RequestError         the request is wrong: sending it again cannot help
-    │   ├── BadRequest       400, 404, 409, 422: the server refused the input
+    │   ├── BadRequest       400, 404, 409, 413, 422: the server refused the request, or it cannot be sent
     │   ├── Unauthorized     401, 403: the API key is missing or wrong
     │   └── Unsupported      the server does not offer this
     ├── ProtocolError        the server's answer is not ORS
@@ -86,7 +86,9 @@ class OrsayClientError(Exception):
 class ToolRefused(OrsayClientError):
     """The environment answered a call with no, and the tool did not run; show ``message`` to the model.
 
-    ``reason`` is not_found, name_collision, input_validation or episode_finished.
+    ``reason`` is not_found, name_collision, input_validation or episode_finished. An input that no request
+    can carry, or that the server does not even read (not JSON, nested too deep, too large), is one of
+    input_validation too: other arguments may well be taken.
     """
 
     def __init__(self, message: str = "", *, reason: str = "not_found") -> None:
@@ -271,7 +273,10 @@ class RequestError(OrsayClientError):
 
 
 class BadRequest(RequestError):
-    """The server refused the input: an unknown environment, split or index, or a wrong type."""
+    """The server refused the request: an unknown environment, split or index, or a wrong type.
+
+    Also what cannot be sent as JSON at all; ``status`` is None then.
+    """
 
 
 class Unauthorized(RequestError):

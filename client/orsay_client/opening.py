@@ -62,12 +62,12 @@ class Created(NamedTuple):
     trace: str
 
 
-async def new_sid(connection: Connection, opening: Opening) -> str:
+async def new_sid(connection: Connection, opening: Opening, redact: Redact) -> str:
     """A session id from the server, which sends it as JSON or as a stream."""
     headers = {**opening.headers, **EVENT_STREAM}
-    answer = await connection.request("POST", "/create_session", body={}, headers=headers)
+    answer = await connection.request("POST", "/create_session", body={}, headers=headers, redact=redact)
     sid = (
-        _sid_of_stream(answer)
+        _sid_of_stream(answer, redact)
         if "event-stream" in answer.headers.get("content-type", "")
         else _sid(answer.json())
     )
@@ -151,7 +151,7 @@ def _sid(raw: Any) -> str:
     return sid if isinstance(sid, str) else ""
 
 
-def _sid_of_stream(answer: Answer) -> str:
+def _sid_of_stream(answer: Answer, redact: Redact) -> str:
     sid = ""
     for event in Decoder().feed(answer.body):
         if event.event == "task_id":
@@ -160,5 +160,5 @@ def _sid_of_stream(answer: Answer) -> str:
             with suppress(ValueError):
                 sid = _sid(json.loads(event.data)) or sid
         elif event.event == "error":
-            raise errors.ServerError(f"POST /create_session: {event.data}")
+            raise errors.ServerError(redact(f"POST /create_session: {event.data}"))
     return sid

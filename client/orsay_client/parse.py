@@ -24,6 +24,7 @@ from orsay_protocol import (
     ToolResultBlock,
     ToolSpec,
 )
+from orsay_protocol.texts import well_formed
 from pydantic import BaseModel, ValidationError
 
 from .errors import BadReward, ProtocolError, ToolRefused
@@ -39,7 +40,7 @@ def tool_output(result: Any) -> ToolOutput:
     """What a call answered. Raises ToolRefused for its negative form."""
     raw = _object(result, "the result of a call")
     if raw.get("ok") is False:
-        text = str(raw.get("error") or "the environment refused the call")
+        text = well_formed(str(raw.get("error") or "the environment refused the call"))
         raise ToolRefused(text, reason=_reason(raw.get("reason"), text))
     output = _object(raw.get("output"), "the output of a call")
     metadata = output.get("metadata")
@@ -127,9 +128,13 @@ def _blocks(raw: Any, kinds: Iterable[type[_Model]]) -> list[_Model]:
 def _reward(raw: Any) -> float | None:
     if raw is None:
         return None
-    if isinstance(raw, bool) or not isinstance(raw, int | float) or not math.isfinite(raw):
+    try:
+        found = math.nan if isinstance(raw, bool) or not isinstance(raw, int | float) else float(raw)
+    except OverflowError:  # a whole number beyond a float
+        found = math.inf
+    if not math.isfinite(found):
         raise BadReward("the server sent a reward that is no finite number")
-    return float(raw)
+    return found
 
 
 def _reason(raw: Any, text: str) -> str:

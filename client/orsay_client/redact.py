@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["Redact"]
+from orsay_protocol.redact import Redactor
 
-_SHORTEST = 4
+__all__ = ["Redact"]
 
 
 class Redact:
-    """Replaces known values in a text. Its repr shows none of them."""
+    """Replaces known values in a text, however they are spelled there. Its repr shows none of them."""
 
     def __init__(self, values: Iterable[str | None] = ()) -> None:
-        # The longest first: one secret may contain another.
-        self._values = tuple(sorted({v for v in values if v and len(v) >= _SHORTEST}, key=len, reverse=True))
+        self._values = tuple(value for value in values if value)
+        self._redactor: Redactor | None = None
 
     def also(self, values: Iterable[str]) -> Redact:
         return Redact((*self._values, *values))
 
     def __call__(self, text: str) -> str:
-        for value in self._values:
-            text = text.replace(value, "***")
-        return text
+        if self._redactor is None:  # few clients ever meet an error
+            self._redactor = Redactor(self._values, mask="***")
+        return self._redactor.plain(text)
 
     def __repr__(self) -> str:
         return f"<Redact of {len(self._values)} values>"

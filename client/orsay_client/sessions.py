@@ -23,6 +23,7 @@ from orsay_protocol import (
     ToolSpec,
 )
 from orsay_protocol.headers import SESSION_ID
+from orsay_protocol.texts import well_formed
 
 from . import errors, parse
 from .answers import error_for
@@ -31,9 +32,8 @@ from .formats import Format, format_messages, format_tools
 from .opening import Opening, create, delete, new_sid
 from .streams import ResultStream, StreamRules
 from .traces import Named
-from .transport import NotJSON
 
-__all__ = ["AsyncSession"]
+__all__ = ["AsyncSession", "call_body"]
 
 _log = logging.getLogger("orsay_client")
 _PING_S = 30.0
@@ -109,7 +109,7 @@ class AsyncSession:
         if self._sid:
             raise errors.ClientClosed("a session is opened once; ask the environment for another")
         with self._named:
-            sid = await new_sid(self._connection, self._opening)
+            sid = await new_sid(self._connection, self._opening, self._redact)
             self._headers[SESSION_ID] = self._sid = sid
             try:
                 created = await create(self._connection, self._opening, self._headers, self._redact)
@@ -143,17 +143,13 @@ class AsyncSession:
     ) -> ToolOutput:
         """Run a tool, at most once, however often the connection breaks.
 
-        Raises ToolRefused when the environment says no, Fault when there is no answer, and TimeoutError
-        after ``timeout_s``; the session stays usable unless it is a SessionLost.
+        Raises ToolRefused when the environment says no, and for an input that cannot be sent or that the
+        server does not take; Fault when there is no answer, and TimeoutError after ``timeout_s``. The session
+        stays usable unless it is a SessionLost.
         """
         self._check()
-        body = _call_body(name, {} if input is None else input)
-        try:
-            result = await self._stream("/call", body, timeout_s=timeout_s)
-        except NotJSON as exc:
-            raise errors.ToolRefused(
-                f"the input of tool {name!r}: {exc}", reason="input_validation"
-            ) from None
+        body = call_body(name, input)
+        result = await self._stream("/call", body, timeout_s=timeout_s)
         try:
             output = parse.tool_output(result)
         except errors.ToolRefused as refused:
@@ -170,7 +166,7 @@ class AsyncSession:
             raise errors.Unsupported(
                 "the environment has no terminal tool: no plain message ends its episodes"
             )
-        arguments = {} if terminal.arg is None else {terminal.arg: text}
+        arguments = {} if terminal.arg is None else {terminal.arg: well_formed(text)}
         return await self.call(terminal.name, arguments, timeout_s=timeout_s)
 
     async def prompt(self) -> list[TextBlock | ImageBlock]:
@@ -230,12 +226,13 @@ class AsyncSession:
     ) -> list[GroupScore]:
         """Score rollouts of this session's task against each other, one score for each in order.
 
-        Raises Unsupported where the environment or its server cannot, ScoreError when scoring raised; the
-        session goes on either way.
+        Raises Unsupported where the environment or its server cannot, ToolRefused for candidates that cannot
+        be sent or that the server does not take, and ScoreError when scoring raised; the session goes on
+        whichever it is.
         """
         self._check()
         group = [c if isinstance(c, GroupCandidate) else GroupCandidate(messages=list(c)) for c in candidates]
-        body = {"candidates": [candidate.model_dump(mode="json") for candidate in group]}
+        body = {"candidates": [candidate.model_dump() for candidate in group]}
         try:
             result = await self._stream("/score_group", body, timeout_s=timeout_s, scoring=True)
         except errors.SessionLost as lost:
@@ -335,8 +332,11 @@ class AsyncSession:
             self._lost = copy.copy(lost)
 
 
-def _call_body(name: str, input: JSONObject) -> dict[str, Any]:
-    """The body of /call. What a model may get wrong is refused here as the server would refuse it."""
+def call_body(name: str, input: JSONObject | None) -> dict[str, Any]:
+    """The body of /call. Raises ToolRefused for what a model may get wrong, as the server would."""
+    input = {} if input is None else input
+    if not isinstance(name, str):
+        raise errors.ToolRefused("the name of a tool must be a text", reason="input_validation")
     if not isinstance(input, Mapping) or not all(isinstance(key, str) for key in input):
         raise errors.ToolRefused(
             f"the input of tool {name!r} must be a JSON object with string keys", reason="input_validation"

@@ -18,10 +18,11 @@ from typing import Any
 from orsay_protocol import Fault as WireFault
 from orsay_protocol.headers import IDEMPOTENCY_KEY
 from orsay_protocol.sse import Decoder, Event, StreamTooLong
+from orsay_protocol.texts import well_formed
 from pydantic import ValidationError
 
 from . import errors
-from .answers import error_for
+from .answers import detail_of, error_for, refuses_input
 from .redact import Redact
 from .retry import Attempts, Retry
 from .transport import Answer, Stream, Transport
@@ -74,11 +75,17 @@ class ResultStream:
         self._result: str | None = None
 
     async def result(self) -> Any:
-        """The result as parsed JSON. Raises Fault and its kin, RequestError, ProtocolError."""
+        """The result as parsed JSON.
+
+        Raises ToolRefused where the body cannot be sent or is no input to the server, so that nothing ran,
+        and else Fault and its kin, RequestError, ProtocolError.
+        """
         while not self._has_result():
             started = asyncio.get_running_loop().time()
             try:
                 refusal = await self._once()
+            except errors.BadRequest as unsent:
+                raise _refused(unsent.message) from None
             except errors.ConnectionLost as lost:
                 if self._has_result():  # only the tail of the stream was lost
                     break
@@ -179,6 +186,8 @@ class ResultStream:
         delay = self._attempts.after_answer(answer.status, answer.headers, only_unexecuted=careful)
         if delay is not None:
             return delay
+        if self._task_id is None and refuses_input(answer):
+            raise _refused(self._rules.redact(detail_of(answer) or f"the server answered {answer.status}"))
         error = error_for(answer, f"POST {self._path}", in_session=True, redact=self._rules.redact)
         if careful and answer.status in (502, 503, 504) and not isinstance(error, errors.TimeLimit):
             raise errors.ConnectionLost(
@@ -204,6 +213,10 @@ class ResultStream:
             return json.loads(self._result or "")
         except (ValueError, RecursionError):
             raise errors.ProtocolError(f"POST {self._path}: the result is not JSON") from None
+
+
+def _refused(why: str) -> errors.ToolRefused:
+    return errors.ToolRefused(well_formed(f"the input was not accepted: {why}"), reason="input_validation")
 
 
 class _Reading:

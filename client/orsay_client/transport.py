@@ -20,9 +20,9 @@ import aiohttp
 import httpx
 from httpx_aiohttp import AiohttpTransport
 
-from .errors import ClientClosed, ConnectionLost, ProtocolError, ResultTooLarge
+from .errors import BadRequest, ClientClosed, ConnectionLost, ProtocolError, ResultTooLarge
 
-__all__ = ["Answer", "NotJSON", "Stream", "Transport", "Verify", "encode_json"]
+__all__ = ["Answer", "Stream", "Transport", "Verify", "encode_json"]
 
 Verify: TypeAlias = SSLContext | bool
 
@@ -33,6 +33,7 @@ _LINGER_S = 1.0
 _DEFAULTS = {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": "orsay-client"}
 _MOMENT_S = 0.05  # of each second
 _ERROR_BODY_BYTES = 1024 * 1024
+_PIECE_BYTES = 1024 * 1024
 _MOVED = frozenset({307, 308})
 _MAX_HOPS = 3
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ServerFingerprintMismatch)
@@ -164,7 +165,7 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> Answer:
-        """One request and its whole answer, whatever the status. Raises ConnectionLost."""
+        """One request and its whole answer, whatever the status. Raises as ``stream``."""
         wait_s = self._timeout_s if timeout_s is None else timeout_s
         async with self.stream(
             method, path, body=body, headers=headers, answer_s=wait_s, silence_s=wait_s
@@ -185,7 +186,7 @@ class Transport:
         """One request whose answer is read as it comes.
 
         ``answer_s`` bounds the time to the first byte of the answer, ``silence_s`` each wait for more.
-        Raises ConnectionLost, also inside the block.
+        Raises BadRequest for a body that cannot be sent, and ConnectionLost, also inside the block.
         """
         content = None if body is None else encode_json(body)
         wait_s = self._timeout_s if answer_s is None else answer_s
@@ -221,7 +222,11 @@ class Transport:
         for _ in range(_MAX_HOPS):
             if self._http.is_closed:
                 raise ClientClosed("the client is closed")
-            request = httpx.Request(method, target, headers=sent, content=content, extensions=_TIMEOUTS)
+            body: bytes | AsyncIterator[bytes] | None = content
+            if content is not None and len(content) > _PIECE_BYTES:
+                body = _pieces(content)
+                sent["Content-Length"] = str(len(content))  # else it would go out in chunks
+            request = httpx.Request(method, target, headers=sent, content=body, extensions=_TIMEOUTS)
             response = await self._http.send(request, stream=True, follow_redirects=False)
             if response.status_code == 404:
                 self._urls.pop(path, None)
@@ -265,15 +270,24 @@ def _never_written(exc: BaseException | None) -> bool:
     return False
 
 
-class NotJSON(ValueError):
-    """A value of a request that JSON cannot hold: NaN, or half a surrogate pair."""
+async def _pieces(content: bytes) -> AsyncIterator[bytes]:
+    """For a body that aiohttp warns of writing at once, since that could hold up the loop."""
+    for start in range(0, len(content), _PIECE_BYTES):
+        yield content[start : start + _PIECE_BYTES]
 
 
 def encode_json(body: Any) -> bytes:
-    """Compact JSON in UTF-8. Raises NotJSON."""
+    """Compact JSON in UTF-8.
+
+    Raises BadRequest without a status for what that cannot be: a number that is not finite or has thousands
+    of digits, half of a surrogate pair, what is nested too deep, an object of Python's own.
+    """
     try:
         return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:
-        raise NotJSON("text holds half of a surrogate pair, which is no character") from None
-    except ValueError as exc:
-        raise NotJSON(f"no JSON: {exc}") from None
+        why = "text holds half of a surrogate pair, which is no character"
+    except RecursionError:
+        why = "it is nested too deep"
+    except (ValueError, TypeError) as exc:
+        why = str(exc).partition(";")[0]  # what follows is advice to whoever runs Python
+    raise BadRequest(f"this cannot be sent as JSON: {why}")

@@ -8,7 +8,9 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from orsay_client.redact import Redact
 from orsay_protocol.evaluation import TokenCounts
+from pydantic import BaseModel
 
 from .conversation import Conversation
 from .errors import EvaluationError, ModelFault, ModelUnusable
@@ -73,6 +75,7 @@ class ChatModel:
         self.name = model
         self._base_url = base_url
         self._api_key = api_key
+        self._redact = Redact([api_key])  # endpoints quote the key that they refuse
         self._sampling = {"temperature": temperature, "top_p": top_p}
         self._max_tokens = max_tokens
         self._seed = seed
@@ -117,6 +120,22 @@ class ChatModel:
 
         Raises ModelFault and ModelUnusable.
         """
+        try:
+            return await self._answer(messages, tools, seed_of)
+        except ModelUnusable as exc:
+            raise ModelUnusable(self._redact(str(exc))) from None
+        except ModelFault as exc:
+            raise ModelFault(exc.fault_class, self._redact(exc.message)) from None
+
+    def _said(self, found: Any) -> str:
+        try:
+            return self._redact(str(getattr(found, "error", None) or found))[:300]
+        except (ValueError, RecursionError):  # too long a number, too deep
+            return f"a {type(found).__name__}"
+
+    async def _answer(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], seed_of: str
+    ) -> ChatCompletion | None:
         client = self._connected()
         import openai  # an optional dependency
 
@@ -128,7 +147,7 @@ class ChatModel:
             if _is_context(exc.message):
                 return None
             if self._renamed(exc.message, token_name):
-                return await self.answer(messages, tools, seed_of)
+                return await self._answer(messages, tools, seed_of)
             raise self._refused(f"refused a request: {exc.message}", _hint(exc.message)) from exc
         except openai.NotFoundError as exc:
             raise self._refused(
@@ -152,10 +171,12 @@ class ChatModel:
             raise ModelFault(
                 "model_unavailable", f"{self._place()} does not answer ({type(why).__name__}): {why}"
             ) from exc
-        except ValueError as exc:  # JSON that breaks off
+        except (ValueError, RecursionError) as exc:  # JSON that breaks off, or without end
             raise ModelFault("model_error", f"{self._place()} sent no JSON: {exc}") from exc
-        if not getattr(found, "choices", None):
-            raise ModelFault("model_error", f"{self._place()} sent an answer without choices: {_said(found)}")
+        if not isinstance(_first(found, "message"), BaseModel):  # the package checks no types
+            raise ModelFault(
+                "model_error", f"{self._place()} sent an answer without choices: {self._said(found)}"
+            )
         self._answered = True
         return found
 
@@ -250,24 +271,34 @@ class _ChatPlayer:
         answer = await self._model.answer(talk.messages, talk.tools, f"{self._seed_of}/{self._turn}")
         if answer is None:
             return Move(stop="context")
-        choice = answer.choices[0]
-        move = talk.say(choice.message.model_dump(exclude_none=True), self._model.keep_reasoning)
+        move = talk.say(_first(answer, "message"), self._model.keep_reasoning)
+        finish = _first(answer, "finish_reason")
         stop = ""
-        if not move.calls and choice.finish_reason in ("length", "content_filter"):
-            stop = "length" if choice.finish_reason == "length" else "filtered"
+        if not move.calls and finish in ("length", "content_filter"):
+            stop = "length" if finish == "length" else "filtered"
         return Move(move.calls, move.text, stop, _tokens(answer))
 
 
+def _first(answer: Any, name: str) -> Any:
+    """That field of the first choice, None where there is none."""
+    choices = getattr(answer, "choices", None)
+    return getattr(choices[0], name, None) if isinstance(choices, list) and choices else None
+
+
 def _tokens(answer: ChatCompletion) -> TokenCounts:
-    usage = answer.usage
-    if usage is None:
-        return TokenCounts()
-    read, made = usage.prompt_tokens_details, usage.completion_tokens_details
+    """What the endpoint counted; 0 for what it did not."""
+
+    def count(*names: str) -> int:
+        found: Any = answer
+        for name in ("usage", *names):
+            found = getattr(found, name, None)
+        return found if isinstance(found, int) else 0
+
     return TokenCounts(
-        input=usage.prompt_tokens or 0,
-        output=usage.completion_tokens or 0,
-        cached=(read.cached_tokens or 0) if read is not None else 0,
-        reasoning=(made.reasoning_tokens or 0) if made is not None else 0,
+        input=count("prompt_tokens"),
+        output=count("completion_tokens"),
+        cached=count("prompt_tokens_details", "cached_tokens"),
+        reasoning=count("completion_tokens_details", "reasoning_tokens"),
     )
 
 
@@ -282,10 +313,6 @@ def _hint(message: str) -> str:
             "start vLLM with --enable-auto-tool-choice --tool-call-parser hermes, or the model's own parser"
         )
     return ""
-
-
-def _said(found: Any) -> str:
-    return str(getattr(found, "error", None) or found)[:300]
 
 
 def _without_login(url: str) -> str:

@@ -22,6 +22,7 @@ from pathlib import Path
 from orsay_protocol.evaluation import EvaluatedEpisode, EvaluationReport
 from pydantic import ValidationError
 
+from . import exact
 from .errors import EvaluationError
 from .statistics import standard_error, t_quantile
 from .summary import by_task
@@ -33,6 +34,8 @@ _EXACT_TASKS = 13  # 8192 ways to swap
 _DRAWS = 20_000
 _WORK = 5_000_000  # draws times tasks
 _POWER = 0.8416  # z of 80%
+_LARGE = 2.0**900  # from there on, sums may overflow
+_SMALLER = 128  # binary digits, and 2 ** 128 values may be added up
 _PLAYED_ALIKE = ("reward", "unscored", "success", "max_turns", "nudges", "images", "call_timeout_s")
 
 
@@ -107,7 +110,7 @@ def compare(a: EvaluationReport, b: EvaluationReport) -> Comparison:
     def means(
         of: Callable[[EvaluatedEpisode], float], which: dict[str, list[EvaluatedEpisode]]
     ) -> list[float]:
-        return [math.fsum(map(of, which[task])) / len(which[task]) for task in common]
+        return [exact.mean([of(episode) for episode in which[task]]) for task in common]
 
     reward_a, reward_b = means(_reward, ours), means(_reward, theirs)
     changes = [
@@ -166,16 +169,27 @@ def swap_test(differences: Sequence[float], *, seed: int = 0) -> float:
 
 
 def _difference(a: Sequence[float], b: Sequence[float]) -> Difference:
-    differences = [other - one for one, other in zip(a, b, strict=True)]
-    n = len(differences)
+    n = len(a)
+    # Sums and differences of large rewards are beyond a float: powers of two are taken out, which is exact.
+    down = _SMALLER if max(map(abs, (*a, *b))) > _LARGE else 0
+    differences = [math.ldexp(other, -down) - math.ldexp(one, -down) for one, other in zip(a, b, strict=True)]
     mean = math.fsum(differences) / n
     low = high = detectable = None
     if n > 1 and (error := standard_error(differences)) > 0:
         t = t_quantile(n - 1)
-        low, high, detectable = mean - t * error, mean + t * error, (t + _POWER) * error
+        found = [_up(value, down) for value in (mean - t * error, mean + t * error, (t + _POWER) * error)]
+        if all(map(math.isfinite, found)):
+            low, high, detectable = found
     return Difference(
-        math.fsum(a) / n, math.fsum(b) / n, low, high, p=swap_test(differences), detectable=detectable
+        exact.mean(a), exact.mean(b), low, high, p=swap_test(differences), detectable=detectable
     )
+
+
+def _up(value: float, exponent: int) -> float:
+    try:
+        return math.ldexp(value, exponent)
+    except OverflowError:
+        return math.copysign(math.inf, value)
 
 
 def _reward(episode: EvaluatedEpisode) -> float:

@@ -2,6 +2,7 @@
 
 Arguments that are no JSON go back as an empty object beside the error, since templates of open models refuse
 anything else; images of a tool's result follow in a message of the user, since tool messages carry text only.
+What a model writes may be anything, and costs a call at most: nothing that is read here raises.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 
 from orsay_client import format_messages
 from orsay_protocol import ImageBlock, TextBlock, ToolSpec
+from orsay_protocol.texts import well_formed
+from pydantic import BaseModel
 
 from .moves import Call, Move, Opening, Result
 
@@ -56,44 +59,50 @@ class Conversation:
         if note:
             self.messages.append({"role": "user", "content": note})
 
-    def say(self, message: Mapping[str, Any], keep_reasoning: bool) -> Move:
-        """Add the model's answer, and read the calls in it."""
-        text = _plain(message.get("content"))
+    def say(self, message: Mapping[str, Any] | BaseModel, keep_reasoning: bool) -> Move:
+        """Add the model's answer, a message of the openai package or its JSON, and read the calls in it."""
+        said = _fields(message)
+        text = well_formed(_plain(said.get("content")))
         own: dict[str, Any] = {"role": "assistant", "content": text or None}
         if keep_reasoning:
-            own |= {name: message[name] for name in _REASONING if isinstance(message.get(name), str)}
-        calls = [self._call(one, place) for place, one in enumerate(message.get("tool_calls") or ())]
-        if calls:
-            own["tool_calls"] = [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {"name": seen, "arguments": json.dumps(dict(call.input), ensure_ascii=False)},
-                }
-                for call, seen in calls
-            ]
+            own |= {name: well_formed(said[name]) for name in _REASONING if isinstance(said.get(name), str)}
+        calls: list[Call] = []
+        echoes: list[dict[str, Any]] = []
+        found = said.get("tool_calls")
+        for one in found if isinstance(found, list) else ():
+            call, echo = self._call(_fields(one), {call.id for call in calls})
+            calls.append(call)
+            echoes.append(echo)
+        if echoes:
+            own["tool_calls"] = echoes
         elif own["content"] is None:
             own["content"] = ""  # an answer of nothing at all is refused by some endpoints
         self.messages.append(own)
-        return Move([call for call, _ in calls], text)
+        return Move(calls, text)
 
-    def _call(self, found: Mapping[str, Any], place: int) -> tuple[Call, str]:
-        """The call, and the name by which the model knows the tool."""
-        function = found.get("function") or found.get("custom") or {}
-        seen = str(function.get("name") or "")
-        id = str(found.get("id") or f"call_{len(self.messages)}_{place}")
+    def _call(self, found: Mapping[str, Any], ids: set[str]) -> tuple[Call, dict[str, Any]]:
+        """The call, and what goes back to the model of it; ``ids`` are those of the calls before."""
+        function = _fields(found.get("function") or found.get("custom"))
+        name, id = function.get("name"), found.get("id")
+        seen = name if isinstance(name, str) else ""
+        id = well_formed(id) if isinstance(id, str) else ""
+        if not id or id in ids:
+            id = f"call_{len(self.messages)}_{len(ids)}"
         real = self._real.get(seen)
         if real is None:
             known = ", ".join(self._real) or "none"
-            return Call(seen, id=id, broken=f"There is no tool {seen!r}. Tools: {known}."), _sent(seen)
+            why = f"There is no tool {_shortened(repr(seen))}. Tools: {known}."
+            return Call(seen, id=id, broken=why), _echo(id, _sent(seen))
         raw = function.get("arguments") if "arguments" in function else function.get("input")
         try:
-            given = raw if isinstance(raw, Mapping) else _loads(raw)
-        except (ValueError, RecursionError) as exc:
-            return Call(real, id=id, broken=_broken(raw, f"are not valid JSON ({exc})")), seen
+            given = _loads(raw)
+            arguments = json.dumps(given, ensure_ascii=False, allow_nan=False)
+            arguments.encode()  # half of a surrogate pair goes into no request
+        except (ValueError, TypeError, RecursionError) as exc:
+            return Call(real, id=id, broken=_broken(raw, f"are not valid JSON ({exc})")), _echo(id, seen)
         if not isinstance(given, Mapping):
-            return Call(real, id=id, broken=_broken(raw, "are not a JSON object")), seen
-        return Call(real, dict(given), id), seen
+            return Call(real, id=id, broken=_broken(raw, "are not a JSON object")), _echo(id, seen)
+        return Call(real, dict(given), id), _echo(id, seen, arguments)
 
 
 def model_names(names: Iterable[str]) -> dict[str, str]:
@@ -119,13 +128,27 @@ def _function(tool: ToolSpec, name: str) -> dict[str, Any]:
     }
 
 
+def _fields(found: Any) -> Mapping[str, Any]:
+    """Of an object of the openai package, or of its JSON, as they stand; nothing of anything else."""
+    if isinstance(found, BaseModel):
+        return dict(found)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _echo(id: str, seen: str, arguments: str = "{}") -> dict[str, Any]:
+    return {"id": id, "type": "function", "function": {"name": seen, "arguments": arguments}}
+
+
 def _sent(name: str) -> str:
     """A name that the model made up, as an endpoint takes it back."""
     return _FOREIGN.sub("_", name)[:_LONGEST_NAME] or "unnamed"
 
 
 def _loads(raw: Any) -> Any:
-    text = str(raw or "").strip()
+    """What JSON in a text says, an empty object for nothing; what is no text as it stands."""
+    if not isinstance(raw, str):
+        return {} if raw is None else raw
+    text = raw.strip()
     return json.loads(text, parse_constant=_no_json) if text else {}
 
 
@@ -134,9 +157,12 @@ def _no_json(name: str) -> None:
 
 
 def _broken(raw: Any, why: str) -> str:
-    text = str(raw)
-    quoted = text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
-    return f"The arguments of this call {why}, and it was not made. They were: {quoted}"
+    quoted = f" They were: {_shortened(raw)}" if isinstance(raw, str) else ""
+    return f"The arguments of this call {why}, and it was not made.{quoted}"
+
+
+def _shortened(text: str) -> str:
+    return well_formed(text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…")
 
 
 def _text(blocks: Iterable[TextBlock | ImageBlock]) -> str:

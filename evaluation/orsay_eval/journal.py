@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 
 import httpx
+from orsay_client.redact import Redact
 from orsay_protocol.evaluation import EvaluationReport
 from orsay_protocol.headers import API_KEY
 
@@ -40,7 +41,8 @@ async def send_report(
         return "the server keeps no journal of evaluations; the report is here only"
     if answer.status_code == 409:
         return "the server's journal is off; the report is here only"
-    return f"the server's journal did not take the report ({answer.status_code}): {_detail(answer)}"
+    said = Redact([api_key, *(headers or {}).values()])(_detail(answer))[:300]
+    return f"the server's journal did not take the report ({answer.status_code}): {said}"
 
 
 def _name(listed: httpx.Response, wanted: str) -> str:
@@ -56,6 +58,6 @@ def _detail(answer: httpx.Response) -> str:
     try:
         found = answer.json()
     except (json.JSONDecodeError, UnicodeDecodeError):
-        return answer.text[:300].strip()
+        return answer.text.strip()
     detail = found.get("detail", found) if isinstance(found, dict) else found
-    return str(detail)[:300]
+    return str(detail)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from orsay_protocol.evaluation import EvaluatedEpisode
-from pydantic import ValidationError
 
 from .errors import EvaluationError
 from .play import Attempt, Played
@@ -48,7 +47,8 @@ class Kept:
                 "to another file"
             )
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self.path.open("a", encoding="utf-8")
+        # Where a text holds half of a surrogate pair, what is written instead is its escape in JSON.
+        self._file = self.path.open("a", encoding="utf-8", errors="backslashreplace")
         try:
             self._lock()
             whole = self._read() if exists else True
@@ -93,13 +93,13 @@ class Kept:
 
     def _read(self) -> bool:
         """What is there; False where the last line was cut off."""
-        text = self.path.read_bytes().decode(errors="replace")
-        for line in text.splitlines():
+        data = self.path.read_bytes()
+        for line in data.split(b"\n"):  # nothing else ends a line: JSON has other line ends inside of texts
             try:
-                self._take(json.loads(line))
-            except (ValueError, KeyError, TypeError, ValidationError):
+                self._take(json.loads(line.decode(errors="replace")))
+            except (ValueError, KeyError, TypeError, RecursionError):
                 continue  # cut off, and its episode is played again
-        return text.endswith("\n")
+        return data.endswith(b"\n")
 
     def _take(self, line: Mapping[str, Any]) -> None:
         if "header" in line:
@@ -113,7 +113,7 @@ class Kept:
 
     def _check(self, header: Mapping[str, Any]) -> None:
         was, now = self.header.get("measured") or {}, json.loads(json.dumps(header["measured"]))
-        changed = [name for name in {**was, **now} if was.get(name) != now.get(name)]
+        changed = [name for name in {**was, **now} if not _same(was.get(name), now.get(name))]
         if changed:
             told = "; ".join(f"{name} was {was.get(name)!r}, is {now.get(name)!r}" for name in changed)
             raise EvaluationError(
@@ -130,3 +130,7 @@ class Kept:
             fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as exc:
             raise EvaluationError(f"{self.path}: another process (not {os.getpid()}) writes to it") from exc
+
+
+def _same(was: Any, now: Any) -> bool:
+    return was == now or json.dumps(was, sort_keys=True) == json.dumps(now, sort_keys=True)  # NaN is not NaN

@@ -11,15 +11,18 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from orsay_client import AsyncEnvironment, AsyncSession, ToolRefused, errors
 from orsay_protocol import ImageBlock, Message, TerminalToolSpec, TextBlock
 from orsay_protocol.evaluation import EvaluatedEpisode, TokenCounts
+from orsay_protocol.redact import Redactor, redactor
+from orsay_protocol.texts import well_formed
 
 from .definition import Evaluation
 from .errors import ModelFault
+from .exact import total
 from .moves import Call, Move, Opening, Player, Policy, Result
 from .reward import reward_of
 
@@ -53,6 +56,12 @@ class Stage:
     labels: Mapping[str, str | int]
     secrets: Mapping[str, str] | None = None
     specs: Mapping[int, Mapping[str, Any]] | None = None
+
+    hide: Redactor = field(init=False)
+    """Takes the secrets out of what reports say."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hide", redactor((self.secrets or {}).values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +162,7 @@ class _Game:
             elif move.calls:
                 results = [await self._answered(call) for call in move.calls]
             elif self._terminal is not None:
-                arguments = {} if self._terminal.arg is None else {self._terminal.arg: move.text}
+                arguments = {} if self._terminal.arg is None else {self._terminal.arg: well_formed(move.text)}
                 await self._answered(Call(self._terminal.name, arguments))
                 self._stop = "finished"
             elif nudges > 0:
@@ -184,7 +193,7 @@ class _Game:
         if self.finished:
             return Result(call, [TextBlock(text=_OVER)], error=True)
         if call.broken:
-            result = Result(call, [TextBlock(text=call.broken)], error=True)
+            result = Result(call, [TextBlock(text=well_formed(call.broken))], error=True)
         else:
             result = await self._within_budget(lambda: self._call(call))
         self._results.append(result)
@@ -297,7 +306,7 @@ class _Game:
     # What it came to
 
     def played(self, fault: str | None, message: str) -> Played:
-        """The episode as it stands now."""
+        """The episode as it stands now. Raises BadReward where that is worth no number."""
         evaluation, at = self._evaluation, self._attempt
         reward: float | None = None
         if fault is None:
@@ -310,12 +319,12 @@ class _Game:
             index=at.index,
             attempt=at.number,
             reward=reward,
-            reward_sum=sum(given) if given and fault is None else None,
+            reward_sum=_sum(given) if given and fault is None else None,
             rewards=given,
             finished=self.finished,
             success=None if reward is None else reward >= evaluation.success,
             fault=fault,
-            fault_message=message,
+            fault_message=self._stage.hide.plain(well_formed(message)),
             retried=list(self._retried),
             stop="fault" if fault is not None else self._stop,
             turns=self._turns,
@@ -330,3 +339,11 @@ class _Game:
             trace=self._trace,
         )
         return Played(episode, tuple(self._latencies))
+
+
+def _sum(rewards: Sequence[float]) -> float | None:
+    """None where it is beyond a float: what is told of an episode beside its reward costs it nothing."""
+    try:
+        return total(rewards)
+    except OverflowError:
+        return None

@@ -1,18 +1,34 @@
-"""From the rewards of an episode's calls to the one number that is its score.
+"""From the rewards of an episode's calls to the one number that is its score, in evaluations and in training.
 
-The names mean what they mean to ``orsay_trl.EnvironmentSpec(reward=…)``, so that a model is judged by what it
-was trained for.
+``orsay_trl.EnvironmentSpec(reward=…)`` takes the same policies, so that a model is judged by what it was
+trained for. What is no finite number in the end is no reward: the episode counts as lost to ``bad_reward``.
 """
 
 from __future__ import annotations
 
+import logging
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
-__all__ = ["Discounted", "RewardPolicy", "Scored", "check_reward", "discounted", "parse_reward", "reward_of"]
+from orsay_client.errors import BadReward
 
+from .exact import mean, total
+
+__all__ = [
+    "Discounted",
+    "RewardPolicy",
+    "Scored",
+    "check_reward",
+    "discounted",
+    "parse_reward",
+    "reduce_rewards",
+    "reward_of",
+]
+
+_log = logging.getLogger("orsay_eval")
 _NAMES = ("last", "sum", "max", "mean")
 
 
@@ -43,27 +59,30 @@ class Discounted:
             raise ValueError(f"gamma must lie between 0 and 1, not {self.gamma}")
 
     def __call__(self, episode: Scored) -> float | None:
-        rewards = episode.rewards
-        if all(reward is None for reward in rewards):
-            return None
-        return math.fsum(self.gamma**t * reward for t, reward in enumerate(rewards) if reward is not None)
+        return self.of(episode.rewards)
+
+    def of(self, rewards: Sequence[float | None]) -> float | None:
+        """None where no call was scored; one without a reward counts as a step of time all the same."""
+        scored = [self.gamma**t * reward for t, reward in enumerate(rewards) if reward is not None]
+        return total(scored) if scored else None
 
     def __str__(self) -> str:
         return f"discounted:{self.gamma:g}"
 
 
 def discounted(gamma: float) -> Discounted:
-    """Rewards count less the later they come; also for ``EnvironmentSpec(reward=…)``."""
+    """Rewards count less the later they come."""
     return Discounted(gamma)
 
 
 RewardPolicy: TypeAlias = Literal["last", "sum", "max", "mean"] | Callable[[Any], float | None]
-"""A callable gets the episode (``Scored``); None means: not scored."""
+"""How calls' rewards become an episode's. A callable gets the episode (``Scored``, in training the whole
+``orsay_trl.Episode``); None means: not scored."""
 
 
 def check_reward(policy: object) -> None:
-    """Raises ValueError for what is no policy."""
-    if policy not in _NAMES and not callable(policy):
+    """Raises ValueError for what is no policy, at construction rather than in the middle of a run."""
+    if not callable(policy) and policy not in _NAMES:
         raise ValueError(
             f"reward must be one of {', '.join(_NAMES)}, discounted(gamma) or a function of the episode, "
             f"not {policy!r}"
@@ -84,22 +103,49 @@ def parse_reward(text: str) -> RewardPolicy:
     raise ValueError(f"no reward policy {text!r}; there are {', '.join(_NAMES)}, discounted:GAMMA")
 
 
-def reward_of(policy: RewardPolicy, episode: Scored) -> float | None:
-    """The episode's reward; None when no call was scored."""
-    if callable(policy):
-        found = policy(episode)
-        return None if found is None else float(found)
-    return _reduce(policy, [reward for reward in episode.rewards if reward is not None])
+def reward_of(policy: RewardPolicy, episode: Scored, *, largest: float = sys.float_info.max) -> float | None:
+    """The episode's reward; None when it was not scored.
+
+    Raises BadReward, a fault, where the policy raises, or what it makes of the episode is no number, not
+    finite, or further from 0 than ``largest``.
+    """
+    named = policy if isinstance(policy, str) else getattr(policy, "__name__", str(policy))
+    try:
+        found: Any = policy(episode) if callable(policy) else reduce_rewards(policy, episode.rewards)
+        if found is None:
+            return None
+        if isinstance(found, str | bytes):
+            raise TypeError(f"it returned {found!r:.100}")
+        reward = float(found)
+    except Exception as exc:  # of a function that is not ours: it costs the episode, never the run
+        _log.warning("the reward policy %s failed", named, exc_info=True)
+        raise BadReward(f"the reward policy {named} failed: {type(exc).__name__}: {exc}") from exc
+    if not math.isfinite(reward) or abs(reward) > largest:
+        raise BadReward(
+            f"the reward policy {named} gave {reward:g}: a reward is a finite number"
+            + ("" if largest == sys.float_info.max else f" from {-largest:g} to {largest:g}")
+        )
+    return reward
 
 
-def _reduce(name: str, scored: Sequence[float]) -> float | None:
+def reduce_rewards(policy: RewardPolicy, rewards: Sequence[float | None]) -> float | None:
+    """The reward by a policy that needs no more of an episode than its calls' rewards, None where a call had
+    none; None when no call was scored.
+
+    Raises OverflowError where a sum is beyond the range of a float.
+    """
+    if isinstance(policy, Discounted):
+        return policy.of(rewards)
+    scored = [reward for reward in rewards if reward is not None]
     if not scored:
         return None
-    match name:
+    match policy:
         case "last":
             return scored[-1]
         case "sum":
-            return math.fsum(scored)
+            return total(scored)
         case "max":
             return max(scored)
-    return math.fsum(scored) / len(scored)
+        case "mean":
+            return mean(scored)
+    raise ValueError(f"no such policy: {policy!r}")

@@ -120,10 +120,17 @@ class _ScriptedPlayer:
         calls = [_call(one) for one in several]
         if not calls or None in calls:
             raise PolicyError(
-                f"{self._name} returned {found!r}; a move is (tool, input), a Call, a list of these, a text, "
-                "or None"
+                f"{self._name} returned {_shown(found)}; a move is (tool, input), a Call, a list of these, "
+                "a text, or None"
             )
         return Move([call for call in calls if call is not None])
+
+
+def _shown(found: Any) -> str:
+    try:
+        return repr(found)[:300]
+    except Exception:  # the user's code, or what is too deep or too long for Python
+        return f"a {type(found).__name__}"
 
 
 def _call(found: Any) -> Call | None:

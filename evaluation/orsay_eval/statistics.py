@@ -14,6 +14,8 @@ from functools import lru_cache
 
 from orsay_protocol.evaluation import Estimate, PassAtK, Quantiles
 
+from . import exact
+
 __all__ = ["estimate", "pass_at_k", "pass_estimate", "quantiles", "standard_error", "t_quantile"]
 
 _LEVEL = 0.95
@@ -31,8 +33,8 @@ def estimate(per_task: Sequence[Sequence[float]]) -> Estimate | None:
     tasks = [values for values in per_task if values]
     if not tasks:
         return None
-    means = [math.fsum(values) / len(values) for values in tasks]
-    mean = math.fsum(means) / len(means)
+    means = [exact.mean(values) for values in tasks]
+    mean = exact.mean(means)
     if len(means) < 2:
         return Estimate(mean=mean)
     if all(value in (0.0, 1.0) for values in tasks for value in values):
@@ -41,6 +43,8 @@ def estimate(per_task: Sequence[Sequence[float]]) -> Estimate | None:
     if len({value for values in tasks for value in values}) == 1:
         return Estimate(mean=mean)
     reach = t_quantile(len(means) - 1) * standard_error(means)
+    if not math.isfinite(mean - reach) or not math.isfinite(mean + reach):
+        return Estimate(mean=mean)
     return Estimate(mean=mean, low=mean - reach, high=mean + reach)
 
 
@@ -73,10 +77,10 @@ def pass_estimate(right: Sequence[tuple[int, int]], k: int) -> PassAtK | None:
 
 
 def standard_error(means: Sequence[float]) -> float:
-    """Of the mean of independent values; 2 at least."""
-    mean = math.fsum(means) / len(means)
-    spread = math.fsum((value - mean) ** 2 for value in means)
-    return math.sqrt(spread / (len(means) * (len(means) - 1)))
+    """Of the mean of independent values; 2 at least. Infinite where it is beyond a float."""
+    mean = exact.mean(means)
+    spread = math.hypot(*(value - mean for value in means))  # squares of large values would be infinite
+    return spread / math.sqrt(len(means) * (len(means) - 1))
 
 
 def quantiles(values: Sequence[float]) -> Quantiles | None:
@@ -91,7 +95,7 @@ def quantiles(values: Sequence[float]) -> Quantiles | None:
         above = min(below + 1, len(ordered) - 1)
         return ordered[below] + (place - below) * (ordered[above] - ordered[below])
 
-    mean = math.fsum(ordered) / len(ordered)
+    mean = exact.mean(ordered)
     return Quantiles(mean=mean, p50=at(0.5), p95=at(0.95), max=ordered[-1])
 
 

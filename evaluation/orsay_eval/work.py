@@ -13,6 +13,7 @@ from typing import Any
 
 from orsay_client import AsyncClient, AsyncEnvironment, OrsayClientError
 from orsay_protocol.evaluation import EvaluatedEpisode, EvaluationReport
+from pydantic_core import from_json, to_json
 
 from .definition import Evaluation
 from .errors import EvaluationError
@@ -87,8 +88,9 @@ class Work:
         self._name = name or self._run
         self._step = step
         specs = await _specs(environment, evaluation.split, indices) if self._policy.wants_spec else None
+        header = self._header()
         if self._kept is not None:
-            self._resume(self._kept, resume)
+            self._resume(self._kept, header, resume)
         labels: dict[str, str | int] = {"run": self._run}
         if step is not None:
             labels["step"] = step
@@ -138,7 +140,8 @@ class Work:
         self._successes += bool(episode.success)
         self._tokens += episode.tokens.input + episode.tokens.output
 
-    def _resume(self, kept: Kept, resume: bool) -> None:
+    def _header(self) -> dict[str, Any]:
+        """What is measured, as JSON. Raises EvaluationError where the report could not be written."""
         evaluation = self._evaluation
         measured = {
             "environment": self._environment,
@@ -148,7 +151,14 @@ class Work:
             "policy": self._policy.settings(),
         }
         names = {"name": self._name, "run": self._run, "started_at": self._started_at}
-        kept.begin({"format": 1, "measured": measured, **names}, resume=resume)
+        try:
+            header: dict[str, Any] = from_json(to_json({"format": 1, "measured": measured, **names}))
+        except ValueError as exc:  # half of a surrogate pair, an object of Python's own, too deep
+            raise EvaluationError(f"names and settings must be JSON, to be written down: {exc}") from exc
+        return header
+
+    def _resume(self, kept: Kept, header: Mapping[str, Any], resume: bool) -> None:
+        kept.begin(header, resume=resume)
         self._name = str(kept.header.get("name") or self._name)
         self._run = str(kept.header.get("run") or self._run)
         self._started_at = float(kept.header.get("started_at") or self._started_at)

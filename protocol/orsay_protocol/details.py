@@ -7,14 +7,13 @@ from typing import Any
 __all__ = ["detail_text"]
 
 
-def detail_text(body: Any, *, longest: int) -> str:
-    """``detail`` of a parsed body, or of each problem of a 422, cut to ``longest`` characters.
+def detail_text(body: Any) -> str:
+    """``detail`` of a parsed body, or of each problem of a 422.
 
     What was sent stays out of it, for it may be a secret. Empty for a body of another kind.
     """
     detail = body.get("detail", "") if isinstance(body, dict) else ""
-    text = "; ".join(map(_complaint, detail)) if isinstance(detail, list) else str(detail)
-    return text[:longest]
+    return "; ".join(map(_complaint, detail)) if isinstance(detail, list) else str(detail)
 
 
 def _complaint(entry: Any) -> str:

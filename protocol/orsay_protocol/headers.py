@@ -7,6 +7,8 @@ import binascii
 import json
 from collections.abc import Mapping
 
+from .texts import well_formed
+
 __all__ = [
     "API_KEY",
     "BACKEND_STATE",
@@ -14,6 +16,8 @@ __all__ = [
     "FAULT",
     "FAULT_ID",
     "IDEMPOTENCY_KEY",
+    "MOST_SECRETS",
+    "MOST_SECRET_BYTES",
     "ORSAY",
     "RUN",
     "SECRETS",
@@ -21,6 +25,7 @@ __all__ = [
     "STATE",
     "TRACE",
     "BadSecrets",
+    "check_secrets",
     "decode_secrets",
     "encode_secrets",
 ]
@@ -43,8 +48,14 @@ TRACE = "X-Orsay-Trace"
 """On the answer of /create: the id under which logs, the journal and traces know the session."""
 
 
+MOST_SECRETS = 64
+"""Secrets of one session: each is looked for in all that is said of it."""
+MOST_SECRET_BYTES = 65_536
+"""Names and values of them together, in UTF-8."""
+
+
 class BadSecrets(ValueError):
-    """X-Secrets cannot be decoded. The text never repeats any part of the value."""
+    """X-Secrets cannot be decoded, or holds too much. The text never repeats any part of the value."""
 
 
 def encode_secrets(secrets: Mapping[str, str]) -> str:
@@ -54,7 +65,10 @@ def encode_secrets(secrets: Mapping[str, str]) -> str:
 
 
 def decode_secrets(header: str) -> dict[str, str]:
-    """Names and values; takes plain strings in place of objects too. Raises BadSecrets."""
+    """Names and values, which UTF-8 can carry; takes plain strings in place of objects too.
+
+    Raises BadSecrets.
+    """
     try:
         payload = json.loads(base64.b64decode(header, validate=True))
     except (binascii.Error, ValueError, RecursionError):
@@ -66,5 +80,25 @@ def decode_secrets(header: str) -> dict[str, str]:
         value = entry.get("value") if isinstance(entry, dict) else entry
         if not isinstance(value, str):
             raise BadSecrets(f"X-Secrets: the entry {name!r} has no string value")
+        if well_formed(name) != name or well_formed(value) != value:
+            raise BadSecrets(
+                f"X-Secrets: the entry {name!r} holds half of a surrogate pair, which is no text"
+            )
         secrets[name] = value
+    try:
+        check_secrets(secrets)
+    except ValueError as exc:
+        raise BadSecrets(f"X-Secrets: {exc}") from None
     return secrets
+
+
+def check_secrets(secrets: Mapping[str, object]) -> None:
+    """Raises ValueError for more of them than a session may have; what is no text counts nothing."""
+    if len(secrets) > MOST_SECRETS:
+        raise ValueError(f"a session may have {MOST_SECRETS} secrets, not {len(secrets):,}")
+    texts = [text for text in (*secrets, *secrets.values()) if isinstance(text, str)]
+    size = sum(len(text.encode(errors="replace")) for text in texts)
+    if size > MOST_SECRET_BYTES:
+        raise ValueError(
+            f"names and values of secrets may have {MOST_SECRET_BYTES:,} bytes together, not {size:,}"
+        )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
-from pydantic import ConfigDict, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from .blocks import JSONObject, Message, Wire
+from .headers import MOST_SECRET_BYTES, MOST_SECRETS, check_secrets
 
 __all__ = [
     "CallTool",
@@ -34,6 +35,9 @@ class Split(Wire):
     type: SplitType
 
 
+_SECRETS = f"At most {MOST_SECRETS}, their names and values {MOST_SECRET_BYTES:,} bytes together in UTF-8."
+
+
 class CreateSession(Wire):
     """Body of ``/create``: exactly one task source, ``task_spec`` or ``split`` with ``index``.
 
@@ -45,7 +49,14 @@ class CreateSession(Wire):
     split: str | None = None
     index: int | None = None
     toolset_name: str | None = None
-    secrets: dict[str, str | None] | None = None
+    secrets: dict[str, str | None] | None = Field(None, description=_SECRETS)
+
+    @field_validator("secrets", mode="before")
+    @classmethod
+    def _bounded(cls, value: object) -> object:
+        if isinstance(value, dict):
+            check_secrets(value)
+        return value
 
     @model_validator(mode="after")
     def _one_task_source(self) -> CreateSession:

@@ -23,10 +23,12 @@ from typing import Any
 from .config import Configuration, read
 from .config.entries import Entry
 from .config.targets import read_targets
+from .descriptors import raise_descriptor_limit
 from .errors import ConfigError, LoadError
 from .loader import source_of
 from .logs import configure, get_logger
 from .places import CodePlace, plan
+from .plain import safe
 from .reload import Watch
 from .reread import Hosting, Reread
 from .resolve import resolve
@@ -144,7 +146,7 @@ class Server:
                 await stack.enter_async_context(_in_background(_whenever(signals.hung_up, reread)))
             # taken before anybody is told that the server is there; a second signal hastens the end
             stopped = signals.stopped(again=running.sessions.hurry)
-            print(f"Orsay serves {_names(running)} at {running.url}", flush=True)
+            print(safe(f"Orsay serves {_names(running)} at {running.url}"), flush=True)
             await stopped.wait()
             _log.info("shutting_down")
 
@@ -165,6 +167,7 @@ class Server:
             from .also import require  # loaded only when asked for
 
             require(settings.other_protocols)
+        raise_descriptor_limit()
         sock = _listen(settings.host, settings.port)
         try:
             server_id = _server_id(settings, sock)

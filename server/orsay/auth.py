@@ -4,38 +4,70 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from pydantic import SecretStr
 
-from .errors import Unauthorized
+from .errors import Starting, Unauthorized
 
-__all__ = ["ANYONE", "Keys"]
+__all__ = ["ANYONE", "Keys", "old_name", "short_name"]
 
 ANYONE = ""
 """The owner of every session on a server without keys."""
 
+_PREFIX = "key-"
+_SHORT = 8  # hex digits of a name, for people
+_ROUNDS = 60_000  # some 20 ms, once for a key; and for each guess of who has nothing but its name
+
 
 class Keys:
-    """The server's API keys, kept as hashes."""
+    """The server's API keys, kept as hashes.
 
-    def __init__(self, keys: Iterable[SecretStr]) -> None:
+    A key's name says whose a session is, in memory and in the journal, for as long as there is either. It
+    is made with ``salt``, a secret of the journal; None: not known yet, see ``know``.
+    """
+
+    def __init__(self, keys: Iterable[SecretStr], salt: bytes | None = None) -> None:
         self.refused = 0
         """Requests that were not let in."""
+        self._watchers: list[Callable[[], None]] = []
+        self._salt = salt
+        self._names: dict[bytes, str] = {}
         self.replace(keys)
 
     def replace(self, keys: Iterable[SecretStr]) -> None:
         """Let in who sends one of these from now on, and nobody else."""
         self._digests = tuple(_digest(key.get_secret_value().encode()) for key in keys)
+        self._names = {digest: name for digest, name in self._names.items() if digest in self._digests}
+        for changed in self._watchers:
+            changed()
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Have that called after each ``replace``."""
+        self._watchers.append(changed)
+
+    def know(self, salt: bytes) -> None:
+        """Make names with that salt, from now on and for good."""
+        self._salt = salt
 
     def __bool__(self) -> bool:
         return bool(self._digests)
 
+    @property
+    def several(self) -> bool:
+        """There is more than one, so that what one takes is not there for others."""
+        return len(set(self._digests)) > 1
+
+    @property
+    def are_named(self) -> bool:
+        """False while nobody can be let in."""
+        return self._salt is not None or not self._digests
+
     def owner(self, headers: Mapping[bytes, bytes]) -> str:
-        """A name for the key that the request carries: ``key-`` and a few hex digits of its hash.
+        """A name for the key that the request carries: ``key-`` and 32 hex digits.
 
         Takes ``X-API-Key`` or ``Authorization: Bearer``. All keys are compared, each in constant time.
-        Raises Unauthorized.
+        Raises Unauthorized, and Starting before ``know``.
         """
         if not self._digests:
             return ANYONE
@@ -51,7 +83,30 @@ class Keys:
         if not any(matches):
             self.refused += 1
             raise Unauthorized("the API key is not known to this server")
-        return f"key-{digest.hex()[:8]}"
+        return self._names.get(digest) or self._name(digest, given)
+
+    def name_of(self, key: SecretStr) -> str:
+        """The name of one of the keys. Raises Starting before ``know``."""
+        given = key.get_secret_value().encode()
+        digest = _digest(given)
+        return self._names.get(digest) or self._name(digest, given)
+
+    def _name(self, digest: bytes, key: bytes) -> str:
+        if self._salt is None:
+            raise Starting("the server was started just now, and still reads its journal")
+        name = _PREFIX + hashlib.pbkdf2_hmac("sha256", key, self._salt, _ROUNDS, dklen=16).hex()
+        self._names[digest] = name
+        return name
+
+
+def old_name(key: SecretStr) -> str:
+    """What a key was called before names were made with a salt."""
+    return _PREFIX + _digest(key.get_secret_value().encode()).hex()[:_SHORT]
+
+
+def short_name(owner: str) -> str:
+    """An owner's name as people read it; it tells keys apart well enough for that, and for nothing else."""
+    return owner[: len(_PREFIX) + _SHORT]
 
 
 def _digest(key: bytes) -> bytes:

@@ -9,11 +9,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from orsay_protocol.faults import FaultClass
+from orsay_protocol.redact import NOTHING, Redactor
 
 from .errors import Faulted, Refused, exception_text
 from .threads import Threads
 
-__all__ = ["author_fault", "guard_author", "guard_now", "run_author", "without_secrets"]
+__all__ = ["author_fault", "cause", "guard_author", "guard_now", "run_author"]
 
 
 async def run_author(threads: Threads, function: Callable[..., Any], *args: Any) -> Any:
@@ -25,11 +26,11 @@ async def run_author(threads: Threads, function: Callable[..., Any], *args: Any)
 
 
 async def guard_author(
-    fault: FaultClass, what: str, running: Awaitable[Any], *, hide: tuple[str, ...] = ()
+    fault: FaultClass, what: str, running: Awaitable[Any], *, hide: Redactor = NOTHING
 ) -> Any:
     """Await author code; whatever it raises becomes Faulted of class ``fault``.
 
-    ``hide`` holds secret values that the fault's texts must not repeat.
+    ``hide`` takes the session's secrets out of the fault's texts.
     """
     try:
         return await running
@@ -37,35 +38,36 @@ async def guard_author(
         if _is_cancelled():
             raise
         raise Faulted(fault, f"{what} raised CancelledError") from None
-    except (Refused, Faulted):
+    except (Refused, Faulted) as exc:
+        exc.redact(hide)
         raise
     except BaseException as exc:
-        raise author_fault(fault, exc, hide, what) from exc
+        raise author_fault(fault, exc, hide, what) from cause(exc, hide)
 
 
-def guard_now(fault: FaultClass, what: str, run: Callable[[], Any], *, hide: tuple[str, ...]) -> Any:
+def guard_now(fault: FaultClass, what: str, run: Callable[[], Any], *, hide: Redactor) -> Any:
     """``guard_author`` for what never waits."""
     try:
         return run()
-    except (Refused, Faulted):
+    except (Refused, Faulted) as exc:
+        exc.redact(hide)
         raise
     except BaseException as exc:
-        raise author_fault(fault, exc, hide, what) from exc
+        raise author_fault(fault, exc, hide, what) from cause(exc, hide)
 
 
-def author_fault(fault: FaultClass, exc: BaseException, hide: tuple[str, ...], what: str) -> Faulted:
-    """The fault for an exception of author code, with its trace, and without the values in ``hide``."""
-    found = Faulted(fault, without_secrets(hide, exception_text(exc)))
-    found.trace = without_secrets(hide, f"{what} raised\n" + "".join(traceback.format_exception(exc)))
+def author_fault(fault: FaultClass, exc: BaseException, hide: Redactor, what: str) -> Faulted:
+    """The fault for an exception of author code, with its trace, and without secrets."""
+    found = Faulted(fault, exception_text(exc, hide))
+    trace = hide.plain(f"{what} raised\n" + "".join(traceback.format_exception(exc)))
+    found.trace = trace.encode(errors="backslashreplace").decode()
     exc.__traceback__ = None  # an exception that is raised again and again would collect all its frames
     return found
 
 
-def without_secrets(hide: tuple[str, ...], text: str) -> str:
-    """``text`` with the values in ``hide`` blotted out, and fit for UTF-8."""
-    for secret in hide:
-        text = text.replace(secret, "[secret]")
-    return text.encode(errors="backslashreplace").decode()
+def cause(exc: BaseException, hide: Redactor) -> BaseException | None:
+    """The exception, unless it may hold secrets: whoever logs the fault would show it too."""
+    return None if hide else exc
 
 
 def _is_cancelled() -> bool:

@@ -7,16 +7,33 @@ or, when its connection is known to have broken, by the same body sent again.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from pydantic_core import from_json, to_json
 
 from .delays import Delay
-from .errors import Faulted, Refused
+from .errors import Faulted, KeyConflict, Refused
+from .journal.values import input_of
 from .outcome import Outcome
 from .runtimes.base import Operation, Stop
 
-__all__ = ["Call", "CallLimits", "Calls", "TaskIds"]
+__all__ = ["Call", "CallLimits", "Calls", "Share", "TaskIds"]
+
+
+@dataclass(slots=True)
+class Share:
+    """What one owner has of what counts for all."""
+
+    stored_bytes: int = 0
+    in_flight: int = 0
+
+
+_LONGEST_KEY = 100  # characters that an error repeats
+_SORTED_BYTES = 100_000
 
 
 @dataclass(slots=True)
@@ -30,11 +47,16 @@ class CallLimits:
     stored_bytes: int = 0
     in_flight: int = 0
     orphans: set[Call] = field(default_factory=set)
+    shares: dict[str, Share] = field(default_factory=dict)
+
+    def share(self, owner: str) -> Share:
+        return self.shares.setdefault(owner, Share())
 
 
 class Call:
     """One call. ``outcome`` is set once; what came of the result before is in ``heard``.
 
+    ``after`` is how much of its session had ended when it began.
     ``answered``: the result is there, though it may wait for the journal. ``entry`` is the call's row there,
     once it has one, and ``announced`` is done when that is written.
     """
@@ -42,6 +64,7 @@ class Call:
     __slots__ = (
         "_readers",
         "_waiters",
+        "after",
         "announced",
         "answered",
         "body",
@@ -50,6 +73,7 @@ class Call:
         "entry",
         "heard",
         "key",
+        "meaning",
         "name",
         "operation",
         "orphaned_at",
@@ -77,12 +101,14 @@ class Call:
         self.name = name
         self.body: bytes | None = body
         self.key = key
+        self.meaning: bytes | None = None  # of the body, once one that is spelled otherwise was seen
         self.detached = detached
         self.started_at = now
         self.ended_at = 0.0
         self.orphaned_at: float | None = None
         self.outcome: Outcome | None = None
         self.answered = False
+        self.after = 0
         self.entry = 0
         self.announced: asyncio.Future[bool] | None = None
         self.streamed_at: float | None = None
@@ -185,12 +211,13 @@ class TaskIds:
 
 
 class Calls:
-    """The calls of one session, running and finished."""
+    """The calls of one session, running and finished; they count for its owner."""
 
-    __slots__ = ("_by_id", "_by_key", "_bytes", "_limits", "running")
+    __slots__ = ("_by_id", "_by_key", "_bytes", "_limits", "running", "share")
 
-    def __init__(self, limits: CallLimits) -> None:
+    def __init__(self, limits: CallLimits, owner: str) -> None:
         self._limits = limits
+        self.share = limits.share(owner)
         self._by_id: dict[str, Call] = {}
         self._by_key: dict[str, Call] | None = None
         self._bytes = 0
@@ -212,11 +239,13 @@ class Calls:
         """The call that a request without a task id repeats, if it does.
 
         By key; without one, the request repeats a call whose connection broke and which nobody has come
-        back for, when the bodies are the same.
+        back for, when the bodies are the same. Raises KeyConflict when the key is that of another request.
         """
         if key is not None:
             call = self._by_key.get(key) if self._by_key is not None else None
-            return call if call is not None and call.operation == operation else None
+            if call is not None and not _is_repeated(call, operation, body):
+                raise _key_conflict(call, key)
+            return call
         if not self._limits.orphans and not self.running:
             return None
         for call in self._by_id.values():
@@ -232,6 +261,7 @@ class Calls:
             self._by_key[call.key] = call
         self.running += 1
         self._limits.in_flight += 1
+        self.share.in_flight += 1
 
     def restore(self, call: Call, outcome: Outcome, now: float) -> None:
         """A call that was finished before the server was started again."""
@@ -244,9 +274,11 @@ class Calls:
         call.finish(outcome, now)
         self.running -= 1
         self._limits.in_flight -= 1
+        self.share.in_flight -= 1
         size = call.size_bytes
         self._bytes += size
         self._limits.stored_bytes += size
+        self.share.stored_bytes += size
         limits = self._limits
         if (
             len(self._by_id) - self.running > limits.results_per_session
@@ -302,4 +334,53 @@ class Calls:
             self._by_key.pop(call.key, None)
         self._bytes -= call.size_bytes
         self._limits.stored_bytes -= call.size_bytes
+        self.share.stored_bytes -= call.size_bytes
         self._limits.orphans.discard(call)
+
+
+def _is_repeated(call: Call, operation: Operation, body: bytes) -> bool:
+    """The request is the one that made the call, however its JSON is spelled."""
+    if call.operation != operation or call.body is None:
+        return False
+    if call.body == body:
+        return True
+    if call.meaning is None:
+        call.meaning = _meaning(operation, call.body)
+    return call.meaning == _meaning(operation, body)
+
+
+def _meaning(operation: Operation, body: bytes) -> bytes:
+    """Digest of what is asked, for bodies spelled differently, as by the journal and by a client.
+
+    The order of names counts in large bodies only, which take long to sort.
+    """
+    try:
+        found = from_json(body)
+        asked = [found["name"], found["input"]] if operation == "call" else {**found, "task_id": None}
+        text = to_json(asked)
+        if len(text) <= _SORTED_BYTES:
+            text = json.dumps(json.loads(text), sort_keys=True).encode()
+    except (ValueError, TypeError, KeyError, RecursionError):
+        text = _unusual(operation, body)
+    return blake2b(text, digest_size=16).digest()
+
+
+def _unusual(operation: Operation, body: bytes) -> bytes:
+    """Of a body without input, or with half of a character that takes two."""
+    try:
+        found = json.loads(body)
+        if operation == "call":
+            found = [found["name"], json.loads(input_of("call", body))]
+        else:
+            found.pop("task_id", None)
+        return json.dumps(found, sort_keys=True).encode()
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        return body
+
+
+def _key_conflict(call: Call, key: str) -> KeyConflict:
+    what = f"a call of {call.name!r}" if call.operation == "call" else "a group score"
+    return KeyConflict(
+        f"Idempotency-Key {key[:_LONGEST_KEY]!r} belongs to another request of this session: {what}, task_id "
+        f"{call.task_id}. Send that request as it was to read its result, or this one with a key of its own"
+    )

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from orsay_protocol.blocks import ImageBlock, Message, TextBlock
 from orsay_protocol.faults import FaultClass
+from orsay_protocol.redact import Redactor, redactor
 from orsay_protocol.requests import ScoreGroup, ScoreGroupOutput
 from orsay_protocol.sse import encode_result
 from orsay_protocol.tools import ToolOutput
@@ -24,7 +25,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from . import hosted as convert
-from .author import author_fault, guard_author, guard_now, run_author, without_secrets
+from .author import author_fault, cause, guard_author, guard_now, run_author
 from .errors import BadTask, Faulted
 from .gate import Gate
 from .hosted import HostedEnvironment
@@ -36,7 +37,6 @@ from .tools import ToolRow, ToolTable
 __all__ = ["Episode", "Limits", "Place"]
 
 T = TypeVar("T")
-_MIN_SECRET = 4
 _BLOCKS = TypeAdapter(list[TextBlock | ImageBlock])
 _MESSAGES = TypeAdapter(list[Message])
 _OUTPUT = ToolOutput.__pydantic_serializer__
@@ -71,20 +71,18 @@ class Episode:
         "_instance",
         "_place",
         "_runs",
-        "_secrets",
         "_session_tools",
         "_toolset",
         "_toolsets",
+        "hide",
         "hosted",
     )
 
-    def __init__(
-        self, hosted: HostedEnvironment, place: Place, instance: object, secrets: tuple[str, ...]
-    ) -> None:
+    def __init__(self, hosted: HostedEnvironment, place: Place, instance: object, hide: Redactor) -> None:
         self.hosted = hosted
         self._place = place
         self._instance: object | None = instance
-        self._secrets = secrets
+        self.hide = hide
         self._toolset: object | None = None
         self._session_tools: ToolTable | None = None
         self._toolsets: dict[type, asyncio.Future[object]] | None = None
@@ -104,7 +102,7 @@ class Episode:
         toolset_name: str | None = None,
     ) -> Episode:
         """Run the constructor. Raises Faulted (setup_error) or BadTask, and leaves nothing behind then."""
-        hide = tuple(value for value in secrets.values() if len(value) >= _MIN_SECRET)
+        hide = redactor(secrets.values())
         made: list[object] = []
 
         def construct() -> None:
@@ -132,7 +130,7 @@ class Episode:
         try:
             self._toolset = toolset_class(self._instance)
         except ValueError as exc:
-            raise BadTask(without_secrets(self._secrets, str(exc))) from exc
+            raise BadTask(self.hide.plain(str(exc)).encode(errors="backslashreplace").decode()) from None
         self._session_tools = convert.session_toolset_table(self._toolset)
 
     @property
@@ -169,7 +167,8 @@ class Episode:
         name: str = request["name"]
         row = self._row(name)
         if row is None:
-            done(refusal("not_found", f"{name!r} is not a tool of {self.hosted.name!r}"), None)
+            text = f"{name!r} is not a tool of {self.hosted.name!r}"
+            done(refusal("not_found", self.hide.plain(text)), None)
             return None
         if row.collision:
             text = f"{name!r} names a tool of the environment and one of its toolsets: rename one of them"
@@ -182,10 +181,10 @@ class Episode:
             args, kwargs = row.bind(request["input"])
         except ValidationError as exc:
             text = f"Tool input validation error for {name!r}: {_problems(exc)}"
-            done(refusal("input_validation", text), None)
+            done(refusal("input_validation", self.hide.plain(text)), None)
             return None
         except BaseException as exc:  # a validator of the author's own that raises what pydantic lets through
-            done(None, author_fault("tool_error", exc, self._secrets, f"validating the input of {name!r}"))
+            done(None, author_fault("tool_error", exc, self.hide, f"validating the input of {name!r}"))
             return None
         limit = self._call_limit(row)
         return self._start(lambda run: self._call(run, row, args, kwargs), done, limit, f"tool {name!r}")
@@ -223,7 +222,7 @@ class Episode:
             if self._finished:
                 return episode_finished(row.name)
             output = await guard_author(
-                "tool_error", f"tool {row.name!r}", self._run_tool(row, args, kwargs), hide=self._secrets
+                "tool_error", f"tool {row.name!r}", self._run_tool(row, args, kwargs), hide=self.hide
             )
             outcome = self._outcome(row, output)
             outcome.queue_s, outcome.run_s = entered - came, now() - entered
@@ -254,7 +253,8 @@ class Episode:
         try:
             data = b'{"ok":true,"output":' + _OUTPUT.to_json(output) + b"}"
         except Exception as exc:
-            raise author_fault("tool_error", exc, self._secrets, f"the result of tool {row.name!r}") from exc
+            what = f"the result of tool {row.name!r}"
+            raise author_fault("tool_error", exc, self.hide, what) from cause(exc, self.hide)
         self._bound(data, f"tool {row.name!r}")
         if self._finished:
             refused = episode_finished(row.name)
@@ -327,10 +327,10 @@ class Episode:
     async def _author(self, fault: FaultClass, hook: str, *args: Any) -> Any:
         method = getattr(self._instance, hook)
         running = run_author(self._place.threads, method, *args)
-        return await guard_author(fault, hook, running, hide=self._secrets)
+        return await guard_author(fault, hook, running, hide=self.hide)
 
     def _convert(self, fault: FaultClass, hook: str, convert_value: Callable[[], T]) -> T:
-        value: T = guard_now(fault, f"what {hook} returned", convert_value, hide=self._secrets)
+        value: T = guard_now(fault, f"what {hook} returned", convert_value, hide=self.hide)
         if isinstance(value, bytes):
             self._bound(value, hook)
         return value

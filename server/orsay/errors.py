@@ -11,8 +11,8 @@
     ├── SpaceError             a Space cannot be made of the project, or the hub refused
     ├── Refused                the request cannot be served; nothing ran. Carries a code
     │   ├── InvalidSplit, InvalidIndex, ListingUnsupported, BadTask
-    │   ├── UnknownEnvironment, UnknownSession, SessionGone, SessionConflict
-    │   ├── Unauthorized, BadRequest, TooLarge, Unsupported
+    │   ├── UnknownEnvironment, UnknownSession, SessionGone, SessionConflict, KeyConflict
+    │   ├── Unauthorized, Forbidden, BadRequest, TooLarge, Unsupported
     │   └── Overloaded, Starting, ShuttingDown, OpeningLost
     └── Faulted                author code or its worker failed. Carries a fault class
 
@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from orsay_protocol.faults import FaultClass
+from orsay_protocol.redact import NOTHING, Redactor
 
 __all__ = [
     "REFUSALS",
@@ -33,10 +34,12 @@ __all__ = [
     "ConfigError",
     "EngineError",
     "Faulted",
+    "Forbidden",
     "ImageMissing",
     "InvalidIndex",
     "InvalidSplit",
     "JournalDown",
+    "KeyConflict",
     "ListingUnsupported",
     "LoadError",
     "NotThere",
@@ -114,6 +117,12 @@ class Refused(OrsayError):
         super().__init__(detail)
         self.detail = detail
 
+    def redact(self, hide: Redactor) -> None:
+        """Take secrets out of what it says."""
+        if hide:
+            self.detail = hide.plain(self.detail)
+            self.args = (self.detail,)
+
 
 class BadRequest(Refused):
     """A header or parameter is missing or wrong."""
@@ -170,10 +179,22 @@ class SessionConflict(Refused):
     code = "session_conflict"
 
 
+class KeyConflict(Refused):
+    """The Idempotency-Key belongs to another request of the session."""
+
+    code = "key_conflict"
+
+
 class Unauthorized(Refused):
     """The API key is missing or wrong."""
 
     code = "unauthorized"
+
+
+class Forbidden(Refused):
+    """A web page may not use this server, or not by that name."""
+
+    code = "forbidden"
 
 
 class TooLarge(Refused):
@@ -239,16 +260,27 @@ class Faulted(OrsayError):
         self.trace = ""
         self.reported = False
 
+    def redact(self, hide: Redactor) -> None:
+        """Take secrets out of what it says, here and in the log."""
+        if hide:
+            self.message = hide.plain(self.message)
+            self.trace = self.trace and hide.plain(self.trace)
+            self.args = (self.message,)
+
 
 _LONGEST_TEXT = 20_000
 
 
-def exception_text(error: BaseException) -> str:
-    """``Type: message`` in text that any wire can carry, also of an exception that cannot be printed."""
+def exception_text(error: BaseException, hide: Redactor = NOTHING) -> str:
+    """``Type: message`` in text that any wire can carry, also of an exception that cannot be printed.
+
+    Secrets are taken out before a long text is cut.
+    """
     try:
         text = str(error)
     except BaseException as exc:  # author code: anything may happen in its __str__
         text = f"(its text cannot be shown: {type(exc).__name__})"
+    text = hide.plain(text)
     if len(text) > _LONGEST_TEXT:
         text = f"{text[:_LONGEST_TEXT]}… ({len(text)} characters)"
     return f"{type(error).__name__}: {text}".encode(errors="backslashreplace").decode()

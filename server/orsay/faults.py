@@ -18,7 +18,7 @@ _AUTHORS = frozenset(
     {"tool_error", "setup_error", "prompt_error", "score_error", "task_error", "internal", "bad_reward"}
 )
 Hear: TypeAlias = Callable[[Faulted, dict[str, Any]], None]
-"""``(fault, context)``; the context names session, environment and tool, as far as there is one."""
+"""``(fault, context)``; the context names session, owner, environment and tool, as far as there is one."""
 
 
 class FaultLog:
@@ -35,8 +35,8 @@ class FaultLog:
         """Tell ``hear`` of every fault from now on, when it is logged."""
         self._hearers.append(hear)
 
-    def report(self, fault: Faulted, **context: Any) -> None:
-        """Give the fault an id and log it, once."""
+    def report(self, fault: Faulted, *, owner: str | None = None, **context: Any) -> None:
+        """Give the fault an id and log it, once; the ``owner`` of its session is for listeners only."""
         if fault.reported:
             return
         fault.reported = True
@@ -46,7 +46,7 @@ class FaultLog:
         more = {"traceback": fault.trace} if fault.trace else {}
         _log.warning("fault", fault=fault.fault, id=fault.fault_id, message=fault.message, **context, **more)
         for hear in self._hearers:
-            hear(fault, context)
+            hear(fault, context if owner is None else {**context, "owner": owner})
 
     def text(self, fault: Faulted) -> str:
         """What a client reads."""

@@ -2,16 +2,28 @@
 
 The header is the name of a run, or a JSON object with ``run``, ``step`` (integer) and ``rollout``; whatever
 else it holds is kept as it is.
+
+Some runs are trials, known by their names: those of ``orsay check``, of ``orsay play`` and of the console's
+playground. Their rewards say nothing of a model, so no figure over several runs counts them.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
 
-__all__ = ["Labels", "parse_labels"]
+from orsay_protocol.texts import well_formed
 
+__all__ = ["TRIAL_NAMES", "TRIAL_PREFIXES", "Labels", "parse_labels", "trial_run"]
+
+TRIAL_NAMES = ("playground",)
+"""Runs that are trials: see ``console/src/ors/requests.ts``."""
+TRIAL_PREFIXES = ("orsay check ", "orsay play ")
+"""And those whose names begin so; a day follows."""
 _LONGEST = 200  # characters of a name
+_OURS = ("run", "step", "rollout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +44,22 @@ def parse_labels(header: str | None) -> Labels:
         return Labels(run=header[:_LONGEST])
     try:
         found = json.loads(header)
-    except ValueError:  # cut, or never JSON
+        other = {name: value for name, value in found.items() if name not in _OURS}
+        run, rollout = _name(found.get("run")), _name(found.get("rollout"))
+        kept = json.dumps(other) if other else None
+    except (ValueError, RecursionError):  # cut, never JSON, or too deep
         return Labels(run=header[:_LONGEST])
-    step, run, rollout = found.pop("step", None), found.pop("run", None), found.pop("rollout", None)
+    step = found.get("step")
     if isinstance(step, float) and step.is_integer():
         step = int(step)
     whole = isinstance(step, int) and not isinstance(step, bool) and abs(step) < 2**31
-    return Labels(
-        run=None if run is None else str(run)[:_LONGEST],
-        step=step if whole else None,
-        rollout=None if rollout is None else str(rollout)[:_LONGEST],
-        other=json.dumps(found) if found else None,
-    )
+    return Labels(run=run, step=step if whole else None, rollout=rollout, other=kept)
+
+
+def _name(found: object) -> str | None:
+    return None if found is None else well_formed(str(found))[:_LONGEST]
+
+
+def trial_run(verb: Literal["check", "play"]) -> str:
+    """The run of today's sessions of that verb of the command line: the whole header."""
+    return f"orsay {verb} {datetime.now(UTC):%Y-%m-%d}"

@@ -11,11 +11,13 @@ import logging
 import queue
 import sys
 import threading
+import traceback
 from typing import Any, Literal, TextIO, cast
 
 import structlog
 
-from .trace import current_trace
+from .plain import one_line, safe
+from .trace import current_hide, current_trace
 
 __all__ = ["LogWriter", "configure", "get_logger", "set_level"]
 
@@ -79,9 +81,13 @@ def configure(
     writer = LogWriter(target)
     on_terminal = style == "console" or (style == "auto" and target.isatty())
     renderers: list[Any] = (
-        [structlog.dev.ConsoleRenderer(colors=target.isatty(), sort_keys=False)]
+        [_spell_out, structlog.dev.ConsoleRenderer(colors=target.isatty(), sort_keys=False)]
         if on_terminal
-        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
+        else [
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(ensure_ascii=False),
+            _spell_out_line,
+        ]
     )
     structlog.configure(
         processors=[
@@ -104,12 +110,43 @@ def set_level(level: Literal["debug", "info", "warning", "error"]) -> None:
     )
 
 
+def _spell_out(logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """What clients sent steers no terminal, and begins no line that would look like one of the log.
+
+    A traceback is a plain one, since rich's shows the values of variables, keys among them. Its lines are set
+    in, as none of the log is.
+    """
+    rendered = structlog.processors.format_exc_info(logger, method, event)
+    traceback = rendered.pop("exception", None)
+    found = {one_line(key): _spelled(value) for key, value in rendered.items()}
+    if traceback:
+        found["exception"] = "\n".join(f"  {line}" for line in safe(str(traceback)).split("\n"))
+    return found
+
+
+def _spelled(value: Any) -> Any:
+    """A text without what steers; anything else as it is, unless its own text would steer."""
+    if isinstance(value, str):
+        return one_line(value)
+    shown = repr(value)
+    return value if shown.isprintable() else one_line(shown)
+
+
+def _spell_out_line(logger: object, method: str, line: str) -> str:
+    """The same JSON, since it spells such characters alike."""
+    return safe(line)
+
+
 class _Relay(logging.Handler):
     """What libraries log goes the same way: written directly, it could block the event loop."""
 
     def emit(self, record: logging.LogRecord) -> None:
         logger = get_logger(record.name)
         say = logger.error if record.levelno >= logging.ERROR else logger.warning
-        trace = current_trace()
-        of_trace = {"trace": trace} if trace else {}
-        say("library", message=record.getMessage(), exc_info=record.exc_info, **of_trace)
+        trace, hide = current_trace(), current_hide()
+        more: dict[str, Any] = {"trace": trace} if trace else {}
+        if hide and record.exc_info:  # environment code in this process
+            more["exception"] = hide.plain("".join(traceback.format_exception(*record.exc_info)))
+        elif record.exc_info:
+            more["exc_info"] = record.exc_info
+        say("library", message=hide.plain(record.getMessage()), **more)

@@ -2,8 +2,9 @@
 
 What a server left open is read from the journal when the next one starts; what a dying worker left is told
 by its server. A session of an environment that is declared ``replayable`` is built again when somebody next
-asks for it: its prompt is asked and its calls are made again, in the order of their results, and each answer
-must be the recorded one. Calls that had begun are begun anew under their old task ids. All else is over.
+asks for it: its prompt is asked and its calls are made again, in an order that leads to the same state
+(``order``), and each answer must be the recorded one. Calls that had begun are begun anew under their old
+task ids. All else is over.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -26,6 +27,7 @@ from .errors import Faulted, JournalDown, Overloaded, Refused, SessionGone, Shut
 from .journal.ids import new_id
 from .journal.past import (
     Ended,
+    PastAsk,
     PastCall,
     PastContent,
     PastSession,
@@ -34,13 +36,14 @@ from .journal.past import (
     left_open,
     read_content,
 )
-from .journal.recorder import Record, Recorder, task_name
+from .journal.recorder import Record, Recorder, digest_of, task_name
 from .journal.values import result_of
 from .logs import get_logger
+from .order import Disorder, Step, steps_of
 from .outcome import Outcome, episode_finished
 from .running import settle
 from .runtimes.base import EnvironmentInfo, Handle, OpenSession, Operation, Runtime
-from .session import REPEATABLE, Session
+from .session import REPEATABLE, Place, Session
 
 __all__ = ["Recovery"]
 
@@ -63,7 +66,7 @@ class Recovery:
     def __init__(self, recorder: Recorder, runtime: Runtime) -> None:
         self._recorder = recorder
         self._runtime = runtime
-        self._waiting: dict[str, tuple[float, PastSession]] = {}  # since when, in seconds since 1970
+        self._waiting: dict[Place, tuple[float, PastSession]] = {}  # since when, in seconds since 1970
         self._deaths: Counter[int] = Counter()
         self._begun = new_id()
         self.known = False
@@ -71,7 +74,7 @@ class Recovery:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    async def load(self, bury: Callable[[Ended], None], living: Container[str], *, memory_s: float) -> None:
+    async def load(self, bury: Callable[[Ended], None], living: Container[Place], *, memory_s: float) -> None:
         """Read what was left open; end what cannot go on. ``bury`` hears of that and of what ended lately.
 
         Waits a while for a journal that is down: sessions may be in it that clients still play.
@@ -84,7 +87,7 @@ class Recovery:
             _log.exception("journal_not_read", consequence="no session of before goes on")
         self.known = True
 
-    async def _load(self, bury: Callable[[Ended], None], living: Container[str], memory_s: float) -> None:
+    async def _load(self, bury: Callable[[Ended], None], living: Container[Place], memory_s: float) -> None:
         server = self._recorder.server
         after = time.time() - memory_s
         ended = await self._read_patiently(partial(ended_after, server=server, time=after, limit=_REMEMBERED))
@@ -93,12 +96,13 @@ class Recovery:
             bury(each)
         old = [past for past in found if past.id < self._begun]  # later ones are of this very process
         for past in old:
-            reason = past.lost if past.sid in living else _why_not(past)  # living: made anew meanwhile
+            there = past.place in living
+            reason = past.lost if there else _why_not(past)  # living: made anew meanwhile
             if reason is None:
                 self.put_back(past)
                 continue
             await self.end(past, reason, lost=True)
-            if past.sid not in living:
+            if not there:
                 bury(Ended(past.sid, past.owner, reason))
         if old:
             going_on = len(self._waiting)
@@ -115,21 +119,21 @@ class Recovery:
                 _log.warning("journal_not_read", reason=str(exc), hint="old sessions go on once it answers")
                 await asyncio.sleep(_READ_AGAIN_S)
 
-    def find(self, sid: str) -> PastSession | None:
+    def find(self, place: Place) -> PastSession | None:
         """A session that may go on. Raises Starting while nobody knows."""
         if not self.known:
             raise Starting("the server was started again and still reads its journal")
-        _, past = self._waiting.get(sid, (0.0, None))
+        _, past = self._waiting.get(place, (0.0, None))
         return past
 
     def resume(self, past: PastSession) -> Record:
         """It goes on now; what the journal hears of it."""
-        self._waiting.pop(past.sid, None)
+        self._waiting.pop(past.place, None)
         return self._recorder.again(past.id)
 
     def put_back(self, past: PastSession) -> None:
         """It does not go on yet."""
-        self._waiting[past.sid] = time.time(), past
+        self._waiting[past.place] = time.time(), past
 
     def suspend(self, session: Session, lost: str, lost_by: FaultClass) -> None:
         """It is not at its runtime any more, and may go on when somebody next asks for it."""
@@ -145,12 +149,13 @@ class Recovery:
             lost=lost,
             lost_by=lost_by,
             results=session.record.number,
+            ends=session.record.clock,
         )
         self.put_back(past)
 
     async def end(self, past: PastSession, reason: str, *, lost: bool = False) -> None:
         """Write the end of a session that does not go on; ``lost``: against the will of its client."""
-        self._waiting.pop(past.sid, None)
+        self._waiting.pop(past.place, None)
         del self._deaths[past.id]
         lost_by = "session_gone" if lost else None
         with contextlib.suppress(JournalDown):
@@ -164,7 +169,7 @@ class Recovery:
         before = time.time() - idle_limit_s
         expired = [past for since, past in self._waiting.values() if since < before]
         for past in expired:
-            del self._waiting[past.sid]
+            del self._waiting[past.place]
         return expired
 
     async def rebuild(self, session: Session, past: PastSession) -> None:
@@ -179,9 +184,10 @@ class Recovery:
             info = self._environment(request.key)
             if not info.replayable:
                 raise _Diverged(f"the environment {info.name!r} is not declared replayable any more")
+            steps = steps_of(content, info, own_toolset=request.toolset_name is not None)
             session.info, session.run, session.trace = info, request.run, request.trace
             session.task = task_name(request.split, request.index, request.task_spec)
-            handle = await self._replay(session, request, content)
+            handle = await self._replay(session, request, content, steps)
         except JournalDown as exc:
             raise Starting(f"the session is in the journal, which cannot be read now: {exc}") from exc
         except (Starting, Overloaded, ShuttingDown) as exc:
@@ -193,7 +199,7 @@ class Recovery:
             raise self._gone(past, f"{exc.fault}: {exc.message}") from exc
         except Refused as exc:
             raise self._gone(past, exc.detail) from exc
-        except (_Diverged, ValueError) as exc:
+        except (_Diverged, Disorder, ValueError) as exc:
             raise self._gone(past, str(exc)) from exc
         del self._deaths[past.id]
         _restore(session, content, handle)
@@ -207,19 +213,21 @@ class Recovery:
             raise Starting(f"the environment {key!r} is still being loaded")
         raise _Diverged(f"the environment {key!r} is not here any more")
 
-    async def _replay(self, session: Session, request: OpenSession, content: PastContent) -> Handle:
+    async def _replay(
+        self, session: Session, request: OpenSession, content: PastContent, steps: Sequence[Step]
+    ) -> Handle:
         listener = _Setup(session)
         handle = await self._runtime.open(request, listener)
         try:
             await listener.over
-            for kind, shown in content.prompts.items():
-                operation = cast(Operation, kind)  # only what a hook showed is kept as a prompt
-                answer: bytes = await _run(session, handle, operation, operation, b"")
-                if from_json(answer) != from_json(shown):
-                    raise _Diverged(f"its {kind} is another one than the recorded")
-            for call in content.done:
-                if call.kind == "call" and not call.discarded:
-                    await _repeat(session, handle, call)
+            placed = {ask.kind for ask in content.asks}
+            for kind in content.prompts.keys() - placed:
+                await _ask_again(session, handle, PastAsk(0, kind, 0, None, None), content)
+            for step in steps:
+                if isinstance(step, PastAsk):
+                    await _ask_again(session, handle, step, content)
+                else:
+                    await _repeat(session, handle, step)
         except BaseException:
             with contextlib.suppress(Faulted, Refused):
                 await handle.close()
@@ -273,6 +281,28 @@ async def _run(session: Session, handle: Handle, operation: Operation, name: str
     return answer
 
 
+async def _ask_again(session: Session, handle: Handle, ask: PastAsk, content: PastContent) -> None:
+    """Have shown what was shown. Raises _Diverged unless it is the same."""
+    if ask.fault is not None and ask.fault not in REPEATABLE:
+        raise _Diverged(f"its {ask.kind} was stopped half-way ({ask.fault})")
+    operation = cast(Operation, ask.kind)  # only what a hook showed is kept as a prompt
+    fault: str | None = None
+    answer = b"null"
+    try:
+        answer = await _run(session, handle, operation, operation, b"")
+    except Faulted as exc:
+        if exc.fault in _PASSING:
+            raise
+        fault = exc.fault
+    same = fault == ask.fault
+    if same and fault is None and ask.digest is not None:
+        same = digest_of(answer) == ask.digest
+    elif same and fault is None:
+        same = from_json(answer) == from_json(content.prompts.get(ask.kind, b"null"))
+    if not same:
+        raise _Diverged(f"its {ask.kind} is another one than the recorded")
+
+
 async def _repeat(session: Session, handle: Handle, call: PastCall) -> None:
     """Make a recorded call again. Raises _Diverged unless it is answered as it was."""
     if call.fault is not None and call.fault not in REPEATABLE:
@@ -280,7 +310,7 @@ async def _repeat(session: Session, handle: Handle, call: PastCall) -> None:
     fault: str | None = None
     outcome = Outcome()
     try:
-        outcome = await _run(session, handle, "call", call.name, call.body)
+        outcome = await _run(session, handle, _operation(call), call.name, call.body)
     except Faulted as exc:
         if exc.fault in _PASSING:
             raise
@@ -307,6 +337,7 @@ def _restore(session: Session, content: PastContent, handle: Handle) -> None:
         record.resume(
             tuple(content.prompts),
             number=len(content.done),
+            clock=len(content.done) + len(content.asks),
             faults=[past.fault for past in content.done if past.fault is not None],
             reward_sum=sum(rewards) if rewards else None,
         )
@@ -317,9 +348,14 @@ def _restore(session: Session, content: PastContent, handle: Handle) -> None:
 
 
 def _call(session: Session, past: PastCall) -> Call:
-    operation: Operation = "call" if past.kind == "call" else "score_group"
     detached = past.name in session.info.detached_tools
-    return Call(past.task_id, operation, past.name, past.body, past.key, session.now(), detached=detached)
+    return Call(
+        past.task_id, _operation(past), past.name, past.body, past.key, session.now(), detached=detached
+    )
+
+
+def _operation(past: PastCall) -> Operation:
+    return "call" if past.kind == "call" else "score_group"
 
 
 def _outcome(past: PastCall) -> Outcome:
@@ -345,5 +381,6 @@ def _check_whole(content: PastContent, past: PastSession) -> None:
     """Raises _Diverged when the journal did not take everything, or has removed it again."""
     numbers = [call.number for call in content.done]
     results = len(numbers) if past.results is None else past.results
-    if not content.request or numbers != list(range(1, results + 1)):
+    ends = len(content.done) + len(content.asks)
+    if not content.request or past.ends not in (None, ends) or numbers != list(range(1, results + 1)):
         raise _Diverged("the journal does not have all of it")

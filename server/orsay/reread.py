@@ -29,6 +29,7 @@ LIVE = (
     "max_sessions",
     "max_sessions_per_key",
     "max_calls",
+    "max_calls_per_key",
     "idle_limit_s",
     "lifetime_limit_s",
     "call_time_limit_s",

@@ -5,24 +5,33 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import uvicorn
 
-from .auth import Keys
+from .auth import Keys, old_name
 from .calls import CallLimits
 from .console.about import ServerFacts
 from .console.face import ConsoleFace
+from .descriptors import MORE_DESCRIPTORS, connections_for, descriptor_limit, has_free_descriptor
+from .errors import JournalDown
 from .faults import FaultLog
 from .http.app import HttpApp
 from .http.connection import Connection
 from .http.episodes import EpisodeEndpoints
 from .http.faces import Face
-from .logs import set_level
+from .http.guard import Guard
+from .http.limits import Door
+from .http.messages import Scope
+from .http.names import Names
+from .http.reference import ReferenceFace
+from .logs import get_logger, set_level
 from .observe.face import MetricsFace
 from .observe.observed import Observed
 from .observe.telemetry import make_telemetry
@@ -36,6 +45,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Running"]
 
+_NAMED_AHEAD = 16  # keys: to make a name takes some 20 ms, which no request should wait for
+_log = get_logger(__name__)
+_SALT_PATIENCE_S = 10.0
+_END_S = 3
+_TICKS_BETWEEN_PROBES = 10  # of uvicorn, ten a second
+
 
 class Running:
     """A server that accepts requests: ``url`` says where, ``ready`` waits for the environments."""
@@ -47,6 +62,7 @@ class Running:
         self.settings = settings
         self.runtime = runtime
         self._keys = Keys(settings.keys)
+        self._naming: asyncio.Task[None] | None = None
         host, port = sock.getsockname()[:2]
         self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         faults = FaultLog(show=settings.shows_exceptions)
@@ -64,16 +80,19 @@ class Running:
         faces = _other_faces(settings, self.sessions)
         if settings.shows_console:
             faces.insert(0, _console(settings, self.sessions, self._keys, self.journal))
+        guard = _guard(settings)
         self._observed = Observed(
-            self.sessions, runtime, self._keys, self.journal, version("orsay"), time.time()
+            self.sessions, runtime, self._keys, guard, self.journal, version("orsay"), time.time()
         )
         self._observed.watch()
+        faces.append(ReferenceFace(settings.framers))
         if settings.metrics:
             faces.append(MetricsFace(self._observed))
         self.app = HttpApp(
             episodes,
             runtime,
             self._keys,
+            guard,
             faults,
             stopping=lambda: self.sessions.stopping,
             max_body_bytes=settings.max_body_bytes,
@@ -83,12 +102,14 @@ class Running:
         if isinstance(runtime, MixedRuntime):
             runtime.changed = self._learn
         self._sock = sock
+        door = _door(settings)
         self._http = _Http(
+            door,
             uvicorn.Config(
                 self.app,
                 loop="none",
-                http=Connection,
-                ws="websockets-sansio" if "openenv" in settings.other_protocols else "none",
+                http=cast("type[asyncio.Protocol]", partial(Connection, door=door)),
+                ws=_websocket() if "openenv" in settings.other_protocols else "none",
                 ws_max_size=settings.max_body_bytes,
                 lifespan="off",
                 log_config=None,
@@ -98,10 +119,11 @@ class Running:
                 proxy_headers=bool(settings.trusted_proxies),
                 forwarded_allow_ips=settings.trusted_proxies,
                 timeout_keep_alive=settings.keep_alive_s,
-                timeout_graceful_shutdown=5,
+                timeout_graceful_shutdown=_END_S + 2,
                 backlog=4096,
-            )
+            ),
         )
+        self._keys.watch(partial(self._http.break_off_unless, self.app.lets_in))
 
     async def serve(self) -> None:
         """Accept requests until ``stop``."""
@@ -114,6 +136,9 @@ class Running:
             self.journal.start()
         await self.runtime.start()
         self._learn()
+        self._naming = asyncio.create_task(self._name_keys())
+        if self._keys:
+            await asyncio.shield(self._naming)
         self.sessions.start()
         if self._telemetry is not None:
             self._telemetry.start(self._observed)
@@ -121,6 +146,33 @@ class Running:
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 100)
+
+    async def _name_keys(self) -> None:
+        """Have names for the keys, so that they can be let in."""
+        await self._find_salt()
+        for key in self.settings.keys[:_NAMED_AHEAD]:
+            await asyncio.to_thread(self._keys.name_of, key)
+
+    async def _find_salt(self) -> None:
+        """Names of keys are those of before, which the journal tells; without one they last as long as this
+        server does.
+        """
+        if self.journal is None:
+            self._keys.know(os.urandom(32))
+            return
+        from .journal.salt import has_owner, rename_owner, salt_of  # what is off costs no time at the start
+
+        try:
+            self._keys.know(await salt_of(self.journal, patience_s=_SALT_PATIENCE_S))
+            for key in self.settings.keys:
+                old = old_name(key)
+                if await self.journal.read(partial(has_owner, name=old)):
+                    await self.journal.change(partial(rename_owner, old=old, new=self._keys.name_of(key)))
+        except JournalDown as exc:
+            lost = "keys do not find what they played before, and later not what they play now"
+            _log.error("keys_not_named", reason=str(exc), consequence=lost)
+        if not self._keys.are_named:
+            self._keys.know(os.urandom(32))
 
     def use(self, settings: Settings) -> None:
         """Take up those of the settings that can change while the server runs."""
@@ -140,6 +192,9 @@ class Running:
         await self.sessions.drain(self.settings.shutdown_grace_s)
         await self.sessions.close_all("the server is shutting down")
         await self.runtime.stop()
+        if self._naming is not None:
+            self._naming.cancel()
+            await asyncio.gather(self._naming, return_exceptions=True)
         await self.app.faces.close()
         if self.journal is not None:
             await self.journal.close()
@@ -151,17 +206,56 @@ class Running:
 class _Http(uvicorn.Server):
     """uvicorn without its signal handling: the order of stopping is ours."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, door: Door, config: uvicorn.Config) -> None:
         super().__init__(config)
+        self._door = door
         self.listening = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.listening.set()
 
+    def break_off_unless(self, lets_in: Callable[[Scope], bool]) -> None:
+        """End the connections whose request would not be let in any more."""
+        bad = [
+            each
+            for each in self.server_state.connections
+            if isinstance(each, Connection) and each.running and not lets_in(dict(each.running.scope))
+        ]
+        for connection in bad:
+            connection.break_off(401, "the API key was taken back while the request was answered")
+        if bad:
+            _log.info("key_taken_back", connections=len(bad))
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % _TICKS_BETWEEN_PROBES == 0 and not has_free_descriptor():
+            # Who connects now is reset by the event loop, which says nothing.
+            self._door.note("descriptors_exhausted", serious=True, hint=MORE_DESCRIPTORS)
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let answers that are on their way arrive, then break off whoever does not take them."""
+        breaking_off = asyncio.get_running_loop().call_later(_END_S, self._break_off)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            breaking_off.cancel()
+
+    def _break_off(self) -> None:
+        left = list(self.server_state.connections)
+        _log.info("connections_broken_off", connections=len(left))
+        for connection in left:
+            connection.transport.abort()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+def _guard(settings: Settings) -> Guard:
+    """Where other machines come in, they know this one by names that no public page can have."""
+    names = Names(settings.own_names, private=not settings.loopback)
+    return Guard(names, settings.page_origins)
 
 
 def _journal(settings: Settings) -> Writer | None:
@@ -220,10 +314,30 @@ def _console(settings: Settings, sessions: Sessions, keys: Keys, journal: Writer
     return ConsoleFace(sessions, keys, facts, journal=journal, max_body_bytes=settings.max_body_bytes)
 
 
+def _websocket() -> type[asyncio.Protocol]:
+    from .http.websocket import WebSocket  # needs a package of the extra 'openenv'
+
+    return WebSocket
+
+
+def _door(settings: Settings) -> Door:
+    limit = descriptor_limit()
+    possible = connections_for(limit)
+    wanted = settings.max_connections or possible
+    if wanted > possible:
+        _log.warning("fewer_connections", max_connections=wanted, possible=possible, hint=MORE_DESCRIPTORS)
+    return Door(
+        head_time_s=settings.head_time_limit_s,
+        transfer_time_s=settings.transfer_time_limit_s,
+        connections=min(wanted, possible),
+        descriptors=possible,
+    )
+
+
 def _session_limits(settings: Settings) -> SessionLimits:
     return SessionLimits(
         max_sessions=settings.max_sessions,
-        max_sessions_per_owner=settings.max_sessions_per_key,
+        max_sessions_per_owner=settings.sessions_per_key,
         max_calls=settings.max_calls,
         idle_limit_s=settings.idle_limit_s,
         lifetime_limit_s=settings.lifetime_limit_s,
@@ -231,6 +345,7 @@ def _session_limits(settings: Settings) -> SessionLimits:
         setup_wait_s=settings.setup_wait_s,
         client_grace_s=settings.client_grace_s,
         gone_memory_s=settings.gone_memory_s,
+        max_calls_per_owner=settings.calls_per_key,
     )
 
 

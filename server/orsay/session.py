@@ -7,9 +7,10 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from orsay_protocol.faults import FaultClass
+from orsay_protocol.redact import NOTHING, Redactor
 
 from .calls import Call, CallLimits, Calls, TaskIds
 from .errors import Faulted, Overloaded, Refused, SessionGone, Starting
@@ -23,12 +24,19 @@ from .runtimes.base import EnvironmentInfo, Handle, Operation
 if TYPE_CHECKING:
     from .journal.recorder import Record
 
-__all__ = ["REPEATABLE", "Session", "SessionLimits", "Shared", "State"]
+__all__ = ["REPEATABLE", "Place", "Session", "SessionLimits", "Shared", "State"]
 
 _log = get_logger(__name__)
 
-REPEATABLE: frozenset[FaultClass] = frozenset({"tool_error", "bad_reward", "result_too_large"})
+REPEATABLE: frozenset[FaultClass] = frozenset(
+    {"tool_error", "score_error", "prompt_error", "bad_reward", "result_too_large"}
+)
 """Faults of calls that ran to their end: made again in a session like it, they end in the same way."""
+
+_NOT_RUN: frozenset[FaultClass] = frozenset({"worker_lost", "session_gone", "overloaded", "shutdown"})
+
+Place: TypeAlias = tuple[str, str]
+"""The owner and the id of a session: clients choose ids, and two owners may choose the same."""
 
 State = Literal["opening", "starting", "ready", "failed", "closing", "closed"]
 
@@ -46,6 +54,7 @@ class SessionLimits:
     setup_wait_s: float
     client_grace_s: float
     gone_memory_s: float
+    max_calls_per_owner: int | None = None
 
 
 @dataclass(slots=True)
@@ -83,6 +92,7 @@ class Session:
         "error",
         "finished",
         "handle",
+        "hide",
         "info",
         "interrupted",
         "opened",
@@ -106,6 +116,7 @@ class Session:
         digest: bytes,
         run: str | None = None,
         trace: str | None = None,
+        hide: Redactor = NOTHING,
     ) -> None:
         self._shared = shared
         self.sid = sid
@@ -114,6 +125,8 @@ class Session:
         self.digest = digest
         self.run = run
         self.trace = trace
+        self.hide = hide
+        """Takes the session's secrets out of all that is said of it: the log, errors, the journal (S3)."""
         self.task = ""  # as the journal names it
         self.state: State = "opening"
         self.created_at = self.touched_at = shared.now()
@@ -147,15 +160,25 @@ class Session:
             self.state == "ready"
             and self.record is not None
             and self.info.replayable
-            and not self.record.hide
+            and self.record.hide is None
             and not self.interrupted
             and (self.calls is None or not self.calls.running)
         )
 
     @property
+    def place(self) -> Place:
+        return self.owner, self.sid
+
+    def report(self, fault: Faulted, **more: str) -> None:
+        """Log a fault of this session, once, without the session's secrets."""
+        fault.redact(self.hide)
+        clean = {name: self.hide.plain(value) for name, value in more.items()}
+        self._shared.faults.report(fault, owner=self.owner, **self.context, **clean)
+
+    @property
     def context(self) -> dict[str, str]:
         """What every line of the log says of this session."""
-        found = {"session": self.sid, "environment": self.info.name}
+        found = {"session": self.hide.plain(self.sid), "environment": self.info.name}
         if self.run:
             found["run"] = self.run
         if self.trace:
@@ -182,6 +205,17 @@ class Session:
         if self.state in ("opening", "starting"):
             await self._wait(self._shared.limits.setup_wait_s)
         return self.handle_now(after_setup=True)
+
+    async def ready_to_list(self) -> Handle:
+        """The handle by which to ask for the tools, which no client of the standard waits long for.
+
+        While ``setup`` runs, but for a session that may have to be made again: in which order the two changed
+        it, nobody would know. Waits and raises as ``ready``.
+        """
+        record, info = self.record, self.info
+        if record is None or record.hide is not None or info.fixed_tools or not info.replayable:
+            return self.handle_now(after_setup=False)
+        return await self.ready()
 
     def handle_now(self, *, after_setup: bool) -> Handle:
         """The handle, or the error that stands in its place."""
@@ -221,31 +255,63 @@ class Session:
         if error is None:
             self.enter("ready")
             return
+        error.redact(self.hide)
         self.error = error
         if isinstance(error, Faulted):
-            self._shared.faults.report(error, **self.context)
+            self.report(error)
             if self.record is not None:
                 self.record.first_fault = error.fault
         self.enter("failed")
 
     def lost(self, fault: FaultClass, reason: str) -> None:
-        self._shared.lose(self, fault, reason)
+        self._shared.lose(self, fault, self.hide.plain(reason))
 
     # what it shows
 
     async def ask(self, handle: Handle, operation: Operation) -> bytes:
         """JSON of the prompt, the messages or the tools of this session. Raises Faulted or Refused."""
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        settled = settle(future)
+        written: asyncio.Future[bool] | None = None
+        after = self._after if self.state == "ready" else -1
+
+        def done(answer: bytes | None, error: Faulted | Refused | None) -> None:
+            nonlocal written
+            if self.handle is handle:  # else it went with the place where it ran
+                written = self._asked(operation, after, answer, error)
+            settled(answer, error)
+
         with self.in_use():
-            handle.start(operation, b"", settle(future), limit_s=self.limit_s(operation))
+            handle.start(operation, b"", done, limit_s=self.limit_s(operation))
             try:
                 answer = await future
-            except Faulted as fault:
-                self._shared.faults.report(fault, **self.context)
+            except Refused as refused:
+                refused.redact(self.hide)
                 raise
-            if self.record is not None:
-                self.record.shown(operation, answer)
+            except Faulted as fault:
+                self.report(fault)
+                raise
+            if written is not None and not written.done():
+                await asyncio.shield(written)
             return answer
+
+    def _asked(
+        self, operation: Operation, after: int, answer: bytes | None, error: Faulted | Refused | None
+    ) -> asyncio.Future[bool] | None:
+        """Have the journal know it: what was asked may have changed the state of the session."""
+        record, fixed = self.record, operation == "task_tools" and self.info.fixed_tools
+        if answer is not None:
+            return None if record is None else record.shown(operation, answer, None if fixed else after)
+        if isinstance(error, Faulted) and not fixed and error.fault not in _NOT_RUN:
+            self.interrupted = self.interrupted or error.fault not in REPEATABLE
+            if record is not None:
+                record.not_shown(operation, error.fault, after)
+        return None
+
+    @property
+    def _after(self) -> int:
+        """How much has ended in this session; what begins now comes after that."""
+        return 0 if self.record is None else self.record.clock
 
     # calls
 
@@ -255,7 +321,7 @@ class Session:
         """Run the call, or find the running or finished one that this request repeats (D2)."""
         calls = self.calls
         if calls is None:
-            calls = self.calls = Calls(self._shared.call_limits)
+            calls = self.calls = Calls(self._shared.call_limits, self.owner)
         else:
             found = calls.find_retry(operation, body, key)
             if found is not None:
@@ -279,7 +345,7 @@ class Session:
         """It was built again after a restart; returns its calls, none so far."""
         self.handle = handle
         self.touched_at = self._shared.now()
-        self.calls = Calls(self._shared.call_limits)
+        self.calls = Calls(self._shared.call_limits, self.owner)
         return self.calls
 
     def begin_again(self, call: Call) -> None:
@@ -296,7 +362,7 @@ class Session:
         """
         call.streamed_at = self._shared.now()
         record = self.record
-        if record is None or call.answered or not self.info.replayable or record.hide:
+        if record is None or call.answered or not self.info.replayable or record.hide is not None:
             return
         if call.announced is None:
             if call.entry:  # begun anew after a restart: the journal has it
@@ -308,6 +374,7 @@ class Session:
                 call.name,
                 call.body or b"",
                 call.streamed_at - call.started_at,
+                call.after,
             )
         if not call.announced.done():
             await asyncio.shield(call.announced)
@@ -340,6 +407,12 @@ class Session:
         shared = self._shared
         if shared.call_limits.in_flight >= shared.limits.max_calls:
             raise Overloaded(f"server at maximum capacity: {shared.limits.max_calls} calls are running")
+        most = shared.limits.max_calls_per_owner
+        if most is not None and calls.share.in_flight >= most:
+            raise Overloaded(
+                f"this key is at maximum capacity: {most} calls are running;"
+                " ORSAY_MAX_CALLS_PER_KEY bounds it"
+            )
         call = Call(
             shared.task_ids.next(),
             operation,
@@ -360,6 +433,8 @@ class Session:
             if not call.answered:
                 self._answered(calls, call, outcome, error)
 
+        if self.record is not None:
+            call.after = self.record.clock
         stop = handle.start(call.operation, body, done, limit_s=self.limit_s(call.name), progress=call.hear)
         if not call.answered:
             call.stop = stop
@@ -371,6 +446,8 @@ class Session:
         shared = self._shared
         now = self.touched_at = shared.now()
         if outcome is None:
+            if error is not None:
+                error.redact(self.hide)
             if isinstance(error, Refused):
                 call.refused = error
                 failure = Faulted(error.fault or "internal", error.detail)
@@ -380,7 +457,7 @@ class Session:
         call.answer(outcome)
         fault = outcome.fault
         if fault is not None:
-            shared.faults.report(fault, **self.context, tool=call.name)
+            self.report(fault, tool=call.name)
             self.interrupted = self.interrupted or (call.refused is None and fault.fault not in REPEATABLE)
         streamed_s = None if call.streamed_at is None else now - call.streamed_at
         shared.meter.call_ended(
@@ -395,9 +472,9 @@ class Session:
         if shared.log_calls:
             _log.debug(
                 "call",
-                session=self.sid,
+                session=self.hide.plain(self.sid),
                 environment=self.info.name,
-                tool=call.name,
+                tool=self.hide.plain(call.name),
                 seconds=round(now - call.started_at, 4),
                 reward=outcome.reward,
                 fault=None if fault is None else fault.fault,
@@ -421,6 +498,7 @@ class Session:
             None if fault is None else fault.fault_id,
             streamed_s,
             now - call.started_at,
+            call.after,
             partial(self._written, calls, call, outcome),
         )
 
@@ -429,7 +507,7 @@ class Session:
             return
         if not committed and self._shared.needs_journal:
             lost = Faulted("internal", "the journal could not take the result")
-            self._shared.faults.report(lost, **self.context, tool=call.name)
+            self.report(lost, tool=call.name)
             outcome = Outcome(fault=lost)
         self._settle(calls, call, outcome)
 

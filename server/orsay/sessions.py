@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from orsay_protocol.faults import FaultClass
+from orsay_protocol.redact import redactor
 
 from .calls import Call, CallLimits, TaskIds
 from .delays import Delay
@@ -40,7 +41,7 @@ from .journal.recorder import task_name
 from .logs import get_logger
 from .meter import Meter
 from .runtimes.base import EnvironmentInfo, Handle, OpenSession, Runtime
-from .session import Session, SessionLimits, Shared, State
+from .session import Place, Session, SessionLimits, Shared, State
 
 if TYPE_CHECKING:
     from .journal.past import Ended, PastSession
@@ -76,7 +77,7 @@ class Sessions:
         self.limits = limits
         self.call_limits = call_limits
         self.faults = faults
-        self._live: dict[str, Session] = {}
+        self._live: dict[Place, Session] = {}
         self._gone = Graveyard(memory_s=limits.gone_memory_s)
         self._per_owner: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -132,18 +133,20 @@ class Sessions:
         """
         body = request.model_dump_json(exclude={"run", "trace", "traceparent"}).encode()
         digest = hashlib.blake2b(body, digest_size=16).digest()
-        session = self._live.get(sid)
+        place = owner, sid
+        session = self._live.get(place)
         if session is None and self._recovery is not None and self._recovery.known:
-            past = self._recovery.find(sid)
+            past = self._recovery.find(place)
             session = None if past is None else self._revive(self._recovery, past)
         if session is None:
             self._admit(owner)
-            session = Session(self._shared, sid, owner, info, digest, request.run, request.trace)
-            session.task = task_name(request.split, request.index, request.task_spec)
-            self._live[sid] = session
+            hide = redactor(request.secrets.values())
+            session = Session(self._shared, sid, owner, info, digest, request.run, request.trace, hide)
+            session.task = task_name(request.split, request.index, request.task_spec, session.hide)
+            self._live[place] = session
             self._per_owner[owner] += 1
             session.opened = self._spawn(self._open(session, request, client))
-        elif session.owner != owner or session.digest != digest:
+        elif session.digest != digest:
             raise SessionConflict(f"Session already exists: {sid!r} was created with another request")
         elif session.state in ("closing", "closed"):
             raise SessionGone("Session deleted")
@@ -162,7 +165,10 @@ class Sessions:
             limits.max_sessions_per_owner is not None
             and self._per_owner[owner] >= limits.max_sessions_per_owner
         ):
-            raise Overloaded(f"this key is at maximum capacity: {limits.max_sessions_per_owner} sessions")
+            raise Overloaded(
+                f"this key is at maximum capacity: {limits.max_sessions_per_owner} sessions;"
+                " ORSAY_MAX_SESSIONS_PER_KEY bounds it"
+            )
 
     async def _open(self, session: Session, request: OpenSession, client: str) -> None:
         if self._recorder is not None:
@@ -191,9 +197,11 @@ class Sessions:
                 raise SessionGone("Session deleted while it was constructed") from None
             raise
         except BaseException as error:
+            if isinstance(error, Faulted | Refused):
+                error.redact(session.hide)
             if session.state != "closing":
                 if isinstance(error, Faulted):
-                    self.faults.report(error, **session.context)
+                    session.report(error)
                 session.error = error if isinstance(error, Faulted | Refused) else None
                 self._forget(session)
                 session.enter("closed")
@@ -225,8 +233,7 @@ class Sessions:
         """What a killed server left of the owner's session of that id. Raises Starting while nobody knows."""
         if self._recovery is None or self._gone.find(sid, owner, self._now()) is not None:
             return None
-        past = self._recovery.find(sid)
-        return past if past is not None and past.owner == owner else None
+        return self._recovery.find((owner, sid))
 
     def _revive(self, recovery: Recovery, past: PastSession) -> Session:
         """The session, while it is built again. Raises Starting when only the next server does that."""
@@ -235,7 +242,7 @@ class Sessions:
         info = EnvironmentInfo.unknown(past.environment)
         session = Session(self._shared, past.sid, past.owner, info, bytes.fromhex(past.digest))
         session.record = recovery.resume(past)
-        self._live[past.sid] = session
+        self._live[past.place] = session
         self._per_owner[past.owner] += 1
         session.opened = self._spawn(self._rebuild(recovery, session, past))
         return session
@@ -273,11 +280,11 @@ class Sessions:
 
     def get(self, sid: str, owner: str) -> Session:
         """The live session, touched. Raises SessionGone or UnknownSession (L4); Starting after a restart."""
-        session = self._live.get(sid)
+        session = self._live.get((owner, sid))
         if session is None and self._recovery is not None:
             past = self._past(sid, owner)
             session = None if past is None else self._revive(self._recovery, past)
-        if session is None or session.owner != owner:
+        if session is None:
             raise self._missing(sid, owner)
         session.touched_at = self._now()
         return session
@@ -293,7 +300,10 @@ class Sessions:
     # calls
 
     def _shed(self, keep: Call) -> None:
-        """Drop the oldest results of all sessions, some more than needed: this looks at every one."""
+        """Drop the oldest results, some more than needed: this looks at every one.
+
+        Each owner keeps as much as all would have if they shared alike.
+        """
         stored = [
             (call.ended_at, number, calls, call)
             for number, calls in enumerate(s.calls for s in self._live.values() if s.calls is not None)
@@ -301,10 +311,14 @@ class Sessions:
             if call is not keep
         ]
         stored.sort(key=lambda each: each[:2])
+        limits = self.call_limits
+        target = 0.75 * limits.bytes_in_all
+        owners = sum(share.stored_bytes > 0 for share in limits.shares.values())
         for _, _, calls, call in stored:
-            if self.call_limits.stored_bytes <= 0.75 * self.call_limits.bytes_in_all:
+            if limits.stored_bytes <= target:
                 break
-            calls.forget(call)
+            if calls.share.stored_bytes > target / owners:
+                calls.forget(call)
 
     def orphan(self, call: Call) -> None:
         """Nobody reads the call any more; it is stopped unless somebody comes back in time (L5)."""
@@ -317,12 +331,12 @@ class Sessions:
 
         Raises Starting while nobody knows whether there is one, soon after a restart.
         """
-        session = self._live.get(sid)
+        session = self._live.get((owner, sid))
         if session is None and self._recovery is not None:
             past = self._past(sid, owner)
             if past is not None:
                 await self._end_past(self._recovery, past, "Session deleted")
-        if session is None or session.owner != owner:
+        if session is None:
             return None
         fault = await self.close(session, "Session deleted")
         if session.end_written is not None:  # else a server started again would take it for left open
@@ -355,7 +369,7 @@ class Sessions:
         try:
             await handle.close()
         except Faulted as fault:
-            self.faults.report(fault, **session.context, during="teardown")
+            session.report(fault, during="teardown")
             return fault
         except Refused:
             pass  # the runtime is gone; there is nothing left to tear down
@@ -363,7 +377,7 @@ class Sessions:
 
     def lose(self, session: Session, fault: FaultClass, reason: str) -> None:
         """The runtime lost the session (I4)."""
-        if self._live.get(session.sid) is not session or session.closing is not None:
+        if self._live.get(session.place) is not session or session.closing is not None:
             return
         if self._recovery is not None and fault == "worker_lost" and session.can_go_on:
             self._suspend(self._recovery, session, reason, fault)
@@ -408,8 +422,8 @@ class Sessions:
         )
 
     def _forget(self, session: Session) -> None:
-        if self._live.get(session.sid) is session:
-            del self._live[session.sid]
+        if self._live.get(session.place) is session:
+            del self._live[session.place]
             self._per_owner[session.owner] -= 1
             if not self._per_owner[session.owner]:
                 del self._per_owner[session.owner]
@@ -514,6 +528,6 @@ class Sessions:
     # looking on
 
     @property
-    def live(self) -> Mapping[str, Session]:
-        """The sessions that are there, by their ids, the oldest first; a view, for reading only."""
+    def live(self) -> Mapping[Place, Session]:
+        """The sessions that are there, by owner and id, the oldest first; a view, for reading only."""
         return MappingProxyType(self._live)

@@ -9,6 +9,7 @@ import ipaddress
 import math
 import os
 import re
+import socket
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
@@ -35,6 +36,9 @@ _MIB = 1024 * 1024
 _LOOPBACK = ("localhost", "::1")
 _CREDENTIALS = re.compile(r"(?<=://).*@")  # greedy: somebody may have forgotten to write %40
 _PASSWORD = re.compile(r"(?<=password=)[^&]*")
+
+_HOST = re.compile(r"\*|(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\*\.)?[A-Za-z0-9_.:\[\]-]*[A-Za-z0-9_\]]")
 
 
 def available_cores() -> int:
@@ -76,7 +80,7 @@ def otel_variables() -> dict[str, str]:
 def read_keys(path: Path) -> tuple[SecretStr, ...]:
     """One key a line; empty lines and lines that begin with # are none. Raises ValueError."""
     try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").split("\n")]
     except (OSError, UnicodeDecodeError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else "it is no text"
         raise ValueError(f"the file of API keys {path} cannot be read: {reason}") from None
@@ -84,6 +88,19 @@ def read_keys(path: Path) -> tuple[SecretStr, ...]:
     if not found:
         raise ValueError(f"the file of API keys {path} has none: write one a line")
     return found
+
+
+def _listed(text: str | None) -> tuple[str, ...]:
+    """What stands between commas."""
+    return tuple(each.strip() for each in (text or "").split(",") if each.strip())
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def check_journal(place: str) -> str:
@@ -136,6 +153,14 @@ class Settings(BaseSettings):
     api_keys: tuple[SecretStr, ...] = Field((), description="JSON list in the variable; empty: no keys")
     api_keys_file: Path | None = Field(None, description="more keys, one a line")
     allow_anonymous: bool = Field(False, description="bind wider than loopback although there are no keys")
+    allowed_hosts: str | None = Field(
+        None,
+        description="without keys: more names that lead here, with commas between; *: any",
+    )
+    allowed_origins: str | None = Field(
+        None,
+        description="without keys: web pages of others that may use this server, with commas between; *: any",
+    )
     console: Literal["auto", "on", "off"] = Field(
         "auto", description="the page at /console; auto: on loopback, and wherever a key is asked for"
     )
@@ -155,10 +180,24 @@ class Settings(BaseSettings):
     keep_alive_s: int = Field(
         75, ge=1, description="an idle connection is kept so long: longer than a proxy in front does"
     )
+    head_time_limit_s: float = Field(
+        20, gt=0, description="from a connection's begin, or a request's first byte, to the end of its head"
+    )
+    transfer_time_limit_s: float = Field(
+        60, gt=0, description="a body that comes, an answer that goes, moves by 256 KiB in it, or ends"
+    )
+    max_connections: int | None = Field(
+        None, ge=1, description="beyond it, 503; by default what the limit of open files leaves room for"
+    )
 
     max_sessions: int = Field(50_000, ge=1)
-    max_sessions_per_key: int | None = Field(None, ge=1)
+    max_sessions_per_key: int | None = Field(
+        None, ge=1, description="half of them where there are several keys"
+    )
     max_calls: int = Field(10_000, ge=1, description="calls in flight")
+    max_calls_per_key: int | None = Field(
+        None, ge=1, description="by default half, if there are several keys"
+    )
     max_body_bytes: int = Field(32 * _MIB, ge=1024)
     max_result_bytes: int = Field(64 * _MIB, ge=1024)
     threads_per_worker: int = Field(1_000, ge=1, description="synchronous author code at once, per process")
@@ -217,9 +256,45 @@ class Settings(BaseSettings):
         return self.api_keys + self._keys_of_file
 
     @property
+    def sessions_per_key(self) -> int | None:
+        """Bound on the sessions of one key; None when it may have all."""
+        return self.max_sessions_per_key or self._share(self.max_sessions)
+
+    @property
+    def calls_per_key(self) -> int | None:
+        """Bound on the running calls of one key; None when it may have all."""
+        return self.max_calls_per_key or self._share(self.max_calls)
+
+    def _share(self, all_of_them: int) -> int | None:
+        """Half where there are several keys: the other half is for the others."""
+        several = len({key.get_secret_value() for key in self.keys}) > 1
+        return max(1, all_of_them // 2) if several else None
+
+    @property
     def other_protocols(self) -> tuple[str, ...]:
         """What ``also`` names."""
-        return tuple(name.strip() for name in (self.also or "").split(",") if name.strip())
+        return _listed(self.also)
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """Names that lead here, beside those of loopback: as set, of the machine, of a Space on the hub."""
+        found = (
+            self.host,
+            socket.gethostname(),
+            os.environ.get("SPACE_HOST", ""),
+            *_listed(self.allowed_hosts),
+        )
+        return tuple(name for name in found if name)
+
+    @property
+    def page_origins(self) -> tuple[str, ...]:
+        """What ``allowed_origins`` lists."""
+        return _listed(self.allowed_origins)
+
+    @property
+    def framers(self) -> tuple[str, ...]:
+        """Pages that may show those of this server in a frame: the hub, around a Space."""
+        return ("https://huggingface.co",) if os.environ.get("SPACE_HOST") else ()
 
     @property
     def loopback(self) -> bool:
@@ -260,6 +335,28 @@ class Settings(BaseSettings):
                 f" there are: {', '.join(OTHER_PROTOCOLS)}"
             )
         return also
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _names_of_hosts(cls, hosts: str | None) -> str | None:
+        for each in _listed(hosts):
+            if not _HOST.fullmatch(each) and not _is_address(each):
+                raise ValueError(
+                    f"{each!r} is no name of a host: write names without scheme and port, such as"
+                    " orsay.example.org or *.example.org, with commas between, or * for any"
+                )
+        return hosts
+
+    @field_validator("allowed_origins")
+    @classmethod
+    def _origins_of_pages(cls, origins: str | None) -> str | None:
+        for each in _listed(origins):
+            if each not in ("*", "null") and not _ORIGIN.fullmatch(each):
+                raise ValueError(
+                    f"{each!r} is no origin of a page: write scheme, host and port without a path, such as"
+                    " https://app.example.org:8443 or https://*.example.org, with commas between; * is any"
+                )
+        return origins
 
     @field_validator("journal")
     @classmethod

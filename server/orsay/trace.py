@@ -1,4 +1,4 @@
-"""Which trace the code that runs now belongs to: for log lines written where no session is at hand."""
+"""The session whose code runs now, by its trace and secrets: for lines written where none is at hand."""
 
 from __future__ import annotations
 
@@ -7,9 +7,19 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["current_trace", "mark_last_resort", "mark_log_records", "within"]
+from orsay_protocol.redact import NOTHING, Redactor
+
+__all__ = ["current_hide", "current_trace", "mark_last_resort", "mark_log_records", "within"]
 
 _current: contextvars.ContextVar[str] = contextvars.ContextVar("orsay_trace", default="")
+
+
+_hide: contextvars.ContextVar[Redactor] = contextvars.ContextVar("orsay_hide", default=NOTHING)
+
+
+def current_hide() -> Redactor:
+    """Takes the secrets of the session whose code runs here out of texts; nothing outside of one."""
+    return _hide.get()
 
 
 def current_trace() -> str:
@@ -18,21 +28,26 @@ def current_trace() -> str:
 
 
 class within:
-    """What is started inside the block, tasks and threads too, belongs to that trace.
+    """What is started inside the block, tasks and threads too, belongs to that trace, and has these secrets.
 
     Made for every call, so it is slim.
     """
 
-    __slots__ = ("_token", "_trace")
+    __slots__ = ("_hidden", "_hide", "_token", "_trace")
 
-    def __init__(self, trace: str | None) -> None:
+    def __init__(self, trace: str | None, hide: Redactor = NOTHING) -> None:
         self._trace = trace or ""
+        self._hide = hide
 
     def __enter__(self) -> None:
         self._token = _current.set(self._trace)
+        if self._hide:
+            self._hidden = _hide.set(self._hide)
 
     def __exit__(self, *error: object) -> None:
         _current.reset(self._token)
+        if self._hide:
+            _hide.reset(self._hidden)
 
 
 class _LastResort(logging.Formatter):

@@ -254,7 +254,7 @@ async def test_requests_outside_a_session_are_refused(served: ServerProcess) -> 
         assert (await http.delete("/mcp", headers=unknown)).status_code == 404
         assert (await http.put("/mcp")).headers["Allow"] == "POST, GET, DELETE"
         page = {"Origin": "http://evil.example"}
-        assert (await http.post("/mcp", json=INITIALIZE, headers=page)).status_code == 401
+        assert (await http.post("/mcp", json=INITIALIZE, headers=page)).status_code == 403
         paths = (await http.get("/openapi.json")).json()["paths"]
         assert set(paths["/{env}/mcp"]) == {"post", "get", "delete"}
 

@@ -339,7 +339,7 @@ async def test_sockets_lead_nowhere_on_other_paths_and_for_foreign_pages(served:
     with pytest.raises(InvalidStatus) as refused:
         async with socket(served, Origin="http://evil.example"):
             pass
-    assert refused.value.response.status_code == 401
+    assert refused.value.response.status_code == 403
     async with socket(served, Origin="http://localhost:3000") as ws:
         assert await ws.reset()
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.system.serving import ROOT
+
 from .serving import World, serve_worlds
 
 pytest.importorskip("openreward", reason="needs the package 'openreward'")
@@ -83,6 +85,29 @@ spec.close()
     assert world.diary.open_sessions() == set()
 
 
+def test_an_odd_input_is_a_refused_call_there_too(world: World) -> None:
+    result = _run(
+        world,
+        """
+from tests.attack.odd import INPUTS
+spec = EnvironmentSpec("someone/words", num_tasks=1, discover_task_tools=False, retries=0)
+episode = spec.episode({"task_split": "train", "task_index": 0})
+async def play():
+    await episode.open()
+    for odd in INPUTS.values():
+        await episode.call("say", {"word": odd["text"]} if isinstance(odd, dict) and "text" in odd else odd)
+    await episode.call("say", {"word": "apple"})
+    await episode.close()
+spec.run(play())
+spec.close()
+result = {"rewards": episode.rewards, "fault": episode.fault_message}
+""",
+        PYTHONPATH=str(ROOT),
+    )
+    assert result["fault"] == ""
+    assert set(result["rewards"][:-1]) == {None} and result["rewards"][-1] == 1.0
+
+
 def test_the_key_and_the_secrets_are_handed_to_the_environment(world: World) -> None:
     result = _run(
         world,
@@ -116,7 +141,9 @@ judged = EnvironmentSpec("someone/judged", env_name="Judged")
 places = [judged.environment_factory() for _ in range(3)]
 prompts = [[{"role": "user", "content": p.reset(task_split="train", task_index=0)}] for p in places]
 said = [[{"role": "assistant", "content": text}] for text in ("yes", "maybe", "no")]
-result["groups"] = judged.group_reward(environments=places, prompts=prompts, completions=said)
+result["groups"] = judged.group_reward(
+    environments=places, prompts=prompts, completions=said, num_generations=3
+)
 result["rewards"] = judged.reward_funcs(environments=places, prompts=prompts, completions=said)
 result["seeded"] = EnvironmentSpec("someone/judged", env_name="Judged", seed_field="seed").train_dataset[0]
 place = judged.environment_factory()

@@ -190,31 +190,78 @@ def _play_group(
 
 def test_an_environment_compares_the_rollouts_of_each_task(world: World) -> None:
     before = len(world.diary.lines("group"))
-    spec, places, played = _play_group(world, ["a", "bbb", "cc", "dddd", "e"], [0, 0, 0, 1, 1])
-    scores = spec.group_reward(environments=places, **played)
-    assert scores == [1.0, 3.0, 2.0, 4.0, 1.0]
+    spec, places, played = _play_group(world, ["a", "bbb", "cc", "dddd", "e", "ff"], [0, 0, 0, 1, 1, 1])
+    scores = spec.group_reward(environments=places, num_generations=3, **played)
+    assert scores == [1.0, 3.0, 2.0, 4.0, 1.0, 2.0]
     groups = world.diary.lines("group")[before:]
-    assert [line["texts"] for line in groups] == [["a", "bbb", "cc"], ["dddd", "e"]]
+    assert [line["texts"] for line in groups] == [["a", "bbb", "cc"], ["dddd", "e", "ff"]]
     assert groups[0]["roles"][0] == ["user", "assistant"]
-    assert spec.reward_funcs(environments=places, **played) == [0.0] * 5, "scoring a group ended an episode"
+    assert spec.reward_funcs(environments=places, **played) == [0.0] * 6, "scoring a group ended an episode"
     spec.close()
 
 
 def test_a_group_that_cannot_be_scored_is_left_out_alone(world: World) -> None:
     spec, places, played = _play_group(world, ["uncomparable", "b", "cc", "ddd"], [0, 0, 1, 1])
-    assert spec.group_reward(environments=places, **played) == [None, None, 2.0, 3.0]
+    assert spec.group_reward(environments=places, num_generations=2, **played) == [None, None, 2.0, 3.0]
     spec.close()
 
 
 def test_a_lost_rollout_takes_no_part_in_its_group(world: World) -> None:
     spec, places, played = _play_group(world, ["a", "bbb", "cc"], [0, 0, 0])
     places[0].episode.lose("worker_lost", "for this test")
-    assert spec.group_reward(environments=places, **played) == [None, 3.0, 2.0]
+    assert spec.group_reward(environments=places, num_generations=3, **played) == [None, 3.0, 2.0]
     assert world.diary.lines("group")[-1]["texts"] == ["bbb", "cc"]
     for place in places:
         place.episode.lose("worker_lost", "for this test")
-    assert spec.group_reward(environments=places, **played) == [None] * 3
+    assert spec.group_reward(environments=places, num_generations=3, **played) == [None] * 3
     spec.close()
+
+
+def test_two_groups_of_one_task_are_compared_each_for_itself(world: World) -> None:
+    before = len(world.diary.lines("group"))
+    spec, places, played = _play_group(world, ["a", "bb", "ccc", "dddd"], [0, 0, 0, 0])
+    places[2].episode.lose("worker_lost", "for this test")
+    assert spec.group_reward(environments=places, num_generations=2, **played) == [1.0, 2.0, None, 4.0]
+    assert [line["texts"] for line in world.diary.lines("group")[before:]] == [["a", "bb"], ["dddd"]]
+    spec.close()
+
+
+def test_groups_of_unknown_size_are_not_guessed(world: World) -> None:
+    spec, places, played = _play_group(world, ["a", "bb"], [0, 0])
+    for size in (None, 0, True, ["a", "column", "of", "tasks"]):
+        with pytest.raises(ValueError, match="num_generations=…"):
+            spec.group_reward(environments=places, num_generations=size, **played)
+    with pytest.raises(ValueError, match=r"2 rollouts in each of 1 processes are no whole groups of 3"):
+        spec.group_reward(environments=places, num_generations=3, **played)
+    spec.close()
+
+
+def test_a_group_of_several_tasks_is_refused(world: World) -> None:
+    spec, places, played = _play_group(world, ["a", "bb", "c", "d"], [0, 0, 0, 1])
+    with pytest.raises(ValueError, match=r"group 1 of the batch plays 2 tasks: .*index=0.*index=1"):
+        spec.group_reward(environments=places, num_generations=2, **played)
+    spec.close()
+
+
+class _Served:
+    """What the reward function reads of a trainer with vLLM as a server."""
+
+    use_vllm, vllm_mode = True, "server"
+    num_generations, num_generations_eval = 2, 3
+
+    def log_metric(self, name: str, value: float) -> None:
+        """As TRL's."""
+
+
+def test_a_prompt_counts_for_its_own_group_alone(world: World) -> None:
+    spec, places, _ = _play_group(world, ["a"] * 6, [0] * 6, attach=False)
+    spec.close()
+    for place in (places[0], places[5]):  # the first group has lost the prompt that counts, the last has not
+        place.episode._opened, place.episode._observation = False, ""
+        place.episode.lose("setup_error", "for this test")
+    spec.reward_funcs(environments=places, log_metric=_Served().log_metric)
+    faults = [place.episode.fault for place in places]
+    assert faults == ["setup_error", "no_prompt", None, None, None, "setup_error"]
 
 
 def test_an_environment_without_group_scoring_says_so(world: World) -> None:
@@ -224,7 +271,7 @@ def test_an_environment_without_group_scoring_says_so(world: World) -> None:
     place: Any = spec.environment_factory()
     prompt = [{"role": "user", "content": place.reset(**ROW)}]
     with pytest.raises(Unsupported):
-        spec.group_reward(environments=[place], prompts=[prompt], completions=[_said("x")])
+        spec.group_reward(environments=[place], prompts=[prompt], completions=[_said("x")], num_generations=1)
     with pytest.raises(ValueError, match="environments"):
         spec.group_reward(prompts=[prompt], completions=[_said("x")])
     spec.close()

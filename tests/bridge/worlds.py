@@ -190,6 +190,43 @@ class Judged(Environment):
         return [GroupScore(reward=float(len(text))) for text in texts]
 
 
+class Numbered(Environment):
+    """Takes a number, another for each rollout, and gives a reward that says which task and number it was."""
+
+    splits: ClassVar = {
+        "train": [{"task": i} for i in range(4)],
+        "test": [{"task": 100 + i} for i in range(2)],
+    }
+
+    def prompt(self) -> str:
+        return f"Task {self.task_spec['task']}: give your number."
+
+    @tool
+    def give(self, number: int) -> ToolOutput:
+        """Even numbers end the episode."""
+        reward = self.task_spec["task"] + (number % 10) / 16
+        return ToolOutput(blocks=[TextBlock(text="taken")], reward=reward, finished=number % 2 == 0)
+
+    @tool
+    def fail(self, number: int) -> str:
+        raise ValueError(f"number {number} fails")
+
+    def score_group(self, candidates: Sequence[Any]) -> Sequence[Any]:
+        """Each gets the sum of the others' numbers, in 64ths, and how many they are, in thousands."""
+        numbers = [
+            next(block.input["number"] for block in candidate.messages[1].blocks if block.type == "tool_call")
+            for candidate in candidates
+        ]
+        note("numbers", task=self.task_spec["task"], numbers=numbers)
+        return [GroupScore(reward=1000.0 * len(numbers) + (sum(numbers) - number) / 64) for number in numbers]
+
+
+class Single(Numbered):
+    """One task, which a mixture repeats."""
+
+    splits: ClassVar = {"train": [{"task": 50}], "test": [{"task": 150}]}
+
+
 class Colour(Enum):
     RED = "red"
     BLUE = "blue"

@@ -89,7 +89,11 @@ def test_only_the_checks_asked_for_are_run(kit: RunningServer, capsys: pytest.Ca
     assert [check["id"] for check in report["checks"]] == [
         "P-3.1-health",
         "P-3.1-health-methods",
+        "D2-runs-once",
         "D2-idempotency-key",
+        "D2-broken-connection",
+        "D2-broken-while-running",
+        "D2-key-of-session",
     ]
     assert {check["status"] for check in report["checks"]} == {"passed"}
     assert "P-3.1-health" in told.err, "the table makes way for the document"

@@ -47,7 +47,7 @@ def test_the_reason_of_a_refusal_is_guessed_where_none_is_given(
     assert (refused.value.reason, refused.value.message) == (expected, error)
 
 
-@pytest.mark.parametrize("reward", [float("nan"), float("inf"), True, "1", [1]])
+@pytest.mark.parametrize("reward", [float("nan"), float("inf"), 10**400, True, "1", [1]])
 def test_a_reward_that_is_no_number_is_a_fault_and_never_nothing(reward: Any) -> None:
     with pytest.raises(BadReward):
         parse.tool_output({"ok": True, "output": {"blocks": [], "reward": reward}})

@@ -125,11 +125,11 @@ def test_a_page_that_no_key_would_help_does_not_ask_for_one(browser: Browser, tm
     with console_server("off") as process:
         url = process.url.replace("127.0.0.1", ELSEWHERE)
         with visiting(browser, url, tmp_path) as visitor:
-            visitor.allowed = ["401"]
+            visitor.allowed = ["403"]
             page = visitor.open("/environments")
             page.wait_for_load_state("load")
             assert [each for each in visitor.errors if each.startswith("error: Failed to load")] == []
-            page.get_by_text("its console is for this machine only").wait_for()
+            page.get_by_text("is no name of this server").wait_for()
             assert page.get_by_role("dialog").count() == 0
             visitor.check_accessibility()
 

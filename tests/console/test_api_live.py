@@ -43,7 +43,7 @@ INFO = EnvironmentInfo(
 )
 
 
-def sessions(number: int, *owners: str) -> dict[str, Session]:
+def sessions(number: int, *owners: str) -> dict[tuple[str, str], Session]:
     """Sessions in turn of each owner, all of them being opened."""
     limits = CallLimits(results_per_session=10, bytes_per_session=10**6, bytes_in_all=10**7, age_s=600)
     shared = Shared(
@@ -58,7 +58,7 @@ def sessions(number: int, *owners: str) -> dict[str, Session]:
         meter=Meter(),
     )
     made = (Session(shared, f"s{at}", owners[at % len(owners)], INFO, b"") for at in range(number))
-    return {session.sid: session for session in made}
+    return {session.place: session for session in made}
 
 
 def rates() -> tuple[float, float, float | None, float | None, float | None]:
@@ -93,7 +93,7 @@ async def test_sessions_that_come_and_go_while_they_are_counted_do_no_harm() -> 
     async def disturb() -> None:
         for session in list(live.values())[:4_000]:
             session.state = "closed"
-            del live[session.sid]
+            del live[session.place]
             await asyncio.sleep(0)
 
     tally, _ = await asyncio.gather(count(live, [""]), disturb())
@@ -102,7 +102,7 @@ async def test_sessions_that_come_and_go_while_they_are_counted_do_no_harm() -> 
 
 async def test_a_snapshot_is_of_the_sessions_of_one_owner() -> None:
     live = sessions(3, "a", "b")
-    live["s0"].enter("ready")
+    live["a", "s0"].enter("ready")
     feed = Feed(live, rates)
     async with asyncio.timeout(LIMIT_S):
         with feed.listening("a") as a, feed.listening("b") as b, feed.listening("c") as c:

@@ -16,6 +16,7 @@ from tests.docs.texts import ROOT
 
 SOURCE = ROOT / "console"
 BUILT = ROOT / "server" / "orsay" / "console" / "static"
+PAGES = ROOT / "server" / "orsay" / "http" / "pages"
 NODE = (20, 19)
 UNREACHABLE = re.compile("ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|ENETUNREACH")
 LICENCES = {"MIT", "ISC", "BSD-2-Clause", "BSD-3-Clause", "Apache-2.0", "0BSD", "Unlicense", "BlueOak-1.0.0"}
@@ -58,9 +59,10 @@ def test_building_again_from_the_lock_file_gives_the_same(tmp_path: Path) -> Non
         command = ["npm", "run", "--silent", script]
         done = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
-    made, kept = files(tmp_path / "server" / "orsay" / "console" / "static"), files(BUILT)
-    assert made.keys() == kept.keys(), "run scripts/console and commit what it builds"
-    assert [name for name in made if made[name] != kept[name]] == []
+    for folder in (BUILT, PAGES):
+        made, kept = files(tmp_path / folder.relative_to(ROOT)), files(folder)
+        assert made.keys() == kept.keys(), "run scripts/console and commit what it builds"
+        assert [name for name in made if made[name] != kept[name]] == []
 
 
 def test_the_page_names_only_files_that_are_there_and_nothing_elsewhere() -> None:
@@ -96,6 +98,14 @@ def test_the_licences_of_all_bundled_packages_are_in_the_package() -> None:
     assert kinds <= LICENCES
 
 
+def test_the_licences_of_what_shows_the_document_are_in_the_package() -> None:
+    text = (PAGES / "licenses.md").read_text()
+    wanted = json.loads((SOURCE / "package.json").read_text())["devDependencies"]
+    listed = dict(re.findall(r"^## (\S+) - (\S+) \(", text, re.MULTILINE))
+    assert listed == {name: wanted[name] for name in ("swagger-ui-dist", "redoc")}
+    assert "Apache License" in text and "The MIT License" in text
+
+
 def test_the_lock_file_fixes_every_package_by_its_content() -> None:
     packages = json.loads((SOURCE / "package-lock.json").read_text())["packages"]
     assert [name for name, entry in packages.items() if name and "integrity" not in entry] == []
@@ -122,6 +132,7 @@ def test_the_page_is_in_the_wheel(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     (wheel,) = tmp_path.glob("orsay-*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        prefix = "orsay/console/static/"
-        packed = {each.removeprefix(prefix) for each in archive.namelist() if each.startswith(prefix)}
-    assert packed == files(BUILT).keys()
+        for folder in (BUILT, PAGES):
+            prefix = f"{folder.relative_to(ROOT / 'server').as_posix()}/"
+            packed = {each.removeprefix(prefix) for each in archive.namelist() if each.startswith(prefix)}
+            assert packed == files(folder).keys()

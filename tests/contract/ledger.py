@@ -35,7 +35,7 @@ def _wire(section: str, name: str, sentence: str) -> Entry:
 
 PROMISES = (
     _promise("D1", "A tool's text arrives byte for byte at every client, whatever white space it holds."),
-    _promise("D2", "A call runs at most once; its retry attaches to it."),
+    _promise("D2", "A call runs at most once; its retry attaches to it, and no other request does."),
     _promise("D3", "A reward that is no finite number is an error that names the tool."),
     _promise("D4", "After finished is true the episode takes no more calls."),
     _promise("D5", "A result is read by task id within its own session, within bounds, and nowhere else."),
@@ -68,6 +68,9 @@ PROMISES = (
     _promise("S5", "Names from outside are looked up in tables, never on objects."),
     _promise("S6", "Tasks by index only is a setting; then no task enters or leaves."),
     _promise("S7", "Sandbox containers are confined and never outlive their session.", planned=True),
+    _promise(
+        "S8", "Without keys the server answers at its own names only, and to no web page of another machine."
+    ),
     _promise(
         "B1", "A bad request gets the right status and a message that helps, and disturbs nothing else."
     ),
@@ -118,7 +121,6 @@ SITUATIONS = (
     _wire("9", "wrong-return", "A tool that returns no output ends its stream with an error event."),
     _wire("9", "first-finisher", "Calls still running when the episode finishes answer episode_finished."),
     _wire("9", "disconnect", "A client that goes away does not stop the tool at once, and may come back."),
-    _wire("10", "attach-running", "A request with the task id of a running call waits for its result."),
     _wire("10", "attach-endpoint", "A task id is known at the endpoint it came from only."),
     _wire("10", "score-group-attach", "A group score is read again by its task id."),
     _wire("11", "client-faults", "Released clients tell refusals, failed tools and lost sessions apart."),

@@ -244,7 +244,7 @@ def test_in_a_terminal_a_bar_shows_the_mean_and_the_rate(world: World) -> None:
 def test_what_an_environment_sends_does_not_steer_the_terminal(world: World) -> None:
     screen = io.StringIO()
     Standing(Console(file=screen)).note("lost to \x1b[2J a fault")
-    assert screen.getvalue() == "lost to [2J a fault\n"
+    assert screen.getvalue() == "lost to \\u001b[2J a fault\n"
 
 
 def test_a_secret_of_a_variable_reaches_the_environment_and_nothing_else(

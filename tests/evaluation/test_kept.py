@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from orsay_eval import (
     Evaluation,
     EvaluationError,
     EvaluationReport,
+    Opening,
+    ScriptedPolicy,
     Turn,
     evaluate,
     evaluate_async,
@@ -175,3 +178,82 @@ async def test_a_file_that_lost_its_first_line_is_left_alone(world: World, tmp_p
     with pytest.raises(EvaluationError, match="does not begin with what was measured"):
         await resumed(world, output)
     assert lines.read_text() == rest
+
+
+# What a line may hold
+
+
+class Named:
+    """A policy with a name and settings of its own."""
+
+    wants_spec = True
+
+    def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
+        self.name = name
+        self._settings = dict(settings)
+        self._play = ScriptedPolicy(Counting().solve)
+
+    def settings(self) -> dict[str, Any]:
+        return self._settings
+
+    def player(self, opening: Opening) -> Any:
+        return self._play.player(opening)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+SEPARATORS = "".join(map(chr, [0x0B, 0x0C, 0x0D, 0x1C, 0x1D, 0x1E, 0x85, 0x2028, 0x2029]))
+"""What ends a line to Python, and stands in JSON as it is or escaped."""
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [*SEPARATORS, f"{SEPARATORS}\r\n", float("nan"), [float("inf"), {"x": float("nan")}], {"\u2028": 1}],
+)
+async def test_it_goes_on_whatever_the_settings_hold(world: World, tmp_path: Path, odd: Any) -> None:
+    output = tmp_path / "one.json"
+
+    async def play(**options: Any) -> EvaluationReport:
+        policy = Named(str(odd), {"system": odd})
+        return await evaluate_async(SUMS, world.url, policy, output=output, journal=False, **options)
+
+    first = await play(name=str(odd))
+    output.unlink()
+    again = await play(resume=True)
+    assert again.episodes == first.episodes
+    assert load_report(output).episodes == again.episodes and again.name == first.name == str(odd)
+    with pytest.raises(EvaluationError, match="policy was"):
+        await evaluate_async(
+            SUMS, world.url, Named(str(odd), {"system": "other"}), output=output, resume=True, journal=False
+        )
+
+
+async def test_a_fault_is_kept_whatever_its_message_holds(world: World, tmp_path: Path) -> None:
+    text = f"it broke{SEPARATORS}\ud800 here"
+    asked: list[int] = []
+
+    def raises(turn: Turn) -> Any:
+        asked.append(turn.index)
+        raise ValueError(text)
+
+    evaluation = Evaluation("sums", tasks=2)
+    for _ in range(2):
+        report = await evaluate_async(
+            evaluation, world.url, raises, output=tmp_path / "one.json", resume=bool(asked), journal=False
+        )
+        assert SEPARATORS in report.episodes[0].fault_message
+    assert sorted(asked) == [0, 0, 1, 1]  # what was lost is played again
+    assert load_report(tmp_path / "one.json") == report
+
+
+@pytest.mark.parametrize("odd", ["\ud800", {"x": object()}, {"\udfff": 1}])
+async def test_what_no_report_could_hold_is_told_before_anything_is_played(
+    world: World, tmp_path: Path, odd: Any
+) -> None:
+    policies = [Named("fine", {"system": odd})] + ([Named(odd, {})] if isinstance(odd, str) else [])
+    for policy in policies:
+        for output in (None, tmp_path / "one.json"):
+            with pytest.raises(EvaluationError, match="must be JSON"):
+                await evaluate_async(SUMS, world.url, policy, output=output, journal=False)
+    assert not list(tmp_path.iterdir())

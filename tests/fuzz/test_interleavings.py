@@ -15,7 +15,7 @@ from orsay import Environment, ToolOutput, tool
 from orsay.calls import Call, CallLimits
 from orsay.delays import Delay
 from orsay.episode import Limits
-from orsay.errors import Faulted, SessionConflict, SessionGone, UnknownSession
+from orsay.errors import Faulted, KeyConflict, SessionConflict, SessionGone, UnknownSession
 from orsay.faults import FaultLog
 from orsay.runtimes.base import OpenSession
 from orsay.runtimes.local import LocalRuntime
@@ -164,8 +164,8 @@ class Interleaving(RuleBasedStateMachine):
             info = self.runtime.environments[0]
             creating = [self.sessions.create(sid, owner, info, request) for _ in range(times)]
             found = await asyncio.gather(*creating, return_exceptions=True)
-            known = self.live.get(sid)
-            if (known is not None and known.number != number) or (known is not None and owner != ""):
+            known = self.live.get(sid) if owner == "" else None
+            if known is not None and known.number != number:
                 assert all(isinstance(each, SessionConflict) for each in found)
                 return
             if owner != "":
@@ -209,6 +209,10 @@ class Interleaving(RuleBasedStateMachine):
                 return
             handle = await session.ready()
             body = json.dumps({"name": name, "input": {}}).encode()
+            if key is not None and key in known.keys and known.keys[key].name != name:
+                with pytest.raises(KeyConflict, match="belongs to another request"):
+                    session.start_call(handle, "call", name, body, key)
+                return
             call = session.start_call(handle, "call", name, body, key)
             if key is not None and key in known.keys:
                 assert call is known.keys[key], "a key is good for one call"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from orsay.runtimes.remote.events import EventReader, TextTracker, TooLong, guarded, has_space_at_edge
-from orsay.runtimes.remote.results import NotAResult, read_result
+from orsay.runtimes.remote.results import NotANumber, NotAResult, read_result
 from orsay_protocol.sse import Decoder, encode_event, encode_result
 
 LIMIT = 1_000_000
@@ -131,6 +131,14 @@ def test_results_in_other_spellings_are_read_whole() -> None:
 @pytest.mark.parametrize("ours", [True, False])
 def test_what_is_no_result_is_told(data: bytes, ours: bool) -> None:
     with pytest.raises(NotAResult):
+        read_result([data], ours=ours)
+
+
+@pytest.mark.parametrize("reward", [b"1e999", b"-1e999", b"1" + b"0" * 400, b"NaN", b"Infinity"])
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_reward_beyond_a_float_is_none(reward: bytes, ours: bool) -> None:
+    data = b'{"ok":true,"output":{"blocks":[],"metadata":null,"reward":' + reward + b',"finished":true}}'
+    with pytest.raises(NotANumber):
         read_result([data], ours=ours)
 
 

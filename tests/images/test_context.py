@@ -10,7 +10,7 @@ import pytest
 from docker.utils.build import exclude_paths
 from orsay.errors import LoadError
 from orsay.packing.context import read, tar
-from orsay.packing.ignore import Patterns
+from orsay.packing.ignore import Patterns, line_for
 from orsay.packing.project import Project
 from orsay.packing.project import read as read_project
 
@@ -81,7 +81,7 @@ def test_clutter_stays_out_without_a_word(tmp_path: Path) -> None:
     write(tmp_path, "mine/pyvenv.cfg", "mine/lib/x.py", "x.egg-info/PKG-INFO")
     contents = read(project(tmp_path))
     assert set(contents.files) == {"Dockerfile", "env.py"}
-    assert contents.notes == ()
+    assert contents.left_out == () == contents.ignored
 
 
 def test_secrets_stay_out_with_a_note_unless_a_line_lets_them_in(tmp_path: Path) -> None:
@@ -90,8 +90,8 @@ def test_secrets_stay_out_with_a_note_unless_a_line_lets_them_in(tmp_path: Path)
     contents = read(project(tmp_path))
     assert set(contents.files) == {"Dockerfile", "env.py", ".env.example", "keys/id_rsa.pub", "keyboard.py"}
     assert set(contents.secrets) == set(secrets)
-    (note,) = contents.notes
-    assert "server.pem" in note and "!PATH" in note
+    assert {each.reason for each in contents.left_out} == {"looks like a secret"}
+    assert {each.line for each in contents.left_out} == {f"!{place}" for place in secrets}
     (tmp_path / ".dockerignore").write_text("!server.pem\nkeys\n")
     contents = read(read_project(tmp_path))
     assert "server.pem" in contents.files
@@ -108,7 +108,53 @@ def test_links_that_lead_out_stay_out(tmp_path: Path) -> None:
     contents = read(project(folder))
     assert set(contents.files) == {"Dockerfile", "env.py", "inside.py"}
     assert set(contents.links) == {"secret.txt", "nowhere", "folder"}
-    assert "secret.txt" in contents.notes[0]
+    assert {each.reason for each in contents.left_out} == {"links to no file of this folder"}
+    assert all(each.line is None for each in contents.left_out), "no line lets one in"
+
+
+def test_what_dockerignore_names_is_listed_folders_as_a_whole(tmp_path: Path) -> None:
+    write(tmp_path, "env.py", "tests/a.py", "tests/b/c.py", "x/notes.md", "docs/a.md", "docs/deep/b.md")
+    (tmp_path / ".dockerignore").write_text("tests\n**/*.md\ndocs\n!docs/deep/b.md\n")
+    contents = read(project(tmp_path))
+    assert contents.ignored == ("docs/a.md", "tests/", "x/notes.md")
+    assert set(contents.files) == {"Dockerfile", ".dockerignore", "env.py", "docs/deep/b.md"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "named"),
+    [
+        (["!a/.env"], True),
+        (["!/a//.env"], True),
+        (["*", "!a/.env"], True),
+        (["!a/.env", "!*"], True),
+        (["!a"], False),
+        (["!a/.e*"], False),
+        (["!**/.env"], False),
+        (["!a/?env"], False),
+        (["!a/[.]env"], False),
+        (["!a/.ENV"], False),
+        (["!a/.env", "a/.env"], False),
+        (["!a/.env", "**/.env", "!*"], False),
+        (["!a/.env/more"], False),
+        ([r"!a/\.env"], True),
+    ],
+)
+def test_a_line_names_a_file_by_its_whole_path_alone(lines: list[str], named: bool) -> None:
+    assert Patterns(lines).names("a/.env") is named
+
+
+@pytest.mark.parametrize(
+    "place", ["a/b.txt", "[odd]*?.txt", "back\\slash", "#hash", "!bang", "sp ace", "ünï"]
+)
+def test_the_line_for_a_file_names_it_and_nothing_else(place: str) -> None:
+    line = line_for(place)
+    assert line is not None
+    assert Patterns([line]).names(place) and not Patterns([line]).names(place.replace("o", "x") + "y")
+
+
+@pytest.mark.parametrize("place", [" begins", "ends ", "two\nlines", "\x9bred", "\udcff"])
+def test_no_line_can_name_some_files(place: str) -> None:
+    assert line_for(place) is None
 
 
 def test_a_bad_pattern_is_named_with_its_line(tmp_path: Path) -> None:
@@ -150,3 +196,12 @@ def test_a_file_that_vanished_is_an_error_and_not_a_hole(tmp_path: Path) -> None
     (tmp_path / "env.py").unlink()
     with pytest.raises(LoadError, match=r"cannot pack .*env\.py"):
         tar(found, contents, dockerfile="FROM x\n")
+
+
+def test_a_pattern_ends_with_its_line_and_with_no_other_character(tmp_path: Path) -> None:
+    names = ["notes\u2028private.txt", "keys\x0cold.txt", "private.txt"]
+    for name in names:
+        (tmp_path / name).write_text("x")
+    (tmp_path / ".dockerignore").write_text("notes\u2028private.txt\r\nkeys\x0cold.txt\n", newline="")
+    found = read(project(tmp_path)).files
+    assert [name for name in names if name in found] == ["private.txt"]

@@ -40,6 +40,7 @@ async def test_no_released_server_fails_a_check_of_the_standard(package: str, ve
     missing = {
         "D1-no-leading-space",
         "D2-idempotency-key",
+        "D2-broken-while-running",
         "D5-own-session-only",
         "L1-create-twice",
         "L4-gone",

@@ -10,10 +10,11 @@ from orsay.journal import frames
 from orsay.journal.groups import Group, encode
 from orsay.journal.rows import EvaluationSaved, Row
 from orsay.journal.values import LARGE_CHARS
+from orsay_protocol.redact import Redactor
 
 from .rows import called, dump, ended, opened, prompted, started
 
-_HIDE = ("very-secret-value",)
+_HIDE = Redactor(("very-secret-value",))
 _IMAGE = dump({"ok": True, "output": {"blocks": [{"type": "image", "data": "aGk="}], "reward": None}})
 _SCORES = dump({"ok": True, "scores": [{"reward": 0.5, "detail": "good"}]})
 _EVALUATION = EvaluationSaved(

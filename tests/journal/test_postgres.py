@@ -121,6 +121,16 @@ async def test_what_postgres_does_not_take_is_put_right_or_given_up_alone(postgr
     assert _query(postgres, url, "SELECT count(*) FROM calls") == [(3,)]
 
 
+async def test_a_report_with_a_zero_stops_nothing_that_comes_after_it(postgres: Postgres) -> None:
+    """Psycopg itself refuses such a text, with an error that has no code."""
+    url = postgres.new_database()
+    report = EvaluationSaved(1, "zero \0", "r", "", "echo", None, "m", 1.0, None, "{}", b"{}")
+    async with writing(url) as writer:
+        assert await put(writer, report, called(1)) == [True, True]
+        assert (writer.health.state, writer.health.lost) == ("ok", 0)
+    assert _query(postgres, url, "SELECT name FROM evaluations") == [("zero \ufffd",)]
+
+
 def test_several_servers_write_into_one_journal_at_once(postgres: Postgres) -> None:
     url = postgres.new_database()  # empty: all of them want to make the tables
     code = _WRITE.format(url=url, tests=str(Path(__file__).parents[1]))

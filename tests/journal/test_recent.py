@@ -15,6 +15,7 @@ import structlog
 from orsay.journal.ids import new_id
 from orsay.journal.recent import Segment
 from orsay.journal.store import Store
+from orsay_protocol.redact import Redactor
 
 from .rows import (
     BOUND_S,
@@ -240,7 +241,7 @@ async def test_with_fsync_no_row_stands_beside_the_tables(tmp_path: Path) -> Non
 
 async def test_secrets_do_not_stand_in_it(tmp_path: Path, without_haste: None) -> None:
     path = tmp_path / "journal.db"
-    hide = ("very-secret-value",)
+    hide = Redactor(("very-secret-value",))
     async with writing(path) as writer:
         await brought_up_to_date(writer)
         await put(writer, opened(1, hide=hide), called(1, "the very-secret-value, known", hide=hide))

@@ -12,7 +12,7 @@ import pytest
 from orsay.journal.ids import new_id
 from orsay.journal.query import Filter, runs, series, task_map, trajectories
 from orsay.journal.schema import sessions
-from orsay.journal.statistics import mean_interval, share_interval, t_quantile
+from orsay.journal.statistics import Moments, mean_interval, share_interval, t_quantile
 from orsay.journal.store import Store
 from orsay.journal.trajectory import Summary
 from sqlalchemy import Connection, insert, select
@@ -50,15 +50,15 @@ def test_the_quantile_falls_to_that_of_the_normal_distribution() -> None:
 
 def test_the_interval_of_a_mean_is_students() -> None:
     values = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]
-    found = mean_interval(8, sum(values), sum(value**2 for value in values))
+    found = mean_interval(Moments.of(values))
     assert found is not None and found.low is not None and found.high is not None
     half = 2.364624 * python_statistics.stdev(values) / math.sqrt(8)
     assert (found.mean, found.high - 5, 5 - found.low) == pytest.approx((5, half, half), abs=1e-5)
 
 
 def test_nothing_is_claimed_of_one_value_or_none() -> None:
-    assert mean_interval(0, 0, 0) is None
-    one = mean_interval(1, 3, 9)
+    assert mean_interval(Moments()) is None
+    one = mean_interval(Moments.of([3.0]))
     assert one is not None and (one.mean, one.low, one.high) == (3, None, None)
     assert share_interval(0, 0) is None
 
@@ -282,6 +282,26 @@ def test_the_map_of_tasks_tells_what_was_solved(connection: Connection, run: str
     only = task_map(connection, environment="doors", split="test", run=run)
     assert only == [cell for cell in found if cell.split == "test"]
     assert task_map(connection, environment="doors", run=run, limit=3) == found[:3]
+
+
+TRIALS = ("orsay check 2026-05-28", "orsay play 2026-05-28", "playground")
+
+
+@pytest.mark.parametrize("trial", TRIALS)
+def test_the_map_of_tasks_leaves_trials_out_unless_they_are_named(connection: Connection, trial: str) -> None:
+    before = task_map(connection)
+    transaction = connection.begin_nested()
+    row = connection.execute(select(sessions).where(sessions.c.task == "train:3").limit(1)).one()._mapping
+    ended = {"fault": None, "reward": 0.0}
+    rows = [{**row, **ended, "id": n, "run": trial, "ended_at": 2.0} for n in range(20)]
+    rows += [{**row, **ended, "id": 20, "run": "orsay checkpoint", "ended_at": 2.0}]
+    connection.execute(insert(sessions), rows)
+    after, (cell,) = task_map(connection), task_map(connection, run=trial)
+    listed = {each.run: each.episodes for each in runs(connection, limit=1_000)}
+    transaction.rollback()
+    assert sum(each.n for each in after) == sum(each.n for each in before) + 1
+    assert (cell.n, cell.reward_mean) == (20, 0.0)
+    assert listed[trial] == 20, "the run itself can be looked at"
 
 
 def test_the_tasks_of_a_run_with_very_many_sessions_are_counted_all(connection: Connection) -> None:

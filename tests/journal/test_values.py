@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from orsay.journal.values import Redactor, input_of, pack, result_of, unpack
+from orsay.journal.values import input_of, pack, result_of, unpack
+from orsay_protocol.redact import Redactor
 from orsay_protocol.sse import encode_event, encode_result
 
 from .rows import called, ended, opened, prompted, put, query, started, writing
@@ -21,7 +22,7 @@ async def test_a_secret_is_in_no_table_in_any_spelling(
     tmp_path: Path, secret: str, ascii_only: bool, size: int
 ) -> None:
     path = tmp_path / "journal.db"
-    hide = (secret,)
+    hide = Redactor((secret,))
 
     def spelled(value: object) -> bytes:
         return json.dumps(value, ensure_ascii=ascii_only).encode()

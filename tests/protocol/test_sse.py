@@ -133,7 +133,7 @@ def test_what_a_broken_stream_leaves_unfinished_is_no_event(text: str, keep: int
     stream = encode_event("task_id", "t") + encode_result(compact(text))
     events = ours([stream[:keep]])
     assert all(event in ours([stream]) for event in events)
-    if keep < len(stream):
+    if keep < len(stream) - 1:  # a carriage return alone ends a line too, and with it the event
         assert not events or events[-1].event != "end"
 
 

@@ -5,7 +5,7 @@ from orsay.auth import ANYONE, Keys
 from orsay.errors import Unauthorized
 from pydantic import SecretStr
 
-KEYS = Keys([SecretStr("first"), SecretStr("schlüssel")])
+KEYS = Keys([SecretStr("first"), SecretStr("schlüssel")], b"a salt")
 
 
 @pytest.mark.contract("S1")

@@ -65,6 +65,14 @@ def test_a_second_one_leaves_nothing_of_the_first(project: Path, tmp_path: Path)
     assert ".git/config" in again, "what is not ours stays"
 
 
+def test_names_in_the_mark_are_whole_whatever_characters_they_have(project: Path, tmp_path: Path) -> None:
+    into = tmp_path / "space"
+    dry(project, into)
+    (into / MARK).write_text((into / MARK).read_text() + "walls/a\u2028b.txt\n")
+    (into / "b.txt").write_text("years of work")
+    assert dry(project, into, "--force")["b.txt"] == "years of work"
+
+
 def test_a_folder_of_something_else_is_refused_unless_forced(
     project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -343,6 +343,19 @@ def test_on_a_terminal_the_stage_and_the_time_are_one_line(there: Hub, project: 
     assert "https://me-walls.hf.space is up" in shown and TOKEN not in shown
 
 
+def test_what_the_hub_says_is_text_on_a_terminal(project: Path) -> None:
+    """Brackets are no markup, and nothing of it is a control."""
+    with hub(stages=("BUILDING", "ODD[/red]\x9b2J\u202e")) as there:
+        here = {"HF_ENDPOINT": there.url, "HF_TOKEN": TOKEN, "HF_HOME": str(project.parent / "hf")}
+        shown, code = on_a_terminal(
+            [sys.executable, "-m", "orsay", "push", str(project), "--space", "me/walls"],
+            {**here, "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "TERM": "xterm"},
+        )
+    assert code == 1, shown
+    assert "stands at ODD[/red]\\u009b2J\\u202e" in shown and "odd[/red]" in shown
+    assert "\x9b" not in shown and "\u202e" not in shown and "Traceback" not in shown
+
+
 def on_a_terminal(command: list[str], variables: dict[str, str]) -> tuple[str, int]:
     """What a command writes to a terminal, and its exit code."""
     ours, theirs = pty.openpty()

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,10 @@ def is_running(pid: int) -> bool:
         return False
 
 
+def _limit_open_files(count: int) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count // 2, count))
+
+
 class ServerProcess:
     """``orsay serve`` in a process of its own, with all that it writes."""
 
@@ -65,6 +71,7 @@ class ServerProcess:
         *,
         drained: bool = True,
         folder: Path = ROOT,
+        open_files: int | None = None,
     ) -> None:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("ORSAY_")}
         self._process = subprocess.Popen(
@@ -74,6 +81,7 @@ class ServerProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
+            preexec_fn=None if open_files is None else partial(_limit_open_files, open_files),
         )
         self.pid = self._process.pid
         self.output: list[str] = []
@@ -153,9 +161,13 @@ class ServerProcess:
 
 @contextmanager
 def server(
-    *targets: str, options: Sequence[str] = (), drained: bool = True, **settings: Any
+    *targets: str,
+    options: Sequence[str] = (),
+    drained: bool = True,
+    open_files: int | None = None,
+    **settings: Any,
 ) -> Iterator[ServerProcess]:
-    """A running server; ``settings`` by their names, given as variables."""
+    """A running server; ``settings`` by their names, given as variables; ``open_files``: at most so many."""
     if not targets:
         targets = (f"{WORLDS}:World", f"{WORLDS}:AsyncWorld", f"{WORLDS}:Plain")
     env = {
@@ -163,7 +175,10 @@ def server(
         for name, value in settings.items()
     }
     process = ServerProcess(
-        ["--port", "0", *targets, *options], {"ORSAY_WORKERS": "2", **env}, drained=drained
+        ["--port", "0", *targets, *options],
+        {"ORSAY_WORKERS": "2", **env},
+        drained=drained,
+        open_files=open_files,
     )
     try:
         process.wait_for_url()

@@ -76,12 +76,14 @@ async def test_a_session_belongs_to_the_key_that_made_it(log: Log) -> None:
             assert (await thief.attach(task_id)).status == 404
             for path in ("/prompt", "/messages", "/task_tools"):
                 assert (await thief.get(path)).status_code == 404
-            taken = await thief.post("/create", {"env_name": "world", "task_spec": {"log": str(log.path)}})
-            assert taken.status_code == 409
+            await thief.delete()
+            assert await thief.ping() == 404
+            await thief.create(log=str(log.path))  # another session, which happens to have that id too
+            assert (await thief.attach(task_id)).fault == "unknown_task_id"
             await thief.delete()
             assert (await mine.call("say", text="still mine")).text == "still mine"
             await mine.delete()
-            assert (await mine.ping(), await thief.ping()) == (410, 404)
+            assert (await mine.ping(), await thief.ping()) == (410, 410)
 
 
 # S2

@@ -13,6 +13,9 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from orsay_client import errors
+from orsay_client.transport import encode_json
+
 from .content import Content
 from .episode import Episode, Reply, Tools
 from .naming import attribute_names
@@ -99,8 +102,9 @@ class RolloutEnvironment:
         """
         if self.episode is None or self.scored_by_function:
             return None
+        reward = self.episode.reward if self.spec.gives_reward else None  # which may lose the episode
         self.spec.watch([self.episode])
-        return self.episode.reward if self.spec.gives_reward else None
+        return reward
 
     # The state of the rollout
 
@@ -141,7 +145,7 @@ class RolloutEnvironment:
             raise RuntimeError("call reset() first: there is no episode yet")
         if self._prefetched:
             ahead_name, ahead_arguments, future = self._prefetched.popleft()
-            if (ahead_name, ahead_arguments) == (name, arguments):
+            if ahead_name == name and _spelled(ahead_arguments) == _spelled(arguments):
                 return self.spec.wait(future).content
             self._prefetched.clear()
             self.episode.lose("not_replayed", f"{ahead_name!r} was called ahead, but {name!r} was wanted")
@@ -171,6 +175,14 @@ def _method(attribute: str, name: str) -> Callable[..., Content]:
     method.__name__ = method.__qualname__ = attribute
     method.__doc__ = f"Call the tool {name!r}."
     return method
+
+
+def _spelled(arguments: Mapping[str, Any]) -> bytes | None:
+    """As they are sent; None for what is refused, whatever it is: NaN is not NaN, and some is too deep."""
+    try:
+        return encode_json(arguments)
+    except errors.BadRequest:
+        return None
 
 
 def _annotations(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,9 @@ import aiohttp
 from openreward import AsyncOpenReward
 from openreward.api import errors as theirs
 from orsay_client import errors
+from orsay_client.redact import Redact
+from orsay_client.sessions import call_body
+from orsay_client.transport import encode_json
 from orsay_protocol import (
     GroupCandidate,
     GroupScore,
@@ -32,6 +35,7 @@ __all__ = ["CatalogSource"]
 
 _BLOCKS: TypeAdapter[list[TextBlock | ImageBlock]] = TypeAdapter(list[TextBlock | ImageBlock])
 _AT_A_TIME = 16
+_NO_INPUT = (None, 400, 413, 422)  # never sent, or refused as it was sent
 
 
 class CatalogSource:
@@ -57,17 +61,18 @@ class CatalogSource:
         self._client = AsyncOpenReward(api_key=key)
         self._environment = self._client.environments.get(name, variant=env_name)
         self._secrets = dict(secrets) if secrets is not None else {"api_key": key}
+        self._redact = Redact([key, *self._secrets.values()])
 
     async def count(self, split: str) -> int:
-        async with _translated():
+        async with _translated(self._redact):
             return int(await self._environment.num_tasks(split))
-        raise AssertionError  # _translated() raises or lets the result through
+        raise AssertionError  # _translated raises or lets the result through
 
     async def specs(self, split: str, indices: Sequence[int]) -> list[Mapping[str, Any]]:
         limit = asyncio.Semaphore(_AT_A_TIME)
 
         async def fetch(index: int) -> Mapping[str, Any]:
-            async with limit, _translated():
+            async with limit, _translated(self._redact):
                 found: Mapping[str, Any] = (await self._environment.get_task(split, index)).task_spec
                 return found
             raise AssertionError
@@ -75,7 +80,7 @@ class CatalogSource:
         return await asyncio.gather(*(fetch(index) for index in indices))
 
     async def listing(self) -> ListToolsOutput:
-        async with _translated():
+        async with _translated(self._redact):
             tools = await self._environment.list_tools()
             terminal = await self._environment.terminal_tool()
             groups = await self._environment.supports_score_group()
@@ -84,14 +89,15 @@ class CatalogSource:
 
     def session(self, task: TaskRef, labels: Mapping[str, str | int]) -> PlayedSession:
         """``labels`` stay here: the catalog takes none."""
-        return _CatalogSession(self._environment, task, self._secrets)
+        return _CatalogSession(self._environment, task, self._secrets, self._redact)
 
     async def aclose(self) -> None:
         await self._client.environments.aclose()
 
 
 class _CatalogSession:
-    def __init__(self, environment: Any, task: TaskRef, secrets: Mapping[str, str]) -> None:
+    def __init__(self, environment: Any, task: TaskRef, secrets: Mapping[str, str], redact: Redact) -> None:
+        self._redact = redact
         where: dict[str, Any] = {"split": task.split, "index": task.index}
         if task.spec is not None:
             from openreward.api.environments.client import Task
@@ -111,20 +117,20 @@ class _CatalogSession:
         return str(self._session.sid or "")
 
     async def open(self) -> None:
-        async with _translated():
+        async with _translated(self._redact):
             await self._session.__aenter__()
 
     async def close(self) -> None:
-        async with _translated():
+        async with _translated(self._redact):
             await self._session.__aexit__(None, None, None)
 
     async def prompt(self) -> list[TextBlock | ImageBlock]:
-        async with _translated():
+        async with _translated(self._redact):
             return _blocks(await self._session.get_prompt())
         raise AssertionError
 
     async def listing(self) -> ListToolsOutput:
-        async with _translated():
+        async with _translated(self._redact):
             tools = await self._session.list_tools()
             return _listing(
                 tools, await self._session.terminal_tool(), await self._session.supports_score_group()
@@ -134,15 +140,21 @@ class _CatalogSession:
     async def call(
         self, name: str, input: JSONObject | None = None, *, timeout_s: float | None = None
     ) -> ToolOutput:
-        async with _translated(), asyncio.timeout(timeout_s):
-            output = await self._session.call_tool(name, dict(input or {}))
-            return ToolOutput(
-                blocks=_blocks(output.blocks),
-                metadata=output.metadata,
-                reward=output.reward,
-                finished=bool(output.finished),
-            )
-        raise AssertionError
+        body = call_body(name, input)
+        try:
+            encode_json(body)
+            async with _translated(self._redact), asyncio.timeout(timeout_s):
+                output = await self._session.call_tool(name, body["input"])
+        except errors.BadRequest as exc:
+            if exc.status not in _NO_INPUT:
+                raise
+            raise errors.ToolRefused(exc.message, reason="input_validation") from exc
+        return ToolOutput(
+            blocks=_blocks(output.blocks),
+            metadata=output.metadata,
+            reward=output.reward,
+            finished=bool(output.finished),
+        )
 
     async def score_group(self, candidates: Sequence[GroupCandidate]) -> list[GroupScore]:
         from openreward.api.environments import types
@@ -157,39 +169,39 @@ class _CatalogSession:
             )
             for candidate in candidates
         ]
-        async with _translated():
+        async with _translated(self._redact):
             scores = await self._session.score_group(group)
             return [GroupScore(reward=score.reward, metadata=score.metadata) for score in scores]
         raise AssertionError
 
 
 @asynccontextmanager
-async def _translated() -> AsyncIterator[None]:
+async def _translated(redact: Redact) -> AsyncIterator[None]:
     """The package's errors as ours: a no of the environment, a fault, or a wrong request."""
     try:
         yield
     except theirs.ToolCallError as exc:
-        raise errors.ToolRefused(str(exc), reason=str(getattr(exc, "reason", "not_found"))) from exc
+        raise errors.ToolRefused(redact(str(exc)), reason=str(getattr(exc, "reason", "not_found"))) from exc
     except theirs.ToolFailed as exc:
-        raise errors.ToolError(str(exc)) from exc
+        raise errors.ToolError(redact(str(exc))) from exc
     except theirs.ScoreGroupUnsupported as exc:
-        raise errors.Unsupported(str(exc)) from exc
+        raise errors.Unsupported(redact(str(exc))) from exc
     except theirs.ScoreGroupFailed as exc:
-        raise errors.ScoreError(str(exc)) from exc
+        raise errors.ScoreError(redact(str(exc))) from exc
     except theirs.SessionTerminatedError as exc:
-        raise errors.SessionLost(str(exc)) from exc
+        raise errors.SessionLost(redact(str(exc))) from exc
     except aiohttp.ClientResponseError as exc:
-        raise _by_status(exc.status, str(exc)) from exc
+        raise _by_status(exc.status, redact(str(exc))) from exc
     except theirs.OpenRewardError as exc:
-        raise _by_status(getattr(exc, "status", None), str(exc)) from exc
+        raise _by_status(getattr(exc, "status", None), redact(str(exc))) from exc
     except (aiohttp.ClientError, ConnectionError) as exc:
-        raise errors.ConnectionLost(str(exc)) from exc
+        raise errors.ConnectionLost(redact(str(exc))) from exc
 
 
 def _by_status(status: int | None, message: str) -> errors.OrsayClientError:
     if status in (401, 403):
         return errors.Unauthorized(message, status=status)
-    if status in (400, 404, 405, 409, 422):
+    if status in (400, 404, 405, 409, 413, 422):
         return errors.BadRequest(message, status=status)
     return errors.ConnectionLost(message)
 

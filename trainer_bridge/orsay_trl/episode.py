@@ -24,9 +24,10 @@ from orsay_protocol import (
     TextBlock,
     ToolOutput,
 )
+from orsay_protocol.texts import well_formed
 
 from .content import Content, content_of, text_of
-from .reward import RewardPolicy, reduce_rewards
+from .reward import LARGEST, RewardPolicy, reward_of
 from .source import PlayedSession, Source, TaskRef
 
 __all__ = ["Episode", "Reply", "Rules", "Step", "Tools", "common_prompt"]
@@ -34,6 +35,7 @@ __all__ = ["Episode", "Reply", "Rules", "Step", "Tools", "common_prompt"]
 _log = logging.getLogger("orsay_trl")
 _BACKOFF_S = 0.5
 _DIVERGED = "diverged"
+_LONGEST_NAME = 200  # that is repeated to the model
 _OVER = "The episode is over; this call was not made."
 _LOST = "The environment failed; this episode is over and will not be scored."
 
@@ -178,12 +180,18 @@ class Episode:
 
     @property
     def reward(self) -> float | None:
-        """What the episode is worth so far by the rules; None when a fault ended it."""
+        """What the episode is worth so far by the rules; None when a fault ended it.
+
+        Where the rules make no usable number of it, it is lost to ``bad_reward``.
+        """
         if self.fault is not None:
             return None
-        policy = self._rules.reward
-        reward = policy(self) if callable(policy) else reduce_rewards(policy, self.rewards)
-        return self._rules.unscored if reward is None else float(reward)
+        try:
+            reward = reward_of(self._rules.reward, self, largest=LARGEST)
+        except errors.BadReward as bad:
+            self.lose(bad.fault_class, bad.message)
+            return None
+        return self._rules.unscored if reward is None else reward
 
     async def open(self) -> None:
         """Open the session and read the prompt. Faults are retried, then recorded in ``fault``, not raised.
@@ -198,11 +206,12 @@ class Episode:
 
         What the model got wrong is answered in words. Raises as ``open``.
         """
+        name = str(name)
         tool = self._tools.names.get(name)
         if tool is None:
             known = ", ".join(self._tools.names) or "none"
-            return Reply(f"There is no tool {name!r}. Tools: {known}.")
-        return await self._call(tool, dict(arguments))
+            return Reply(f"There is no tool {name[:_LONGEST_NAME]!r}. Tools: {known}.")
+        return await self._call(tool, dict(arguments) if isinstance(arguments, Mapping) else arguments)
 
     async def say(self, text: str) -> Reply | None:
         """Give the model's plain message to the terminal tool, which ends the episode.
@@ -212,7 +221,8 @@ class Episode:
         terminal = self._tools.terminal
         if terminal is None:
             return None
-        reply = await self._call(terminal.name, {} if terminal.arg is None else {terminal.arg: text})
+        given = {} if terminal.arg is None else {terminal.arg: well_formed(text)}
+        reply = await self._call(terminal.name, given)
         self.finished = True
         return Reply(reply.content, finished=True)
 
@@ -341,15 +351,14 @@ class Episode:
             ending.add_done_callback(self._endings.discard)
 
 
-def common_prompt(group: Sequence[Episode]) -> Content:
-    """What the episodes of one task began with, "" where faults left none with a prompt.
+def common_prompt(group: Sequence[tuple[bool, Content]], task: TaskRef) -> Content:
+    """What the episodes of a group began with, "" where faults left none with a prompt.
 
-    Raises ValueError where they began differently.
+    ``group`` has ``began`` and ``observation`` of each. Raises ValueError where they began differently.
     """
-    prompts = [episode.observation for episode in group if episode.began]
+    prompts = [observation for began, observation in group if began]
     for prompt in prompts:
         if prompt != prompts[0]:
-            task = group[0].task
             raise ValueError(
                 f"two sessions of task {task.split}[{task.index}] began with different prompts, and vLLM in "
                 "server mode samples a group from one prompt: let the environment take a seed "

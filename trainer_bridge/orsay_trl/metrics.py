@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from .processes import everywhere
 
 if TYPE_CHECKING:
     from .binding import RolloutEnvironment
@@ -30,25 +32,21 @@ def log_episodes(
 ) -> None:
     """The same for episodes with their rewards. Where several processes train, all of them must call it."""
     here = [(spec.metrics_prefix, episode) for spec, episode, _ in played]
-    tools = _everywhere((prefix, step.tool) for prefix, episode in here for step in episode.steps)
-    faults = _everywhere((prefix, episode.fault) for prefix, episode in here if episode.fault is not None)
+    tools = _names((prefix, step.tool) for prefix, episode in here for step in episode.steps)
+    faults = _names((prefix, episode.fault) for prefix, episode in here if episode.fault is not None)
     for spec, episode, reward in played:
         prefix = spec.metrics_prefix
         numbers = episode_metrics(
             episode, reward, success=spec.success, tools=tools.get(prefix, ()), faults=faults.get(prefix, ())
         )
         for name, value in numbers.items():
-            log_metric(prefix + name, value)
+            if math.isfinite(value):  # others would be all that is left of the batch's mean
+                log_metric(prefix + name, value)
 
 
-def _everywhere(found: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+def _names(found: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Names under each prefix in the batches of all processes: a mean over all needs the zeros of all."""
-    names = set(found)
-    distributed = sys.modules.get("torch.distributed")  # without torch there are no other processes
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        gathered: list[Any] = [None] * distributed.get_world_size()
-        distributed.all_gather_object(gathered, sorted(names))
-        names = {pair for pairs in gathered for pair in map(tuple, pairs)}
+    names = {pair for pairs in everywhere(sorted(set(found))) for pair in map(tuple, pairs)}
     return {prefix: sorted(name for at, name in names if at == prefix) for prefix, _ in names}
 
 

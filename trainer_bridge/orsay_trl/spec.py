@@ -20,8 +20,9 @@ from .binding import RolloutEnvironment, environment_class
 from .discovery import discover
 from .episode import Episode, Rules, Tools, common_prompt
 from .faults import FaultWatch, TooManyFaults
+from .parsing import guard
 from .reward import RewardPolicy, check_policy
-from .run import run_name, starting_trainer
+from .run import calling_player, is_trainer, run_name, starting_trainer, tokenizer_of
 from .slots import DATASETS, Slots
 from .source import ServerSource, Source, TaskRef
 from .stage import Stage
@@ -267,22 +268,27 @@ class EnvironmentSpec(Slots):
         self._run_of_trainer = run_name(args, model, self._day)
 
     def prepare(
-        self, rows: Iterable[Mapping[str, Any]], *, one_prompt_per_task: bool = False
+        self,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        one_prompt_per_task: bool = False,
+        groups: Sequence[int] | None = None,
     ) -> list[Episode]:
         """Open the episodes of these rows at the same time; ``begin`` then hands each out.
 
         With ``one_prompt_per_task`` an episode that a fault left without a prompt gets that of its group, and
-        ValueError is raised when two episodes of one task began with different prompts: a trainer that sends
-        each prompt of a group once would pair completions with wrong ones.
+        ValueError is raised when two episodes of one group began with different prompts: a trainer that sends
+        each prompt of a group once would pair completions with wrong ones. ``groups`` numbers the group of
+        each row; without it the rows of a task are one.
         """
         wanted = [(_key(row), self.episode(row)) for row in rows]
         opened = self.stage.prepare(wanted)
         if one_prompt_per_task:
-            groups: dict[Any, list[Episode]] = {}
-            for key, episode in wanted:
-                groups.setdefault(key, []).append(episode)
-            for group in groups.values():
-                prompt = common_prompt(group)
+            found: dict[Any, list[Episode]] = {}
+            for place, (key, episode) in enumerate(wanted):
+                found.setdefault(key if groups is None else groups[place], []).append(episode)
+            for group in found.values():
+                prompt = common_prompt([(e.began, e.observation) for e in group], group[0].task)
                 for episode in group:
                     episode.show(prompt)
         return opened
@@ -381,6 +387,9 @@ class EnvironmentFactory:
         self.spec = spec
 
     def __call__(self) -> RolloutEnvironment:
+        if (player := calling_player()) is not None:
+            # A worker's loop writes the whole conversation anew each turn, a trainer adds to its tokens.
+            guard(tokenizer_of(player), rendered=not is_trainer(player))
         return self._class(self.spec)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from trl.chat_template_utils import parse_response
 
 from .binding import BoundTool, RolloutEnvironment
 from .callback import SpecCallback
+from .groups import groups_of
 from .spec import EnvironmentFactory, EnvironmentSpec
 
 __all__ = ["ConcurrentEnvironments", "GRPOTrainer", "attach", "attach_quietly"]
@@ -30,6 +31,7 @@ _KEPT = "orsay_kept"  # share of the generation batch that was not lost
 _MEANS_OVER_ROLLOUTS = ("grpo", "sapo", "dr_grpo", "luspo")  # the other losses are means over tokens
 
 _WANTED = {
+    "_calculate_rewards": ["self", "inputs", "prompts", "completions", "completion_ids_list"],
     "_compute_loss": ["self", "model", "inputs"],
     "_generate_and_score_completions": ["self", "inputs"],
     "_generate_single_turn": [
@@ -117,23 +119,48 @@ class ConcurrentEnvironments:
             raise
         places: list[Any] = self.environments or []  # type: ignore[attr-defined]
         played = [e if isinstance(e, RolloutEnvironment) and e.episode is not None else None for e in places]
-        self._orsay_mask(output, [e is not None and e.episode.fault is not None for e in played])  # type: ignore[union-attr]
+        self._orsay_mask(output, self._orsay_lost(inputs))
         for spec in specs:
             spec.release([e.episode for e in played if e is not None and e.spec is spec and e.episode])
         return output  # type: ignore[no-any-return]
 
     def _orsay_open(self, inputs: Sequence[Mapping[str, Any]]) -> None:
         """Open the episodes of all rows at the same time."""
-        rows: dict[int, tuple[EnvironmentSpec, list[Mapping[str, Any]]]] = {}
-        for row in inputs:
+        rows: dict[int, tuple[EnvironmentSpec, dict[int, Mapping[str, Any]]]] = {}
+        for place, row in enumerate(inputs):
             name = row.get("environment") if self._multi_environment else None  # type: ignore[attr-defined]
             factory = self.environment_factories.get(name)  # type: ignore[attr-defined]
             if isinstance(factory, EnvironmentFactory):
                 task = {key: value for key, value in row.items() if key != "environment"}
-                rows.setdefault(id(factory.spec), (factory.spec, []))[1].append(task)
+                rows.setdefault(id(factory.spec), (factory.spec, {}))[1][place] = task
         served = self.use_vllm and self.vllm_mode == "server"  # type: ignore[attr-defined]
+        groups = groups_of(len(inputs), self) if served else None
         for spec, tasks in rows.values():
-            spec.prepare(tasks, one_prompt_per_task=served)
+            numbers = None if groups is None else [groups.number(place) for place in tasks]
+            spec.prepare(tasks.values(), one_prompt_per_task=served, groups=numbers)
+
+    def _calculate_rewards(
+        self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
+    ) -> torch.Tensor:
+        """As TRL's. A rollout lost to a fault has no reward, whatever other reward functions made of it."""
+        found: torch.Tensor = super()._calculate_rewards(  # type: ignore[misc]
+            inputs, prompts, completions, completion_ids_list
+        )
+        if not _specs(self) and getattr(self, "rollout_func", None) is None:
+            return found
+        lost = torch.tensor(self._orsay_lost(inputs), device=found.device)
+        everybody = self.accelerator.gather(lost)  # type: ignore[attr-defined]
+        return found.masked_fill(everybody.unsqueeze(1), torch.nan)
+
+    def _orsay_lost(self, inputs: Sequence[Mapping[str, Any]]) -> list[bool]:
+        """The places whose rollouts were lost to faults; a rollout function tells of its own."""
+        places: list[Any] = self.environments  # type: ignore[attr-defined]
+        if not places:
+            return ["rollout_id" in row and row.get("fault") is not None for row in inputs]
+        return [
+            isinstance(e, RolloutEnvironment) and e.episode is not None and e.episode.fault is not None
+            for e in places
+        ]
 
     def _orsay_mask(self, output: dict[str, Any], lost: Sequence[bool]) -> None:
         """Take rollouts lost to faults out of the loss: no token of theirs counts, in no sum."""

@@ -51,8 +51,8 @@ async function follow(signal: AbortSignal, change: (with_: (before: Feed) => Fee
       if (signal.aborted) return;
       const error = problem instanceof Error ? problem : new Error(String(problem));
       change((before) => ({ ...before, problem: error }));
-      // a refusal stays one until there is another key
-      if (error instanceof RequestError && error.status === 401) return;
+      // a refusal stays one until there is another key, or another address
+      if (error instanceof RequestError && (error.status === 401 || error.status === 403)) return;
       await pause(Math.min(10_000, 500 * 2 ** tries), signal).catch(() => undefined);
     }
   }

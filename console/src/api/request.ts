@@ -14,9 +14,9 @@ export class RequestError extends Error {
     this.fault = fault;
   }
 
-  /** Whether another key would help: a server without keys refuses pages of other machines. */
+  /** Whether another key would help: a server without keys refuses pages of other machines, with 403. */
   get wantsKey(): boolean {
-    return this.status === 401 && !this.message.includes("has no API keys");
+    return this.status === 401;
   }
 }
 

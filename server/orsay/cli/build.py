@@ -6,10 +6,9 @@ import argparse
 import asyncio
 import re
 import shlex
-import sys
 import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -18,9 +17,13 @@ from rich.text import Text
 
 from ..errors import ConfigError, EngineError, LoadError
 from ..packing.building import Recipe, build
+from ..packing.context import Contents
 from ..packing.project import Project, read
+from ..plain import one_line
 from ..runtimes.docker.engine import Engine
-from .screen import safe
+from .packed import left_out_lines, sent_lines
+from .terminal import complain
+from .terminal import console as console_of
 from .trial import try_image
 
 __all__ = ["add_parser", "run"]
@@ -66,6 +69,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--build-arg", action="append", default=[], metavar="NAME=VALUE", help="set an ARG of the Dockerfile"
     )
+    parser.add_argument("--list", action="store_true", help="name every file that is sent, or left out")
     parser.add_argument("--no-cache", action="store_true", help="run every step again")
     parser.add_argument(
         "--check", action="store_true", help="start the image and run the contract suite against it"
@@ -84,14 +88,14 @@ def run(args: argparse.Namespace) -> int:
             arguments=_arguments(args.build_arg),
             no_cache=args.no_cache,
         )
-        return asyncio.run(_build(project, recipe, Console(highlight=False), check=args.check))
+        return asyncio.run(_build(project, recipe, console_of(), args))
     except (LoadError, ConfigError) as exc:
         return _failed(str(exc), 2)
     except EngineError as exc:
         return _failed(_with_remedy(str(exc)), 1)
 
 
-async def _build(project: Project, recipe: Recipe, console: Console, *, check: bool) -> int:
+async def _build(project: Project, recipe: Recipe, console: Console, args: argparse.Namespace) -> int:
     async with await Engine.connect() as engine:
         started = time.monotonic()
         with console.status(f"building {recipe.tag}") as status:
@@ -100,13 +104,22 @@ async def _build(project: Project, recipe: Recipe, console: Console, *, check: b
                 project,
                 recipe,
                 on_line=lambda line: _show_step(console, status, recipe.tag, line),
-                on_note=lambda note: console.print(Text(safe(note), style="yellow")),
+                on_packed=lambda contents, sizes: _show_packed(
+                    console, contents, sizes, everything=args.list
+                ),
             )
         size = (await engine.image(recipe.tag, pull="never")).size_bytes
         took_s = time.monotonic() - started
         console.print(Text(f"Built {recipe.tag}: {size / 1e6:.0f} MB, in {took_s:.0f} s. Host it:", "bold"))
         console.print(f"  orsay serve --runtime docker {shlex.quote(recipe.tag)}", soft_wrap=True)
-        return await try_image(engine, recipe.tag, console) if check else 0
+        return await try_image(engine, recipe.tag, console) if args.check else 0
+
+
+def _show_packed(console: Console, contents: Contents, sizes: Mapping[str, int], *, everything: bool) -> None:
+    for line in left_out_lines(contents, everything=everything):
+        console.print(Text(line, style="yellow"), soft_wrap=True)
+    for line in sent_lines(sizes, everything=everything):
+        console.print(Text(line), soft_wrap=True)
 
 
 def _show_step(console: Console, status: Status, tag: str, line: str) -> None:
@@ -114,7 +127,7 @@ def _show_step(console: Console, status: Status, tag: str, line: str) -> None:
     step = _STEP.fullmatch(line.strip())
     if step is None:
         return
-    command = " ".join(safe(step[3]).split())
+    command = " ".join(one_line(step[3]).split())
     text = Text(
         f"building {tag}, step {step[1]} of {step[2]}: {textwrap.shorten(command, 90, placeholder=' …')}"
     )
@@ -152,5 +165,5 @@ def _with_remedy(text: str) -> str:
 
 
 def _failed(text: str, status: int) -> int:
-    print(f"orsay build: {text}", file=sys.stderr)
+    complain("build", text)
     return status

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from orsay.contract import (
     CHECKS,
     Check,
     Outcome,
+    Roles,
     Target,
     Unreachable,
     checks_named,
@@ -24,7 +24,10 @@ from orsay.contract import (
     to_junit,
 )
 
-__all__ = ["add_parser", "run"]
+from ..plain import one_line, safe
+from . import terminal
+
+__all__ = ["add_parser", "asked", "run"]
 
 _EXAMPLES = """\
 examples:
@@ -32,6 +35,7 @@ examples:
   orsay check http://127.0.0.1:8080 --env guess --junit report.xml
   orsay check https://environments.example.org --api-key "$KEY" --json - | jq .counts
   orsay check http://127.0.0.1:8080 --only P-3.1 --only D2
+  orsay check http://127.0.0.1:8080 --strict --counting-tool press --echo-tool say
 
 Checks open sessions and call tools with inputs made from their schemas: point it at a server
 where that does no harm. Checks of the group "orsay" are promises of Orsay; other servers are
@@ -61,6 +65,21 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--strict", action="store_true", help="let promises of Orsay fail the run on any server"
     )
+    roles = parser.add_argument_group(
+        "tools that the checks watch",
+        "Found by trying where none is named; of a named one, whatever is lost is a failure.",
+    )
+    roles.add_argument(
+        "--counting-tool",
+        metavar="NAME[:STEP]",
+        help="a tool whose answer has a number that every call moves by one, or by STEP",
+    )
+    roles.add_argument(
+        "--echo-tool", metavar="NAME", help="a tool that gives back its only argument, a text, to the letter"
+    )
+    roles.add_argument(
+        "--waiting-tool", metavar="NAME", help="a tool that takes as many seconds as its argument says"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the outcomes as JSON; - for standard output")
     parser.add_argument(
         "--junit", metavar="FILE", help="write the outcomes as JUnit XML; - for standard output"
@@ -70,11 +89,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     return parser
 
 
+def asked(url: str) -> argparse.Namespace:
+    """The arguments of ``orsay check URL``, for another verb that runs it."""
+    return add_parser(argparse.ArgumentParser().add_subparsers()).parse_args([url])
+
+
 def run(args: argparse.Namespace) -> int:
     """Exit status of the verb."""
     documents = [args.json, args.junit]
     # A document on standard output is for a program: the table makes way.
-    console = Console(stderr="-" in documents, highlight=False)
+    console = terminal.console(stderr="-" in documents)
     try:
         checks = checks_named(args.only)
     except KeyError as exc:
@@ -102,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _refuse(text: str) -> int:
-    print(f"orsay check: {text}", file=sys.stderr)
+    terminal.complain("check", text)
     return 2
 
 
@@ -111,19 +135,19 @@ async def _outcomes(
 ) -> tuple[list[Outcome], str, bool]:
     """Outcomes, the environment they are about, and whether the server is an Orsay server."""
     outcomes: list[Outcome] = []
-    async with Target.open(args.url, env=args.env, api_key=args.api_key) as target:
+    roles = Roles(counting=args.counting_tool, echo=args.echo_tool, waiting=args.waiting_tool)
+    async with Target.open(args.url, env=args.env, api_key=args.api_key, roles=roles) as target:
         with console.status("checking") as status:
             async for outcome in run_suite(target, checks):
                 outcomes.append(outcome)
                 status.update(f"checking {len(outcomes)}/{len(checks)}: {outcome.check.id}")
-        ours = (await target.get("/ready")).status_code == 200
-        return outcomes, target.env, ours
+        return outcomes, target.env, await target.is_ours()
 
 
 def _write(args: argparse.Namespace, environment: str, outcomes: Sequence[Outcome]) -> None:
     for where, document in ((args.json, to_json), (args.junit, to_junit)):
         if where == "-":
-            print(document(args.url, environment, outcomes), end="")
+            terminal.say(document(args.url, environment, outcomes), end="")
         elif where:
             Path(where).write_text(document(args.url, environment, outcomes), encoding="utf-8")
 
@@ -133,7 +157,7 @@ def _show(console: Console, url: str, environment: str, outcomes: Sequence[Outco
         mine = [outcome for outcome in outcomes if outcome.check.group == group]
         if mine:
             console.print(_table(title, mine))
-    line = Text(f"{url} {environment}: ")
+    line = Text(one_line(f"{url} {environment}: "))
     for position, status in enumerate(("passed", "failed", "not supported")):
         count = sum(outcome.status == status for outcome in outcomes)
         line.append(", " if position else "").append(f"{count} {status}", _STYLES[status])
@@ -148,7 +172,7 @@ def _table(title: str, outcomes: Sequence[Outcome]) -> Table:
     for outcome in outcomes:
         words = Text(outcome.check.sentence)
         if outcome.reason:
-            words.append(f"\n{outcome.reason}", _STYLES[outcome.status])
+            words.append(f"\n{safe(outcome.reason)}", _STYLES[outcome.status])
         table.add_row(outcome.check.id, Text(outcome.status, _STYLES[outcome.status]), words)
     return table
 

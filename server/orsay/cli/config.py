@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -16,6 +15,7 @@ from ..config.schema import schema
 from ..errors import ConfigError
 from ..places import CodePlace, plan
 from ..resolve import resolve
+from .terminal import complain, say
 
 __all__ = ["add_parser"]
 
@@ -54,9 +54,9 @@ def add_parser(verbs: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.schema:
-        print(json.dumps(schema(), indent=2))
+        say(json.dumps(schema(), indent=2))
     elif args.example:
-        print((files("orsay") / "templates" / "orsay.toml").read_text(encoding="utf-8"), end="")
+        say((files("orsay") / "templates" / "orsay.toml").read_text(encoding="utf-8"), end="")
     else:
         return _check(args.file)
     return 0
@@ -67,11 +67,11 @@ def _check(named: Path | None) -> int:
         found = read(find_file(named), {})
         entries = resolve(found.entries, found.settings, look_for_code=True)
         configuration = replace(found, entries=tuple(entries))
-        print(report(configuration, _notes(configuration)), end="")
+        say(report(configuration, _notes(configuration)), end="")
         for name, hint in unread_variables().items():
-            print(f"# {name} is set, but no setting reads it{hint}")
+            say(f"# {name} is set, but no setting reads it{hint}")
     except ConfigError as exc:
-        print(f"orsay config:\n{exc}", file=sys.stderr)
+        complain("config", f"\n{exc}")
         return 2
     return 0
 

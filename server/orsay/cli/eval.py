@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from ..settings import named_variable
+from .terminal import complain, console
 
 if TYPE_CHECKING:
     from orsay_eval import EvaluationReport, Policy
@@ -166,7 +164,7 @@ def _compare(args: argparse.Namespace) -> int:
     if args.url is not None:
         raise _Wrong("--compare takes two reports and no server")
     found = compare(*map(load_report, args.compare))
-    show_comparison(Console(highlight=False), found)
+    show_comparison(console(), found)
     worse = not found.reward.is_noise and found.reward.difference < 0
     return int(args.not_worse and worse)
 
@@ -208,8 +206,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     secrets = dict(map(_secret, args.secrets))
     name = args.name or _own_name(args, policy)
     output = args.output or Path(_FOLDER) / f"{_slug(name)}.json"
-    console = Console(highlight=False, stderr=True)
-    standing = Standing(console)
+    standing = Standing(console(stderr=True))
     try:
         with standing:
             report = evaluate(
@@ -231,7 +228,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return _interrupted(standing, output)
     except EvaluationStopped as exc:
-        show_report(Console(highlight=False), exc.report, output)
+        show_report(console(), exc.report, output)
         return _failed(f"{exc}. Go on with --output {output} --resume", 1)
     except Unauthorized as exc:
         return _failed(f"{exc.message}; give the server's key with --api-key", 1)
@@ -241,7 +238,7 @@ def _evaluate(args: argparse.Namespace) -> int:
         return _failed(exc.message, 1)
     except OSError as exc:
         return _failed(f"cannot write {exc.filename or output}: {exc.strerror}", 1)
-    show_report(Console(highlight=False), report, output)
+    show_report(console(), report, output)
     return _status(report, args.min_reward)
 
 
@@ -329,7 +326,7 @@ def _object(text: str | None) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(text)
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise _Wrong(f"--extra-body is no JSON: {exc}") from exc
     if not isinstance(found, dict):
         raise _Wrong("--extra-body takes a JSON object, such as '{\"top_k\": 20}'")
@@ -346,5 +343,5 @@ def _slug(text: str) -> str:
 
 
 def _failed(what: object, code: int) -> int:
-    print(f"orsay eval: {what}", file=sys.stderr)
+    complain("eval", str(what))
     return code

@@ -14,6 +14,7 @@ from pathlib import Path
 import orsay
 
 from ..packing.dockerfile import generate
+from .terminal import complain, say
 
 __all__ = ["BadName", "add_parser", "check_name", "class_name", "project_files", "run"]
 
@@ -86,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
             target.write_text(text, encoding="utf-8")
     except OSError as exc:
         return _refuse(f"cannot write to {folder}: {exc.strerror or exc}; choose another folder with --into")
-    print(_next_steps(folder, args.name))
+    say(_next_steps(folder, args.name))
     return 0
 
 
@@ -137,7 +138,7 @@ def _suggestion(name: str) -> str:
 
 
 def _refuse(message: str) -> int:
-    print(f"orsay init: {message}", file=sys.stderr)
+    complain("init", message)
     return 2
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from ..config import find_file, read
 from ..errors import ConfigError, JournalDown
 from ..journal.location import JournalOptions, journal_url, options_from
 from ..settings import Settings
+from .terminal import complain, console, say
 
 __all__ = ["add_parser"]
 
@@ -40,7 +38,7 @@ _UNITS_BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2*
 _OPTIONS = {
     "stats": "json",
     "export": "env run split task step owner reward-min reward-max since until text finished faults living"
-    " format full no-images arguments force",
+    " trials format full no-images arguments force",
     "prune": "older-than keep max-size dry-run",
     "vacuum": "rewrite",
 }
@@ -91,6 +89,9 @@ def _add_filters(group: Any) -> None:
     group.add_argument("--finished", action="store_true", help="whose environment said that it is over")
     group.add_argument("--faults", action="store_true", help="also episodes that were lost to a fault")
     group.add_argument("--living", action="store_true", help="also sessions that have not ended")
+    group.add_argument(
+        "--trials", action="store_true", help="also sessions of orsay check, orsay play and the playground"
+    )
 
 
 def _add_form(group: Any) -> None:
@@ -164,9 +165,9 @@ def _stats(args: argparse.Namespace) -> int:
     with existing(_options(args)) as store:
         found = tally(store)
     if args.json:
-        print(found.model_dump_json(indent=2))
+        say(found.model_dump_json(indent=2))
     else:
-        show_tally(Console(highlight=False), found)
+        show_tally(console(), found)
     return 0
 
 
@@ -191,6 +192,7 @@ def _export(args: argparse.Namespace) -> int:
         until=_moment(args.until, now, "--until"),
         text=args.text,
         finished=True if args.finished else None,
+        trials=args.trials,
     )
     kind = _format(args)
     if kind != "jsonl" and args.full:
@@ -205,7 +207,7 @@ def _export(args: argparse.Namespace) -> int:
     )
     if args.output != "-" and Path(args.output).exists() and not args.force:
         raise _Wrong(f"{args.output} is there already: name another, or write over it with --force")
-    export_to(_options(args), Export(recipe), args.output, kind, Console(stderr=True, highlight=False))
+    export_to(_options(args), Export(recipe), args.output, kind, console(stderr=True))
     return 0
 
 
@@ -236,13 +238,13 @@ def _prune(args: argparse.Namespace) -> int:
         options = JournalOptions(options.url, max_age_days=days, max_sessions=args.keep, max_bytes=size)
     elif (options.max_age_days, options.max_sessions, options.max_bytes) == (None, None, None):
         raise _Wrong("say what is to go: --older-than 30d, --keep 10000 or --max-size 5GiB")
-    return prune(options, Console(highlight=False), dry_run=args.dry_run)
+    return prune(options, console(), dry_run=args.dry_run)
 
 
 def _vacuum(args: argparse.Namespace) -> int:
     from .ledger import vacuum
 
-    return vacuum(_options(args), Console(highlight=False), rewrite=args.rewrite)
+    return vacuum(_options(args), console(), rewrite=args.rewrite)
 
 
 # what a person writes
@@ -276,5 +278,5 @@ def _bytes(text: str) -> int:
 
 
 def _failed(text: str, status: int) -> int:
-    print(f"orsay journal: {text}", file=sys.stderr)
+    complain("journal", text)
     return status

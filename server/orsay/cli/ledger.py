@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -24,7 +24,8 @@ from ..journal.searchstore import forget
 from ..journal.store import Store
 from ..journal.tally import Tally
 from ..journal.trouble import trouble
-from .screen import safe
+from ..plain import one_line, safe
+from .terminal import write_lines
 
 __all__ = ["export_to", "prune", "show_tally", "vacuum"]
 
@@ -44,17 +45,20 @@ def show_tally(console: Console, found: Tally) -> None:
     console.print(f"from {_when(found.first_at)} to {_when(found.last_at)}")
     table = _table("environment", "sessions", "with a fault", "last")
     for each in found.environments:
-        table.add_row(safe(each.environment), f"{each.sessions:,}", f"{each.faults:,}", _when(each.last_at))
+        table.add_row(
+            one_line(each.environment), f"{each.sessions:,}", f"{each.faults:,}", _when(each.last_at)
+        )
     console.print(table)
     table = _table("run", "episodes", "steps", "reward", "solved", "lost", "last")
     for run in found.runs:
         table.add_row(
-            safe(run.run), f"{run.episodes:,}", f"{run.steps or ''}", _mean(run.reward_mean, run.reward_low),
+            one_line(run.run), f"{run.episodes:,}", f"{run.steps or ''}",
+            _mean(run.reward_mean, run.reward_low),
             _share(run.success), _share(run.fault_rate), _when(run.last_at),
         )  # fmt: skip
     console.print(table)
     if found.faults:
-        console.print("faults: " + ", ".join(f"{name} {n:,}" for name, n in found.faults.items()))
+        console.print("faults: " + ", ".join(f"{one_line(name)} {n:,}" for name, n in found.faults.items()))
 
 
 def export_to(options: JournalOptions, export: Export, output: str, kind: str, console: Console) -> None:
@@ -69,6 +73,10 @@ def export_to(options: JournalOptions, export: Export, output: str, kind: str, c
     if output != "-" or console.is_terminal:
         what = "trajectories" if export.recipe.full else "episodes"
         console.print(f"Exported {export.written:,} {what} of {export.seen:,} sessions to {safe(output)}")
+    if export.trials:
+        console.print(
+            f"Left out {export.trials:,} trials: orsay check, orsay play, playground (--trials has them)"
+        )
     if export.silent:
         console.print(f"Left out {export.silent:,}: their clients never asked for a prompt (--full has them)")
     if export.without_tools:
@@ -122,25 +130,25 @@ _MANY = 2000  # sessions that the keeper plans at a time
 
 
 def _write_lines(store: Store, export: Export, output: str, show: Callable[[], None]) -> None:
-    with _output(output) as file:
+    with _output(output) as write:
         while not export.done:
             with store.reading() as connection:
                 lines = export.lines(connection)
-            file.write(lines)
+            write(lines)
             show()
 
 
 @contextlib.contextmanager
-def _output(output: str) -> Iterator[IO[bytes]]:
+def _output(output: str) -> Iterator[Callable[[bytes], object]]:
     """Standard output, or a file that takes its name when it is whole."""
     if output == "-":
-        yield sys.stdout.buffer
+        yield write_lines
         sys.stdout.buffer.flush()
         return
     part = Path(f"{output}.part")
     try:
         with part.open("wb") as file:
-            yield file
+            yield file.write
         os.replace(part, output)
     finally:
         part.unlink(missing_ok=True)

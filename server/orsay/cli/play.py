@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -21,10 +20,12 @@ from orsay_client import (
     Unauthorized,
 )
 from orsay_protocol import ToolOutput
-from rich.console import Console
 
+from ..labels import trial_run
+from ..plain import one_line
 from .forms import NotAnswered, ask_arguments
 from .screen import Screen
+from .terminal import complain, console
 
 __all__ = ["Game", "add_parser", "run"]
 
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     """Play; 0 also when the player leaves early, 1 when something failed, 2 for a wrong command line."""
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  # line editing, where the platform has it
-    screen = Screen(Console(highlight=False))
+    screen = Screen(console())
     try:
         client = Client(args.url, api_key=args.api_key, retry=_RETRY)
     except ValueError as exc:
@@ -83,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _fail(text: str, code: int = 1) -> int:
-    print(f"orsay play: {text}", file=sys.stderr)
+    complain("play", text)
     return code
 
 
@@ -110,7 +111,7 @@ class Game:
         self._screen.line(
             f"{name}: task {index} of {environment.tasks(split).count():,} in split {split}", "bold"
         )
-        with environment.session(split=split, index=index) as session:
+        with environment.session(split=split, index=index, run_labels=trial_run("play")) as session:
             try:
                 return self._episode(session)
             except _Quit:
@@ -126,7 +127,7 @@ class Game:
         if len(names) == 1:
             return names[0]
         for number, name in enumerate(names, 1):
-            self._screen.line(f"{number:3} {name}")
+            self._screen.line(f"{number:3} {one_line(name)}")
         while True:
             text = self._read_line("environment [1]> ").strip() or "1"
             if text.isdigit() and 1 <= int(text) <= len(names):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.status import Status
+from rich.text import Text
 
 from ..errors import ConfigError, LoadError, SpaceError
 from ..packing import project
@@ -21,6 +21,8 @@ from ..spaces.hub import Hub
 from ..spaces.name import SpaceName
 from ..spaces.push import Wishes, prepare, upload
 from ..spaces.waiting import Pace, wait
+from .packed import left_out_lines, sent_lines
+from .terminal import complain, console, say
 
 __all__ = ["add_parser"]
 
@@ -83,6 +85,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--time-limit", type=float, default=1800.0, metavar="S", help="wait so many seconds at most (1800)"
     )
+    parser.add_argument("--list", action="store_true", help="name every file that is sent, or left out")
     parser.add_argument("--dry-run", type=Path, metavar="DIR", help="write the files there, send nothing")
     parser.add_argument(
         "--force", action="store_true", help="overwrite a folder or a Space that orsay push did not write"
@@ -109,8 +112,8 @@ def run(args: argparse.Namespace) -> int:
         return _failed(exc, 2)
     try:
         source = folder.read(project.read(args.folder), orsay=args.orsay)
-        for note in source.contents.notes:
-            print(f"orsay push: {note}", file=sys.stderr)
+        for line in left_out_lines(source.contents, everything=args.list):
+            complain("push", line)
         if args.dry_run is not None:
             return _write(source, args.dry_run, space, args)
         return _push(source, space, wishes, args)
@@ -122,7 +125,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _write(source: folder.Source, into: Path, space: SpaceName, args: argparse.Namespace) -> int:
     files = folder.write(source, into, url=space.url, base=args.base, force=args.force)
-    print(f"Wrote {len(files)} files to {into}: what `orsay push` sends to {space}. Nothing was sent.")
+    _show_sent(files, everything=args.list)
+    say(f"Wrote {len(files)} files to {into}: what `orsay push` sends to {space}. Nothing was sent.")
     return 0
 
 
@@ -134,12 +138,18 @@ def _push(source: folder.Source, space: SpaceName, wishes: Wishes, args: argpars
         url = remote.url or space.url
         with tempfile.TemporaryDirectory(prefix="orsay-push-") as place:
             files = folder.write(source, Path(place), url=url, base=args.base)
+            _show_sent(files, everything=args.list)
             pushed = upload(hub, space, remote, files, wishes, progress.say)
         if not args.no_wait:
             pace = Pace(limit_s=args.time_limit)
             wait(hub, str(space), pushed.commit, pace=pace, report=progress.stage, changed=pushed.changed)
-    print(_told(hub.page(str(space)), url, built=not args.no_wait, keys=_KEYS in wishes.secrets))
+    say(_told(hub.page(str(space)), url, built=not args.no_wait, keys=_KEYS in wishes.secrets))
     return 0
+
+
+def _show_sent(files: Mapping[str, Path], *, everything: bool) -> None:
+    sizes = {place: file.stat().st_size for place, file in files.items()}
+    complain("push", "\n".join(sent_lines(sizes, everything=everything)))
 
 
 def _told(page: str, url: str, *, built: bool, keys: bool) -> str:
@@ -162,7 +172,7 @@ class _Progress:
     """One line that changes on a terminal, one line for each change elsewhere. On standard error."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True, highlight=False)
+        self._console = console(stderr=True)
         self._status: Status | None = None
         self._last = ""
 
@@ -185,9 +195,9 @@ class _Progress:
 
     def _show(self, what: str, text: str) -> None:
         if self._status is not None:
-            self._status.update(text)
+            self._status.update(Text(text))
         elif what != self._last:
-            self._console.print(text, markup=False)
+            self._console.print(text)
         self._last = what
 
 
@@ -234,5 +244,5 @@ def _is_list_of_keys(value: str) -> bool:
 
 
 def _failed(error: Exception, code: int) -> int:
-    print(f"orsay push: {error}", file=sys.stderr)
+    complain("push", str(error))
     return code

@@ -27,16 +27,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from ..plain import one_line, safe
 from .forms import fields_of
 
-__all__ = ["Screen", "safe"]
-
-_HIDDEN = {code: None for code in range(32) if chr(code) not in "\n\t"} | {127: None}
-
-
-def safe(text: str) -> str:
-    """The text without control characters: what an environment sends must not steer the terminal."""
-    return text.translate(_HIDDEN)
+__all__ = ["Screen"]
 
 
 class Screen:
@@ -48,6 +42,7 @@ class Screen:
         self._images = 0
 
     def line(self, text: str = "", style: str = "") -> None:
+        """What may be of several lines."""
         self._console.print(Text(safe(text), style=style))
 
     def question(self, kind: str, text: str) -> None:
@@ -58,14 +53,16 @@ class Screen:
         """The conversation that opens the episode."""
         for message in messages:
             body = Text("\n").join(Text(line) for line in self._blocks(message.blocks))
-            self._console.print(Panel(body, title=message.role, title_align="left", border_style="blue"))
+            self._console.print(
+                Panel(body, title=Text(message.role), title_align="left", border_style="blue")
+            )
 
     def tools(self, tools: Sequence[ToolSpec], terminal: TerminalToolSpec | None) -> None:
         """What can be done, numbered; a plain answer has a number of its own."""
         table = Table(box=None, show_header=False, padding=(0, 1))
         for number, tool in enumerate(tools, 1):
             arguments = ", ".join(field.name for field in fields_of(tool.input_schema or {}))
-            name = Text(safe(f"{tool.name}({arguments})"), style="bold")
+            name = Text(one_line(f"{tool.name}({arguments})"), style="bold")
             table.add_row(Text(str(number), style="cyan"), name, Text(_first_line(tool.description)))
         if terminal is not None:
             name = Text("answer in plain words", style="bold")
@@ -96,13 +93,13 @@ class Screen:
             case ToolCallBlock():
                 return safe(f"[calls {block.name}] {_compact(block.input)}")
             case ToolResultBlock():
-                head = f"[{'error' if block.is_error else 'result'} of {safe(block.tool_call_id)}]"
+                head = f"[{'error' if block.is_error else 'result'} of {one_line(block.tool_call_id)}]"
                 return "\n".join([head, *self._blocks(block.blocks)])
             case _:
                 return f"[{type(block).__name__}]"
 
     def _image(self, block: ImageBlock) -> str:
-        mime_type = safe(block.mimeType)
+        mime_type = one_line(block.mimeType)
         try:
             data = base64.b64decode(block.data, validate=True)
         except binascii.Error:
@@ -116,7 +113,7 @@ class Screen:
 
 
 def _first_line(text: str) -> str:
-    return safe(text.strip().partition("\n")[0])
+    return one_line(text.strip().partition("\n")[0])
 
 
 def _compact(value: Mapping[str, Any]) -> str:

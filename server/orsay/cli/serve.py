@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from ..app import Server
 from ..config import find_file
 from ..errors import ConfigError, LoadError
 from ..settings import Settings
+from .terminal import complain, say
 
 __all__ = ["add_parser"]
 
@@ -113,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _wrong(text: str) -> int:
-    print(f"orsay serve: {text}" if "\n" not in text else f"orsay serve:\n{text}", file=sys.stderr)
+    complain("serve", text if "\n" not in text else f"\n{text}")
     return 2
 
 
@@ -121,4 +121,4 @@ def _print_settings() -> None:
     for name, field in Settings.model_fields.items():
         default = "" if field.is_required() else field.get_default(call_default_factory=True)
         note = f"  {field.description}" if field.description else ""
-        print(f"ORSAY_{name.upper()}={default!r}{note}")
+        say(f"ORSAY_{name.upper()}={default!r}{note}")

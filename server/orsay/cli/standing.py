@@ -16,7 +16,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
-from .screen import safe
+from ..plain import one_line, safe
 
 __all__ = ["Standing", "show_comparison", "show_report"]
 
@@ -82,14 +82,14 @@ class Standing:
         self._faults += 1
         if self._faults <= _MOST_TASKS:
             more = " (further ones are in the report)" if self._faults == _MOST_TASKS else ""
-            self.note(f"lost {task} to {fault}: {message[:300]}{more}")
+            self.note(f"lost {one_line(task)} to {one_line(fault)}: {message[:300]}{more}")
 
 
 def show_report(console: Console, report: EvaluationReport, output: Path | None) -> None:
     """The summary as a table."""
     summary = report.summary
     table = Table(
-        title=safe(f"{report.model} on {report.environment}, split {report.split}"), show_header=False
+        title=one_line(f"{report.model} on {report.environment}, split {report.split}"), show_header=False
     )
     table.add_column(style="bold")
     table.add_column()
@@ -118,14 +118,16 @@ def show_report(console: Console, report: EvaluationReport, output: Path | None)
     table.add_row("took", f"{summary.wall_seconds:.1f} s, {rate:.0f} episodes a minute")
     console.print(table)
     if summary.mean_reward is not None and summary.mean_reward.low is not None:
-        console.print("[...] are 95% confidence intervals, clustered by task", style="dim", markup=False)
+        console.print("[...] are 95% confidence intervals, clustered by task", style="dim")
     if output is not None and summary.episodes:
-        console.print(f"report: {output}", markup=False, soft_wrap=True)
+        console.print(f"report: {output}", soft_wrap=True)
 
 
 def show_comparison(console: Console, found: Comparison) -> None:
     """Both figures, the tasks that changed most, and the verdict."""
-    table = Table(title=safe(f"{found.a.environment}, split {found.a.split}: {found.tasks} tasks in both"))
+    table = Table(
+        title=one_line(f"{found.a.environment}, split {found.a.split}: {found.tasks} tasks in both")
+    )
     for column in ("", "A", "B", "B - A", "p"):
         table.add_column(column)
     table.add_row("mean reward", *_difference(found.reward))

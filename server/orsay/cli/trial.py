@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 
@@ -42,10 +41,7 @@ async def try_image(engine: Engine, image: str, console: Console) -> int:
         if url is None:
             words = "".join(f"\n  {line}" for line in output.last_lines)
             raise EngineError(f"{image} is built, but does not answer on port {port}; it said:{words}")
-        asked = argparse.Namespace(
-            url=url, env=None, api_key=None, only=[], strict=False, json=None, junit=None, list=False
-        )
-        return await asyncio.to_thread(check.run, asked)
+        return await asyncio.to_thread(check.run, check.asked(url))
     finally:
         if attached is not None:
             attached.close()

@@ -14,7 +14,7 @@ from pydantic import BaseModel, RootModel
 from ..errors import UnknownEnvironment
 from ..runtimes.base import EnvironmentInfo, Runtime
 from ..runtimes.mixed import MixedRuntime
-from ..session import Session
+from ..session import Place, Session
 from .live import Tally, count
 
 __all__ = [
@@ -116,7 +116,7 @@ def describe_server(facts: ServerFacts, *, keys: bool, journal: JournalState | N
     )
 
 
-async def describe_environments(runtime: Runtime, live: Mapping[str, Session], owner: str) -> Environments:
+async def describe_environments(runtime: Runtime, live: Mapping[Place, Session], owner: str) -> Environments:
     """Those that are known, then those that are awaited."""
     tally = await count(live)
     known = [_entry(info, _kind(runtime, info.key), tally, owner) for info in runtime.environments]

@@ -9,10 +9,11 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import to_json
 
+from ..http.assets import accepts_gzip
 from ..http.faces import Pairs
 from ..http.messages import Headers, Send, send_once
 
-__all__ = ["accepts_gzip", "compress", "plain", "send_body", "send_value", "strict_headers"]
+__all__ = ["compress", "plain", "send_body", "send_value", "strict_headers"]
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'{nonce}; img-src 'self' data: blob:;"
@@ -40,15 +41,6 @@ def strict_headers(nonce: str | None = None) -> Pairs:
 def plain(text: str) -> str:
     """The same, where clients may have sent halves of letters, which no JSON can carry."""
     return text.encode(errors="replace").decode()
-
-
-def accepts_gzip(headers: Headers) -> bool:
-    """Whether the client takes a compressed answer."""
-    for each in headers.get(b"accept-encoding", b"").lower().split(b","):
-        coding, _, weight = each.strip().partition(b";")
-        if coding.strip() in (b"gzip", b"*"):
-            return weight.replace(b" ", b"").rstrip(b"0") not in (b"q=", b"q=0.")
-    return False
 
 
 async def compress(body: bytes) -> bytes:

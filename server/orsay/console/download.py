@@ -7,13 +7,14 @@ import zlib
 from sqlalchemy import Connection
 
 from ..errors import JournalDown
+from ..http.assets import accepts_gzip
 from ..http.faces import Pairs
 from ..http.messages import has_gone
 from ..journal.export import Export, Recipe
 from ..journal.filters import Filter
 from ..journal.writer import Writer
 from ..logs import get_logger
-from .answers import accepts_gzip, strict_headers
+from .answers import strict_headers
 from .policy import DetailPolicy
 from .queries import ExportQuery
 from .request import Request

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from orsay_protocol.sse import encode_event
 
 from ..auth import Keys
-from ..errors import Overloaded, ShuttingDown, Unauthorized, Unsupported
-from ..http.faces import Endpoint, Pairs, is_loopback
-from ..http.messages import Headers, Receive, Scope, Send, has_gone, text_header
+from ..errors import Overloaded, ShuttingDown, Unsupported
+from ..http.faces import Endpoint, Pairs
+from ..http.messages import Headers, Receive, Scope, Send, has_gone
 from ..http.operations import Operation
 from ..sessions import Sessions
 from .about import JournalState, ServerFacts, describe_environments, describe_server
@@ -36,6 +36,7 @@ _API = "/console/api"
 _END = re.compile(r"/sessions/(?P<sid>.+)/end", re.DOTALL)
 _PAST = re.compile(r"/(trajectories(/[0-9]+)?|evaluations(/[0-9]+)?|runs(/series)?|tasks|export)")
 _STREAMS = 256
+_STREAMS_PER_KEY = 32
 _OFF = (
     "the journal is off, so nothing that was played is kept: start the server with ORSAY_JOURNAL=auto, or"
     ' with journal = "auto" in orsay.toml'
@@ -72,7 +73,7 @@ class ConsoleFace:
         self._max_body = max_body_bytes
         self._history: History | None = None
         self._site = Site() if site is None else Site(site)
-        self._faults = RecentFaults(sessions.faults, sessions.live)
+        self._faults = RecentFaults(sessions.faults)
         self._feed = Feed(sessions.live, sessions.meter.recent)
         self._table: dict[str, Mapping[str, Endpoint]] = {
             "/server": {"GET": self._server},
@@ -92,8 +93,7 @@ class ConsoleFace:
         if path != _ROOT and not path.startswith(_ROOT + "/"):
             return {}
         if path == _API or path.startswith(_API + "/"):
-            found = self._find(path[len(_API) :])
-            return {method: partial(self._guarded, endpoint) for method, endpoint in found.items()}
+            return self._find(path[len(_API) :])
         place = path[len(_ROOT) + 1 :]
         if place in _DISCOVERY and any(info.key == "console" for info in self._sessions.runtime.environments):
             return {}
@@ -139,21 +139,6 @@ class ConsoleFace:
 
     # the API
 
-    async def _guarded(
-        self, endpoint: Endpoint, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
-    ) -> None:
-        """Without keys, only what a browser took from this very machine is answered.
-
-        A page of another machine could have its own name lead here; it cannot choose what Host then says.
-        """
-        host = text_header(headers, b"host") or ""
-        if not self._keys and not is_loopback(_name(host).lower()):
-            raise Unauthorized(
-                f"this server has no API keys, so its console is for this machine only, and not at {host!r}:"
-                " open it by http://127.0.0.1 or http://localhost, or set ORSAY_API_KEYS"
-            )
-        await endpoint(scope, headers, owner, receive, send)
-
     async def _server(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
         entry = describe_server(self._facts, keys=bool(self._keys), journal=self._journal_state())
         await send_value(send, headers, entry)
@@ -194,6 +179,8 @@ class ConsoleFace:
             raise ShuttingDown("the server is shutting down")
         if len(self._feed) >= _STREAMS:
             raise Overloaded(f"the console at maximum capacity: {_STREAMS} streams are open")
+        if self._keys.several and self._feed.listeners(owner) >= _STREAMS_PER_KEY:
+            raise Overloaded(f"this key is at maximum capacity: {_STREAMS_PER_KEY} streams of the console")
         with self._feed.listening(owner) as listener:
             start = {"type": "http.response.start", "status": 200}
             await send({**start, "headers": [*_STREAM, *strict_headers()]})
@@ -221,8 +208,3 @@ class ConsoleFace:
             self._history = module.History(self._journal, faults, max_body_bytes=self._max_body)
         history: History = self._history
         await history.answer(path, request)
-
-
-def _name(host: str) -> str:
-    """Of ``name:port`` or ``[address]:port``."""
-    return host[1 : host.find("]")] if host.startswith("[") else host.partition(":")[0]

@@ -9,6 +9,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,7 +18,7 @@ from pydantic import BaseModel
 from pydantic_core import to_json
 from sqlalchemy import Connection, select
 
-from ..errors import JournalDown
+from ..errors import BadRequest, JournalDown
 from ..faults import FaultLog
 from ..http.messages import read_body
 from ..journal import query
@@ -47,6 +48,7 @@ __all__ = ["History"]
 Answer: TypeAlias = Callable[[Request], Awaitable[bytes | None]]
 _ONE = re.compile(r"/(trajectories|evaluations)/([0-9]+)")
 _LARGEST_ID = 2**63 - 1
+_COLUMNS = ("name", "run", "environment", "split", "model")
 
 
 class History:
@@ -120,7 +122,7 @@ class History:
 
     async def _export(self, request: Request) -> None:
         wanted = request.query(ExportQuery)
-        which = filter_of(wanted, request.owner)
+        which = replace(filter_of(wanted, request.owner), trials=wanted.trials)
         await send_export(self._writer, self._policy, wanted, which, request)
 
     # figures
@@ -154,6 +156,9 @@ class History:
         """Keep a report, in place of an earlier one of the same evaluation, as when that was resumed."""
         body = await read_body(request.headers, request.receive, self._max_body)
         report = await asyncio.to_thread(EvaluationReport.model_validate_json, body)
+        for name in _COLUMNS:
+            if "\0" in getattr(report, name):
+                raise BadRequest(f"{name!r} of the report holds a NUL, which a database does not take")
         owner = request.owner or ""
         earlier = await self._writer.read(partial(_same_evaluation, report=report, owner=owner))
         row = await asyncio.to_thread(_row, new_id() if earlier is None else earlier, report, owner)
@@ -186,8 +191,6 @@ def _same_evaluation(connection: Connection, *, report: EvaluationReport, owner:
 
 
 def _row(id: int, report: EvaluationReport, owner: str) -> EvaluationSaved:
-    fields: dict[str, Any] = report.model_dump(
-        include={"name", "run", "environment", "split", "model", "started_at", "ended_at"}
-    )
+    fields: dict[str, Any] = report.model_dump(include={*_COLUMNS, "started_at", "ended_at"})
     summary = json.dumps(report.summary.model_dump(mode="json"))
     return EvaluationSaved(id=id, **fields, owner=owner, summary=summary, report=_json(report))

@@ -19,7 +19,7 @@ from pydantic_core import to_json
 
 from ..labels import parse_labels
 from ..logs import get_logger
-from ..session import Session
+from ..session import Place, Session
 from .answers import plain
 
 __all__ = [
@@ -107,7 +107,7 @@ class Tally:
     newest: dict[str, list[Session]] = field(default_factory=dict)
 
 
-async def count(live: Mapping[str, Session], owners: Collection[str] = ()) -> Tally:
+async def count(live: Mapping[Place, Session], owners: Collection[str] = ()) -> Tally:
     """Look at every session, the newest first; ``owners`` are those whose newest sessions are kept."""
     tally = Tally(newest={owner: [] for owner in owners})
     sessions = list(live.values())
@@ -156,7 +156,7 @@ class Listener:
 class Feed:
     """Makes the snapshots, in one task that is there while there are listeners."""
 
-    def __init__(self, live: Mapping[str, Session], rates: Rates) -> None:
+    def __init__(self, live: Mapping[Place, Session], rates: Rates) -> None:
         self._live = live
         self._rates = rates
         self._listeners: set[Listener] = set()
@@ -167,6 +167,10 @@ class Feed:
 
     def __len__(self) -> int:
         return len(self._listeners)
+
+    def listeners(self, owner: str) -> int:
+        """Streams of that owner."""
+        return sum(listener.owner == owner for listener in self._listeners)
 
     @property
     def closed(self) -> bool:

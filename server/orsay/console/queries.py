@@ -59,6 +59,7 @@ class ExportQuery(FilterQuery):
     format: Literal["jsonl"] = "jsonl"
     faults: bool = Field(False, description="also episodes that were lost to a fault")
     living: bool = Field(False, description="also sessions that have not ended")
+    trials: bool = Field(False, description="also sessions of `orsay check`, `orsay play`, the playground")
     full: bool = Field(False, description="whole trajectories rather than conversations for training")
     images: bool = Field(True, description="without them, they are named in the text")
     arguments: Literal["object", "string"] = Field("object", description="of tool calls")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, RootModel
 
 from ..errors import Faulted
 from ..faults import FaultLog
-from ..session import Session
 from .answers import plain
 
 __all__ = ["Ended", "FaultEntry", "Faults", "RecentFaults"]
@@ -50,9 +48,8 @@ class RecentFaults:
     A message is what the client could read of it (S4).
     """
 
-    def __init__(self, faults: FaultLog, live: Mapping[str, Session]) -> None:
+    def __init__(self, faults: FaultLog) -> None:
         self._faults = faults
-        self._live = live
         self._kept: deque[tuple[str | None, FaultEntry]] = deque(maxlen=_KEPT)
         faults.listen(self._hear)
 
@@ -62,15 +59,13 @@ class RecentFaults:
         return found[:_SHOWN]
 
     def _hear(self, fault: Faulted, context: dict[str, Any]) -> None:
-        sid = str(context.get("session", ""))
-        session = self._live.get(sid)
         entry = FaultEntry(
             id=fault.fault_id,
             at=time.time(),
             fault=fault.fault,
             environment=str(context.get("environment", "")),
             tool=context.get("tool"),
-            session=sid,
+            session=str(context.get("session", "")),
             message=plain(self._faults.text(fault))[:_LONGEST],
         )
-        self._kept.append((None if session is None else session.owner, entry))
+        self._kept.append((context.get("owner"), entry))

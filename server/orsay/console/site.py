@@ -7,39 +7,20 @@ again.
 from __future__ import annotations
 
 import asyncio
-import gzip
-import hashlib
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..http.faces import Pairs
+from ..http.assets import Asset, read_asset, send_asset
 from ..http.messages import Headers, Scope, Send, send_once
-from .answers import accepts_gzip, strict_headers
+from .answers import strict_headers
 
 __all__ = ["Site"]
 
 _BUILT = Path(__file__).parent / "static"
 _BASE = b'<base href="/console/"'
 _NONCE = b"__CSP_NONCE__"
-_TYPES = {
-    ".css": "text/css; charset=utf-8",
-    ".html": "text/html; charset=utf-8",
-    ".ico": "image/x-icon",
-    ".js": "text/javascript; charset=utf-8",
-    ".json": "application/json",
-    ".map": "application/json",
-    ".md": "text/markdown; charset=utf-8",
-    ".mjs": "text/javascript; charset=utf-8",
-    ".png": "image/png",
-    ".svg": "image/svg+xml",
-    ".txt": "text/plain; charset=utf-8",
-    ".webmanifest": "application/manifest+json",
-    ".webp": "image/webp",
-    ".woff2": "font/woff2",
-}
 _LIST_EVERY_S = 1.0
-_PACKED = frozenset({".ico", ".png", ".webp", ".woff2"})
 _FOREVER = b"public, max-age=31536000, immutable"
 _ASK_AGAIN = b"no-cache"
 _NOT_BUILT = b"""<!doctype html>
@@ -56,17 +37,6 @@ source, run <code>npm ci</code> and <code>npm run build</code>, then load this p
 
 
 @dataclass(frozen=True, slots=True)
-class _Asset:
-    """A file as it is sent; ``packed`` is the same compressed, where that makes it smaller."""
-
-    body: bytes
-    packed: bytes | None
-    kind: bytes
-    mark: bytes
-    keep: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class _Listing:
     built_at: int
     paths: dict[str, Path]
@@ -79,7 +49,7 @@ class Site:
         self._folder = folder
         self._listing = _Listing(-1, {})
         self._listed_at = 0.0
-        self._assets: dict[str, _Asset] = {}
+        self._assets: dict[str, Asset] = {}
 
     async def answer(self, scope: Scope, headers: Headers, send: Send, place: str) -> None:
         """Send what is at ``place``, a path below the console's; empty for the console itself."""
@@ -88,7 +58,8 @@ class Site:
             await self._look_again()
         asset = None if place == "index.html" else await self._asset(place)
         if asset is not None:
-            await self._send_asset(asset, headers, send)
+            keep = _FOREVER if place.startswith("assets/") else _ASK_AGAIN
+            await send_asset(asset, headers, send, keep=keep, more=strict_headers())
         elif place.startswith("assets/"):  # of an older build: a page in its place would not help
             text = b"this file is of another build of the console: load the page again"
             kind = (b"content-type", b"text/plain; charset=utf-8")
@@ -115,33 +86,16 @@ class Site:
         self._listing = await asyncio.to_thread(_list, self._folder, built_at)
         self._assets.clear()
 
-    async def _asset(self, place: str) -> _Asset | None:
+    async def _asset(self, place: str) -> Asset | None:
         """The file at that place, if it is in the listing and was not removed meanwhile."""
         found, path = self._assets.get(place), self._listing.paths.get(place)
         if found is None and path is not None:
             try:
-                found = await asyncio.to_thread(_read, path, place)
+                found = await asyncio.to_thread(read_asset, path)
             except OSError:
                 return None
             self._assets[place] = found
         return found
-
-    async def _send_asset(self, asset: _Asset, headers: Headers, send: Send) -> None:
-        more: Pairs = (
-            (b"content-type", asset.kind),
-            (b"cache-control", asset.keep),
-            (b"etag", asset.mark),
-            (b"vary", b"accept-encoding"),
-            *strict_headers(),
-        )
-        marks = headers.get(b"if-none-match", b"").replace(b"W/", b"").split(b",")
-        if asset.mark in [mark.strip() for mark in marks]:
-            await send({"type": "http.response.start", "status": 304, "headers": list(more)})
-            await send({"type": "http.response.body", "body": b""})
-        elif asset.packed is not None and accepts_gzip(headers):
-            await send_once(send, 200, asset.packed, (*more, (b"content-encoding", b"gzip")))
-        else:
-            await send_once(send, 200, asset.body, more)
 
     async def _send_index(self, scope: Scope, send: Send) -> None:
         """The page, with a nonce of its own, for whatever prefix a proxy puts in front of its path."""
@@ -166,15 +120,3 @@ def _relative(scope: Scope) -> str:
 def _list(folder: Path, built_at: int) -> _Listing:
     files = [each for each in folder.rglob("*") if each.is_file()] if built_at else []
     return _Listing(built_at, {each.relative_to(folder).as_posix(): each for each in files})
-
-
-def _read(path: Path, place: str) -> _Asset:
-    body = path.read_bytes()
-    packed = None if path.suffix in _PACKED else gzip.compress(body, 9, mtime=0)
-    return _Asset(
-        body=body,
-        packed=packed if packed is not None and len(packed) < len(body) else None,
-        kind=_TYPES.get(path.suffix, "application/octet-stream").encode(),
-        mark=b'"' + hashlib.blake2b(body, digest_size=12).hexdigest().encode() + b'"',
-        keep=_FOREVER if place.startswith("assets/") else _ASK_AGAIN,
-    )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["fitting", "only_string_property", "unfitting"]
+__all__ = ["fitting", "only_string_property", "property_named", "unfitting"]
 
 _MAX_DEPTH = 8
 
@@ -43,6 +44,15 @@ def only_string_property(schema: Mapping[str, Any] | None) -> str | None:
         spec.get("type") == "string" and not {"enum", "const", "pattern", "format", "maxLength"} & spec.keys()
     )
     return str(required[0]) if free else None
+
+
+def property_named(pattern: re.Pattern[str], schema: Mapping[str, Any] | None) -> tuple[str, str] | None:
+    """Name and type of the first property that is a number and has such a name."""
+    for name, spec in ((schema or {}).get("properties") or {}).items():
+        kind = _resolved(spec, schema or {}).get("type")
+        if kind in ("integer", "number") and pattern.search(name):
+            return str(name), str(kind)
+    return None
 
 
 def _resolved(spec: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,67 +1,275 @@
-"""Finding out, by trying, which calls of an unknown environment work, end the episode, or give text back."""
+"""Finding out, by trying, which tools of an environment work, end the episode, count, repeat or wait."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import asyncio
+import re
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from .inputs import fitting, only_string_property
+from .counting import Counter, find_counter
+from .echo import Echo, find_echo
+from .inputs import fitting, only_string_property, property_named
+from .model import Failed, NotSupported
+from .reply import Reply
 
 if TYPE_CHECKING:
     from .target import Target
 
-__all__ = ["Probe", "try_tools"]
+__all__ = ["Probe", "Roles", "Waiting"]
 
 _TOOLS_TRIED = 24
-_TOKEN = "contract check 7f3a"
-_LONG_TEXT = "  \t\u2028\u00a0\u00e9\u2603 \n" + "x" * 300_000 + "  \r\n."
+_WORDS = "contract check 7f3a"
+_WAITS = re.compile("second|sleep|delay|duration|wait", re.IGNORECASE)
+_WAIT_S = 0.3
+_TWICE_S = 2
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True, slots=True)
+class Roles:
+    """Tools that a person named, instead of those that trying finds. ``counting`` may end in ``:STEP``."""
+
+    counting: str | None = None
+    echo: str | None = None
+    waiting: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A tool that takes as long as its number ``field`` says, a short while with ``value``.
+
+    ``took_s`` is how long it took when it was tried.
+    """
+
+    tool: str
+    field: str
+    value: dict[str, Any]
+    took_s: float
+
+    @property
+    def seconds(self) -> float:
+        """The short while; a whole number where the tool takes nothing else."""
+        seconds: float = self.value[self.field]
+        return seconds
+
+    def taking(self, seconds: float) -> dict[str, Any]:
+        """The input of a call that takes so long."""
+        return {**self.value, self.field: seconds}
+
+
+@dataclass(slots=True)
+class _Tried:
+    """The first answer of each tool, by how it ended; ``broken`` are streams that no client can read."""
+
+    working: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    finishing: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    raising: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    replies: dict[str, Reply] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+
+
 class Probe:
-    """Inputs found by trying: a call that works, one that ends the episode, one whose text comes back."""
+    """Each question is put to the server once, when a check first asks."""
 
-    working: tuple[str, dict[str, Any]] | None = None
-    finishing: tuple[str, dict[str, Any]] | None = None
-    repeating: tuple[str, str] | None = None
+    def __init__(self, target: Target, roles: Roles) -> None:
+        self._target = target
+        self._roles = roles
+        self._asked: dict[str, asyncio.Task[Any]] = {}
 
+    async def close(self) -> None:
+        """Stop asking."""
+        for task in self._asked.values():
+            task.cancel()
+        await asyncio.gather(*self._asked.values(), return_exceptions=True)
 
-async def try_tools(target: Target) -> Probe:
-    """Call every tool once with an input made from its schema, each in a session of its own."""
-    found: dict[str, Any] = {}
-    for spec in target.tool_specs()[:_TOOLS_TRIED]:
-        name, value = spec["name"], fitting(spec["input_schema"])
-        field_name = only_string_property(spec["input_schema"])
-        if field_name:
-            value = {**value, field_name: _TOKEN}
-        output = await _try_call(target, name, value)
-        if output is None:
-            continue
-        found.setdefault("finishing" if output.get("finished") else "working", (name, value))
-        if field_name and _TOKEN in _text_of(output) and "repeating" not in found:
-            # Some tools shorten or tidy what they give back.
-            output = await _try_call(target, name, {field_name: _LONG_TEXT})
-            if output is not None and not output.get("finished") and _LONG_TEXT in _text_of(output):
-                found["repeating"] = (name, field_name)
-    terminal = target.tools.get("terminal_tool")
-    if terminal and "finishing" not in found:
-        value = {} if terminal["arg"] is None else {terminal["arg"]: _TOKEN}
-        output = await _try_call(target, terminal["name"], value)
-        if output is not None and output.get("finished"):
-            found["finishing"] = (terminal["name"], value)
-    return Probe(**found)
+    async def replies(self) -> dict[str, Reply]:
+        """The first answer of each tool to an input made from its schema."""
+        return (await self._once("tried", self._try_tools)).replies
 
+    async def working(self) -> tuple[str, dict[str, Any]]:
+        """A call that works and, where possible, does not end the episode."""
+        tried = await self._once("tried", self._try_tools)
+        words = "no tool of this environment accepts an input made from its schema"
+        return self._first([*tried.working, *tried.finishing], words)
 
-async def _try_call(target: Target, name: str, value: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The output of a call, or None where there is none."""
-    async with target.session() as session:
-        reply = await session.call(name, value)
-        if reply.status != 200 or not reply.events or reply.events[-1].event != "end":
+    async def going_on(self) -> tuple[str, dict[str, Any]] | None:
+        """A call that works and does not end the episode; None where there is none."""
+        tried = await self._once("tried", self._try_tools)
+        return tried.working[0] if tried.working else None
+
+    async def finishing(self) -> tuple[str, dict[str, Any]]:
+        """A call that ends the episode."""
+        tried = await self._once("tried", self._try_tools)
+        words = "no tool of this environment ends the episode with an input made from its schema"
+        return self._first(tried.finishing, words)
+
+    async def raising(self) -> tuple[str, dict[str, Any]]:
+        """A call whose tool, one that does not end the episode, raises."""
+        tried = await self._once("tried", self._try_tools)
+        listed = {spec["name"] for spec in self._target.tool_specs()}
+        found = [(name, value) for name, value in tried.raising if name in listed]
+        words = "no tool of this environment raises on an input made from its schema"
+        return self._first(found, words)
+
+    async def counter(self) -> Counter:
+        """A call whose answer tells how often it ran."""
+        found = await self._once("counter", self._find_counter)
+        if found is None:
+            tried = await self._once("tried", self._try_tools)
+            words = "no tool was found that counts its calls; one can be named with --counting-tool"
+            raise self._missing(tried, words)
+        return found
+
+    async def counter_if_any(self) -> Counter | None:
+        """As ``counter``; None where there is none that can be relied on: the checks of D2 say why."""
+        try:
+            return await self._once("counter", self._find_counter)
+        except (Failed, NotSupported):
             return None
-        result = reply.result
-    return dict(result["output"]) if result.get("ok") else None
 
+    async def echo(self) -> Echo:
+        """A tool that gives back the text it is sent."""
+        found, why_not = await self._once("echo", self._find_echo)
+        if found is None:
+            raise NotSupported(f"{why_not}; a tool can be named with --echo-tool")
+        return found
 
-def _text_of(output: Mapping[str, Any]) -> str:
-    return "".join(str(block.get("text", "")) for block in output.get("blocks", []))
+    async def waiting(self) -> Waiting:
+        """A tool that takes as long as it is told."""
+        found = await self._once("waiting", self._find_waiting)
+        if found is None:
+            raise NotSupported("no tool takes as long as it is told; one can be named with --waiting-tool")
+        return found
+
+    async def takes_twice(self) -> str | None:
+        """A waiting tool that takes twice as long as it is told, twice in a row, in words; None for none."""
+        return await self._once("twice", self._takes_twice)
+
+    async def _once(self, name: str, ask: Callable[[], Awaitable[_Found]]) -> _Found:
+        if name not in self._asked:
+            self._asked[name] = asyncio.ensure_future(ask())
+        found: _Found = await asyncio.shield(self._asked[name])
+        return found
+
+    def _first(self, found: list[tuple[str, dict[str, Any]]], otherwise: str) -> tuple[str, dict[str, Any]]:
+        if found:
+            return found[0]
+        raise self._missing(self._asked["tried"].result(), otherwise)
+
+    def _missing(self, tried: _Tried, otherwise: str) -> Exception:
+        """The reason: not tools that do not work, but answers that nobody can read, where there are such."""
+        for words in tried.broken.values():
+            return Failed(words)
+        return NotSupported(otherwise)
+
+    async def _try_tools(self) -> _Tried:
+        """Call every tool once, each in a session of its own."""
+        tried = _Tried()
+        calls = [(spec["name"], self._input_of(spec)) for spec in self._target.tool_specs()[:_TOOLS_TRIED]]
+        terminal = self._target.tools.get("terminal_tool")
+        if terminal:
+            calls.append((terminal["name"], {} if terminal["arg"] is None else {terminal["arg"]: _WORDS}))
+        for name, value in calls:
+            reply = tried.replies[name] = await self._alone(name, value)
+            if reply.raised is not None:
+                tried.raising.append((name, value))
+                continue
+            try:
+                result = reply.result
+            except Failed as exc:
+                tried.broken[name] = f"{name}: {exc}"
+                continue
+            output = result.get("output") if result.get("ok") else None
+            if isinstance(output, dict):
+                (tried.finishing if output.get("finished") is True else tried.working).append((name, value))
+        return tried
+
+    def _input_of(self, spec: dict[str, Any]) -> dict[str, Any]:
+        value = fitting(spec["input_schema"])
+        free = only_string_property(spec["input_schema"])
+        return {**value, free: _WORDS} if free else value
+
+    async def _alone(self, name: str, value: dict[str, Any]) -> Reply:
+        async with self._target.session() as session:
+            return await session.call(name, value)
+
+    async def _find_counter(self) -> Counter | None:
+        if self._roles.counting is None:
+            tried = await self._once("tried", self._try_tools)
+            return await find_counter(
+                tried.working, self._again_and_again, declared=False, witness=self.takes_twice
+            )
+        name, _, step = self._roles.counting.rpartition(":")
+        if not name or not step.isdigit():
+            name, step = self._roles.counting, "1"
+        called = [(name, fitting(self._spec(name)["input_schema"]))]
+        return await find_counter(called, self._again_and_again, declared=True, step=int(step))
+
+    async def _again_and_again(self, name: str, value: dict[str, Any]) -> AsyncGenerator[Reply, None]:
+        async with self._target.session() as session:
+            while True:
+                reply = await session.call(name, value)
+                if reply.raised is not None or reply.result.get("ok") is False:
+                    return
+                yield reply
+
+    async def _find_echo(self) -> tuple[Echo | None, str]:
+        if self._roles.echo is not None:
+            free = only_string_property(self._spec(self._roles.echo)["input_schema"])
+            if free is None:
+                raise Failed(f"{self._roles.echo} has no single argument that is a free text")
+            return Echo(self._roles.echo, free), ""
+        free_texts = [
+            (spec["name"], free)
+            for spec in self._target.tool_specs()[:_TOOLS_TRIED]
+            if (free := only_string_property(spec["input_schema"]))
+        ]
+        return await find_echo(free_texts, self._alone)
+
+    async def _find_waiting(self) -> Waiting | None:
+        specs = self._target.tool_specs()[:_TOOLS_TRIED]
+        if self._roles.waiting is not None:
+            specs = [self._spec(self._roles.waiting)]
+        for spec in specs:
+            number = property_named(_WAITS, spec["input_schema"])
+            if number is None:
+                continue
+            seconds = 1 if number[1] == "integer" else _WAIT_S
+            value = {**fitting(spec["input_schema"]), number[0]: seconds}
+            reply, took_s = await self._timed(spec["name"], value)
+            if reply.raised is None and reply.result.get("ok") and took_s >= seconds:
+                return Waiting(spec["name"], number[0], value, took_s)
+        return None
+
+    async def _timed(self, name: str, value: dict[str, Any]) -> tuple[Reply, float]:
+        """The answer of a call in a session of its own, and how long that took, setup left out."""
+        async with self._target.session() as session:
+            await session.get(self._target.path("/prompt"))
+            begun = time.monotonic()
+            reply = await session.call(name, value)
+            return reply, time.monotonic() - begun
+
+    async def _takes_twice(self) -> str | None:
+        try:
+            waiting = await self.waiting()
+            if waiting.took_s < 2 * waiting.seconds:
+                return None
+            for _ in range(2):
+                reply, took_s = await self._timed(waiting.tool, waiting.taking(_TWICE_S))
+                if reply.result.get("ok") is not True or took_s <= 1.8 * _TWICE_S + 0.3:
+                    return None
+                # A slow server adds the same to a short call and to a long one.
+                if took_s - waiting.took_s <= 1.8 * (_TWICE_S - waiting.seconds):
+                    return None
+        except (Failed, NotSupported):
+            return None
+        return f"{waiting.tool} of {_TWICE_S} s takes {took_s:.1f} s"
+
+    def _spec(self, name: str) -> dict[str, Any]:
+        spec = next((each for each in self._target.tool_specs() if each["name"] == name), None)
+        if spec is None:
+            raise Failed(f"the environment {self._target.env} lists no tool {name!r}")
+        return spec

@@ -9,7 +9,19 @@ from types import ModuleType
 
 import httpx
 
-from .checks import calls, discovery, promises, refusals, sessions, streams, tasks
+from .checks import (
+    apart,
+    attach,
+    calls,
+    discovery,
+    promises,
+    refusals,
+    results,
+    sessions,
+    state,
+    streams,
+    tasks,
+)
 from .model import Check, Failed, NotSupported, Outcome, Status
 from .target import Target
 
@@ -24,7 +36,19 @@ def _checks_of(module: ModuleType) -> list[Check]:
 
 CHECKS: tuple[Check, ...] = tuple(
     check
-    for module in (discovery, tasks, sessions, calls, streams, refusals, promises)
+    for module in (
+        discovery,
+        tasks,
+        sessions,
+        calls,
+        state,
+        attach,
+        streams,
+        refusals,
+        results,
+        apart,
+        promises,
+    )
     for check in _checks_of(module)
 )
 """In the order of a session: what is there, a session, its calls, their streams, refusals, our promises."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import uuid
 from collections.abc import AsyncIterator, Mapping
@@ -13,11 +14,14 @@ from urllib.parse import urlsplit
 
 import httpx
 from orsay_protocol import headers as names
-from orsay_protocol.sse import Decoder, Event
+from orsay_protocol.sse import Decoder
 
+from ..labels import trial_run
 from .model import Failed, NotSupported, expect
-from .probe import Probe, try_tools
-from .wire import Connection, connection
+from .probe import Probe, Roles
+from .reply import Reply
+from .strict import json_of
+from .wire import Connection, RawReply, connection
 
 __all__ = ["Reply", "Target", "TargetSession", "Unreachable"]
 
@@ -27,38 +31,6 @@ _SETUP_LIMIT_S = 120.0
 
 class Unreachable(Exception):
     """No ORS server answers at that URL; the text says what happened instead."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """Answer of ``/call`` or ``/score_group``, read to its end."""
-
-    status: int
-    headers: httpx.Headers
-    body: bytes
-    events: list[Event]
-
-    @property
-    def task_id(self) -> str:
-        found = [event.data for event in self.events if event.event == "task_id"]
-        expect(found, f"the stream holds no task_id event: {self.body[:200]!r}")
-        return found[0]
-
-    @property
-    def result(self) -> dict[str, Any]:
-        """The JSON that ``chunk`` and ``end`` carry together. Raises Failed where there is none."""
-        expect(self.status == 200, f"a call answered {self.status}: {self.body[:200]!r}")
-        expect(
-            self.events and self.events[-1].event == "end",
-            f"the stream does not end with end: {self.body[-200:]!r}",
-        )
-        text = "".join(event.data for event in self.events if event.event in ("chunk", "end"))
-        try:
-            result = json.loads(text)
-        except ValueError as exc:
-            raise Failed(f"the data of chunk and end is no JSON: {text[:200]!r}") from exc
-        expect(isinstance(result, dict), f"the result of a call is no JSON object: {text[:200]!r}")
-        return dict(result)
 
 
 @dataclass
@@ -74,32 +46,55 @@ class Target:
     split: str = ""
     count: int = 0
     tools: dict[str, Any] = field(default_factory=dict)
-    _probe: asyncio.Task[Probe] | None = None
+    roles: Roles = field(default_factory=Roles)
+    created: set[str] = field(default_factory=set)
+    """Sessions that nobody deleted yet."""
+
+    def __post_init__(self) -> None:
+        self.probe = Probe(self, self.roles)
 
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, url: str, *, env: str | None = None, api_key: str | None = None
+        cls,
+        url: str,
+        *,
+        env: str | None = None,
+        api_key: str | None = None,
+        roles: Roles | None = None,
     ) -> AsyncIterator[Target]:
-        """Connect and look around. Raises Unreachable where no ORS server answers or has that environment."""
+        """Connect and look around; at the end no session of ours is left.
+
+        Raises Unreachable where no ORS server answers or has that environment.
+        """
         url = url.rstrip("/")
         if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
             raise Unreachable(f"{url!r} is no URL of a server; it looks like http://127.0.0.1:8080")
-        headers = {} if api_key is None else {names.API_KEY: api_key}
+        # Rewards of a check say nothing of a model: the server keeps them out of what it sums up.
+        headers = {names.RUN: trial_run("check")}
+        if api_key is not None:
+            headers[names.API_KEY] = api_key
         async with httpx.AsyncClient(
             base_url=url, headers=headers, timeout=_TIMEOUT_S, trust_env=False
         ) as http:
-            target = cls(url, http, api_key)
+            target = cls(url, http, api_key, roles=roles or Roles())
             try:
                 await target._look_around(env)
             except httpx.TransportError as exc:
                 raise Unreachable(f"{url} does not answer: {exc or type(exc).__name__}") from exc
+            except (LookupError, TypeError, ValueError, AttributeError) as exc:
+                raise Unreachable(f"{url} answers, but not as an ORS server: {exc!r}") from exc
             try:
                 yield target
             finally:
-                if target._probe is not None:
-                    target._probe.cancel()
-                    await asyncio.gather(target._probe, return_exceptions=True)
+                await target.probe.close()
+                await target._leave()
+
+    async def _leave(self) -> None:
+        """Delete what checks left behind. A server that is gone has nothing left."""
+        for sid in sorted(self.created):
+            with contextlib.suppress(httpx.HTTPError):
+                await TargetSession(self, sid).post("/delete")
 
     async def _look_around(self, env: str | None) -> None:
         self.environments = list(await self._must("GET", "/list_environments"))
@@ -123,11 +118,15 @@ class Target:
         if answer.status_code != 200:
             raise Unreachable(f"{method} {self.url}{path} answered {answer.status_code}: {answer.text[:200]}")
         try:
-            return answer.json()
-        except ValueError as exc:
-            raise Unreachable(
-                f"{method} {self.url}{path} did not answer with JSON: {answer.text[:200]}"
-            ) from exc
+            return json_of(answer)
+        except Failed as exc:
+            raise Unreachable(f"{self.url} is no ORS server: {exc}") from exc
+
+    async def is_ours(self) -> bool:
+        """The server says that it is an Orsay server: its promises bind it, also where it breaks them."""
+        if (await self.get("/ready")).status_code == 200:
+            return True
+        return names.ORSAY.lower() in (await self.post("/create_session")).headers
 
     def path(self, suffix: str) -> str:
         return f"/{self.env}{suffix}"
@@ -158,7 +157,7 @@ class Target:
             answer.status_code == 200, f"/create_session answered {answer.status_code}: {answer.text[:200]}"
         )
         if answer.headers.get("content-type", "").startswith("application/json"):
-            return str(answer.json()["sid"])
+            return str(json_of(answer)["sid"])
         events = Decoder().feed(answer.content)
         found = [event.data for event in events if event.event == "task_id"]
         expect(found, f"/create_session sent no task_id event: {answer.text[:200]!r}")
@@ -179,34 +178,6 @@ class Target:
         finally:
             await session.post("/delete")
             await session.post("/delete_session")
-
-    async def probe(self) -> Probe:
-        """What trying the tools brought to light; they are tried once, when a check first asks."""
-        if self._probe is None:
-            self._probe = asyncio.create_task(try_tools(self))
-        return await asyncio.shield(self._probe)
-
-    async def working(self) -> tuple[str, dict[str, Any]]:
-        """Name and input of a call that works and, where possible, does not end the episode."""
-        probe = await self.probe()
-        found = probe.working or probe.finishing
-        if found is None:
-            raise NotSupported("no tool of this environment accepts an input made from its schema")
-        return found
-
-    async def going_on(self) -> tuple[str, dict[str, Any]]:
-        """As ``working``, but never a call that ends the episode."""
-        found = (await self.probe()).working
-        if found is None:
-            raise NotSupported("no tool accepts an input made from its schema without ending the episode")
-        return found
-
-    async def repeating(self) -> tuple[str, str]:
-        """A tool and its property whose text comes back in the result."""
-        found = (await self.probe()).repeating
-        if found is None:
-            raise NotSupported("no tool of this environment gives back the text it is sent")
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,10 +205,17 @@ class TargetSession:
             while True:
                 extra = {} if body is None else {"json": body}
                 answer = await self.target.http.request(method, path, headers=self.headers(headers), **extra)
+                self._note(path, answer.status_code)
                 starting = answer.headers.get(names.BACKEND_STATE) == "starting"
                 if answer.status_code != 503 or not starting:
                     return answer
                 await asyncio.sleep(min(5.0, float(answer.headers.get("retry-after", 1))))
+
+    def _note(self, path: str, status: int) -> None:
+        if path == "/create" and status == 200:
+            self.target.created.add(self.sid)
+        elif path == "/delete" and status == 200:
+            self.target.created.discard(self.sid)
 
     async def call(
         self,
@@ -260,11 +238,32 @@ class TargetSession:
         decoded = Decoder().feed(answer.content) if answer.status_code == 200 else []
         return Reply(answer.status_code, answer.headers, answer.content, decoded)
 
-    async def raw_call(self, wire: Connection, name: str, value: Mapping[str, Any]) -> Any:
+    @asynccontextmanager
+    async def open_stream(
+        self, name: str, value: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[httpx.Response]:
+        """The answer of a call, to be read as it comes, without a bound of time."""
+        body, path = {"name": name, "input": dict(value)}, self.target.path("/call")
+        sent = self.headers({"Accept": "text/event-stream", **(headers or {})})
+        async with self.target.http.stream("POST", path, json=body, headers=sent, timeout=None) as answer:
+            yield answer
+
+    async def raw_call(self, wire: Connection, name: str, value: Mapping[str, Any]) -> RawReply:
         """A call by hand: its ``body`` holds the very bytes of the stream."""
+        return await wire.request("POST", *self._by_hand(name, value, {}))
+
+    async def send_raw_call(
+        self, wire: Connection, name: str, value: Mapping[str, Any], headers: Mapping[str, str]
+    ) -> None:
+        """A call by hand, whose answer nobody reads."""
+        await wire.send("POST", *self._by_hand(name, value, headers))
+
+    def _by_hand(
+        self, name: str, value: Mapping[str, Any], headers: Mapping[str, str]
+    ) -> tuple[str, dict[str, str], bytes]:
         body = json.dumps({"name": name, "input": dict(value)}).encode()
-        headers = self.headers({"Content-Type": "application/json", "Accept": "text/event-stream"})
-        return await wire.request("POST", self.target.path("/call"), headers, body)
+        sent = {"Content-Type": "application/json", "Accept": "text/event-stream", **headers}
+        return self.target.path("/call"), self.headers(sent), body
 
 
 def fresh_sid() -> str:

@@ -40,14 +40,25 @@ class Connection:
         self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> RawReply:
         """Send a request and read the whole answer. Raises TimeoutError or ConnectionError."""
+        await self.send(method, path, headers, body)
+        async with asyncio.timeout(_READ_LIMIT_S):
+            return await self._reply(method)
+
+    async def send(
+        self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> None:
+        """Send a request; nobody reads its answer, unless with ``read_until``."""
         lines = [f"{method} {path} HTTP/1.1"]
         lines += [f"{name}: {value}" for name, value in {**self._headers, **(headers or {})}.items()]
         if body or method == "POST":
             lines.append(f"Content-Length: {len(body)}")
         self._writer.write("\r\n".join([*lines, "", ""]).encode("utf-8") + body)
         await self._writer.drain()
+
+    async def read_until(self, mark: bytes) -> None:
+        """Read the answer up to there. Raises TimeoutError, or EOFError where it ends before."""
         async with asyncio.timeout(_READ_LIMIT_S):
-            return await self._reply(method)
+            await self._reader.readuntil(mark)
 
     async def _reply(self, method: str) -> RawReply:
         try:

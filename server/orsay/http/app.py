@@ -14,14 +14,24 @@ from collections.abc import Awaitable, Callable, Sequence
 from pydantic import ValidationError
 
 from ..auth import ANYONE, Keys
-from ..errors import Faulted, Refused, ShuttingDown, Starting, Unauthorized, exception_text
+from ..errors import (
+    BadRequest,
+    Faulted,
+    Forbidden,
+    Refused,
+    ShuttingDown,
+    Starting,
+    Unauthorized,
+    exception_text,
+)
 from ..faults import FaultLog
 from ..logs import get_logger
 from ..runtimes.base import Runtime
 from .episodes import EpisodeEndpoints
 from .errors import error_answer, validation_answer
 from .faces import Endpoint, Face, Faces
-from .messages import Headers, Receive, Scope, Send, read_body, replay, send_json
+from .guard import Guard, note_page
+from .messages import Headers, Receive, Scope, Send, address_of, break_off, read_body, replay, send_json
 
 __all__ = ["HttpApp"]
 
@@ -38,6 +48,7 @@ class HttpApp:
         episodes: EpisodeEndpoints,
         runtime: Runtime,
         keys: Keys,
+        guard: Guard,
         faults: FaultLog,
         *,
         stopping: Callable[[], bool],
@@ -45,9 +56,10 @@ class HttpApp:
         index_only: bool,
         faces: Sequence[Face] = (),
     ) -> None:
-        self.faces = Faces(faces, keys, faults)
+        self.faces = Faces(faces, keys, guard, faults)
         self._max_body = max_body_bytes
         self._keys = keys
+        self._guard = guard
         self._faults = faults
         self._runtime = runtime
         self._stopping = stopping
@@ -90,34 +102,53 @@ class HttpApp:
         headers: Headers = dict(scope["headers"])
         try:
             endpoint: Endpoint | None
+            owner = ANYONE
             try:
-                owner = "" if path in _OPEN_PATHS else self._keys.owner(headers)
-            except Unauthorized:
-                owner, endpoint = ANYONE, self.faces.find_open(method, path, headers)
+                if path not in _OPEN_PATHS:
+                    owner = self._keys.owner(headers)
+                    if not owner:
+                        self._guard.check(scope, headers)
+            except (Unauthorized, Forbidden, BadRequest):
+                endpoint = self.faces.find_open(method, path)
                 if endpoint is None:
                     raise
             else:
                 endpoint = self._exact.get((method, path)) or self._find(method, path)
                 if endpoint is None:
-                    endpoint = self.faces.find(method, path, headers)
-            if endpoint is not None:
-                await endpoint(scope, headers, owner, receive, send)
-            else:
-                await self._answer_rest(scope, headers, receive, send)
+                    endpoint = self.faces.find(method, path) or self._answer_rest
+            await endpoint(scope, headers, owner, receive, send)
         except ValidationError as exc:
             await send_json(send, validation_answer(exc), status=422, headers=self.faces.headers(path))
         except (Refused, Faulted) as exc:
             if isinstance(exc, Unauthorized):
-                _log.info("key_refused", client=_address(scope), method=method, path=path)
+                _log.info("key_refused", client=address_of(scope), method=method, path=path)
+            elif isinstance(exc, Forbidden):
+                note_page(scope, headers)
             status, body, extra = error_answer(exc, self._faults)
-            await send_json(send, body, status=status, headers=(*extra, *self.faces.headers(path)))
+            try:
+                await send_json(send, body, status=status, headers=(*extra, *self.faces.headers(path)))
+            except RuntimeError:  # an answer had begun
+                await break_off(receive, send)
         except Exception as exc:
             _log.exception("request_failed", method=method, path=path)
             status, body, extra = error_answer(Faulted("internal", exception_text(exc)), self._faults)
             with contextlib.suppress(RuntimeError):  # an answer had begun, and breaks off
                 await send_json(send, body, status=status, headers=(*extra, *self.faces.headers(path)))
 
-    async def _answer_rest(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
+    def lets_in(self, scope: Scope) -> bool:
+        """A request under way needs no key, or has one that is good still."""
+        path: str = scope["path"].rstrip("/")
+        try:
+            self._keys.owner(dict(scope["headers"]))
+        except Starting:  # good, and not named yet
+            return True
+        except Unauthorized:
+            return path in _OPEN_PATHS or self.faces.find_open(scope["method"], path) is not None
+        return True
+
+    async def _answer_rest(
+        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
+    ) -> None:
         parts = scope["path"].strip("/").split("/")
         allowed = self._methods.get(parts[-1]) if len(parts) <= 2 else None
         if scope["path"] in _OPEN_PATHS:
@@ -144,12 +175,8 @@ class HttpApp:
     async def _ready(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
         if not self._runtime.environments:
             raise Starting("the environments are still being loaded")
+        if not self._keys.are_named:
+            raise Starting("the journal is still being read")
         if self._stopping():
             raise ShuttingDown("the server is shutting down")
         await send_json(send, b'{"status":"ready"}')
-
-
-def _address(scope: Scope) -> str:
-    """Of the client: behind a trusted proxy, the one that the proxy tells."""
-    client = scope.get("client")
-    return str(client[0]) if client else ""

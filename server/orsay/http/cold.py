@@ -1,4 +1,4 @@
-"""The FastAPI part: discovery endpoints, the OpenAPI document, its pages.
+"""The FastAPI part: discovery endpoints and the OpenAPI document.
 
 Importing FastAPI and building its routes takes longer than everything else that the server needs to answer
 its first request, so ``http/app.py`` loads this module while it already listens.
@@ -7,12 +7,14 @@ its first request, so ``http/app.py`` loads this module while it already listens
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from json import JSONDecodeError
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.openapi.docs import get_redoc_html, get_swagger_ui_html
+from fastapi.routing import APIRoute
+from pydantic_core import from_json
 
 from ..errors import Faulted, OrsayError, Refused
 from ..faults import FaultLog
@@ -23,6 +25,27 @@ from .openapi import describe
 from .operations import Operation
 
 __all__ = ["build"]
+
+
+class _Request(Request):
+    """Reads JSON as all other endpoints do: Python's own parser takes half a surrogate pair for a letter."""
+
+    async def json(self) -> Any:
+        body = await self.body()
+        try:
+            return from_json(body)
+        except ValueError as exc:
+            raise JSONDecodeError(str(exc), "", 0) from None
+
+
+class _Route(APIRoute):
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def answer(request: Request) -> Response:
+            return await handle(_Request(request.scope, request.receive))
+
+        return answer
 
 
 def build(runtime: Runtime, faults: FaultLog, *, index_only: bool, more: Sequence[Operation] = ()) -> FastAPI:
@@ -36,8 +59,7 @@ def build(runtime: Runtime, faults: FaultLog, *, index_only: bool, more: Sequenc
         redirect_slashes=False,  # a redirect would name the scheme and the host that a proxy in front hides
         **_quiet(),
     )
-    _add_pages(app)
-    app.include_router(discovery_router(runtime, index_only=index_only))
+    app.include_router(discovery_router(runtime, index_only=index_only, route=_Route))
 
     async def on_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, Refused | Faulted)
@@ -53,23 +75,6 @@ def build(runtime: Runtime, faults: FaultLog, *, index_only: bool, more: Sequenc
     app.add_exception_handler(RequestValidationError, on_bad_body)
     app.openapi = lambda: describe(app, more)  # type: ignore[method-assign]  # the way FastAPI documents
     return app
-
-
-def _add_pages(app: FastAPI) -> None:
-    """Pages that find the document beside themselves, also where a proxy adds a prefix to all paths."""
-
-    def document(request: Request) -> str:
-        return "../openapi.json" if request.scope["raw_path"].endswith(b"/") else "openapi.json"
-
-    async def docs(request: Request) -> Response:
-        url = document(request)
-        return get_swagger_ui_html(openapi_url=url, title="Orsay", oauth2_redirect_url=None)
-
-    async def redoc(request: Request) -> Response:
-        return get_redoc_html(openapi_url=document(request), title="Orsay")
-
-    app.add_route("/docs", docs, include_in_schema=False)
-    app.add_route("/redoc", redoc, include_in_schema=False)
 
 
 def _quiet() -> dict[str, Any]:

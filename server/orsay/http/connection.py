@@ -1,52 +1,402 @@
-"""HTTP connections as uvicorn handles them, but with one write per turn of the event loop.
+"""HTTP connections as uvicorn handles them, with bounds for what a client may send, and how slowly.
 
-uvicorn writes the head of an answer and its body apart, which is two system calls for each small answer.
+uvicorn takes heads of any size, requests in advance of any number, and waits for all of it for ever.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+import math
+from types import SimpleNamespace
+from typing import Any, Literal, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import httptools
+from uvicorn import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from .limits import HEAD_BYTES, HEADERS, PIPELINED, Door
+from .refusal import LastAnswer, refusal
+from .writing import MOVED_BYTES, OneWrite
 
 __all__ = ["Connection"]
 
+_SLICE_BYTES = 16 * 1024  # a read of 256 KiB may hold 60,000 headers, which are counted after each slice
+_NOTHING_MORE = 1 << 60  # as if so much had come already: sends every read to where it is dropped
+_SECOND_LOOK_S = 1.0
+_CHUNKED = b"chunked"
+_ANSWERED = SimpleNamespace(response_complete=True)  # in place of a cycle, where there is none
+_VERSIONS = ("1.1", "1.0")
+_FRAMING = (b"content-length", b"transfer-encoding")
+_INVALID = "Invalid HTTP request received."
+
+
+class _Refusal(Exception):
+    """Raised in a callback of the parser, to stop it."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        self.status = status
+        self.detail = detail
+
 
 class Connection(HttpToolsProtocol):
-    """For ``uvicorn.Config(http=...)``."""
+    """For ``uvicorn.Config(http=...)``, with the ``door`` filled in.
+
+    A read costs one addition and a few comparisons. Nothing is timed request by request: a look at what the
+    connection waits for, now and then, takes the place of uvicorn's timer for idle ones too.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        door: Door,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._door = door
+        self._unparsed = 0  # bytes since the last head, or piece of a body, was complete
+        self._moved = 0  # bytes of the body since _since
+        self._since: float | None = None  # the time from which the client is waited for
+        self._look_after_s = min(door.head_time_s, door.transfer_time_s, self.timeout_keep_alive)
+        self._late: float | None = None
+        self._watch: asyncio.TimerHandle | None = None
+        self._deaf = False  # what still comes is dropped
+        self.url = b""
+        self.headers = []
+        self._upgrade: Literal["websocket", "none"] | None = None
+        self._before: Any = None  # the cycle before an upgrade
+        self._earlier: list[RequestResponseCycle] = []  # those before ``cycle``, while it waits for them
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(cast("asyncio.Transport", _OneWrite(transport, self.loop)))
+        descriptor = transport.get_extra_info("socket").fileno()
+        self._writer = OneWrite(transport, self.loop, self._door)
+        self._writer.close_by(self._close)
+        super().connection_made(cast("asyncio.Transport", self._writer))
+        if self._door.is_full(len(self.connections), descriptor):
+            self._turn_away()
+        else:
+            self._since = self.loop.time()
+            self._watch = self.loop.call_later(self._look_after_s, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_watching()
+        for cycle in self._earlier:
+            _abandon(cycle)
+        super().connection_lost(exc)
+        self._writer.lost()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._writer.expect_reading()
+
+    def resume_writing(self) -> None:
+        self._writer.all_read()
+        super().resume_writing()
+
+    def shutdown(self) -> None:
+        if self._stage == "body" and not self.cycle.response_started:
+            self._refuse(503, "the server is shutting down")
+        else:
+            super().shutdown()
+
+    @property
+    def running(self) -> RequestResponseCycle | None:
+        """The request that is being answered. Those behind it have not been looked at yet."""
+        cycles = (*self._earlier, self.cycle)
+        return next((each for each in cycles if each is not None and not each.response_complete), None)
+
+    def break_off(self, status: int, detail: str) -> None:
+        """Close, with this answer unless one has begun; what runs has lost its reader."""
+        begun = self.running is not None and self.running.response_started
+        self._say_last(b"" if begun else refusal(status, detail))
+
+    # what comes in
+
+    def data_received(self, data: bytes) -> None:
+        self._unparsed += len(data)
+        if self._unparsed > _SLICE_BYTES:
+            self._feed_in_slices(data)
+        else:
+            try:
+                self.parser.feed_data(data)
+            except (httptools.HttpParserError, httptools.HttpParserUpgrade) as exc:
+                self._interrupted(exc, data)
+        cycle = self.cycle
+        if cycle is None or cycle.more_body or cycle.response_complete or cycle.scope is not self.scope:
+            self._watch_on(len(data))
+        else:
+            self._unparsed = 0
+            self._since = None
+
+    def _feed(self, data: bytes | memoryview) -> None:
+        try:
+            self.parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as exc:
+            self._interrupted(exc, data)
+
+    def _interrupted(self, exc: Exception, data: bytes | memoryview) -> None:
+        cause = exc.__context__
+        if isinstance(exc, httptools.HttpParserUpgrade):
+            self._end_upgrade(data[exc.args[0] :])
+        elif isinstance(cause, _Refusal):
+            self._refuse(cause.status, cause.detail)
+        else:
+            self._refuse(400, _INVALID)
+
+    def _feed_in_slices(self, data: bytes) -> None:
+        self._unparsed -= len(data)
+        rest = memoryview(data)
+        while rest and not self._deaf:
+            part, rest = rest[:_SLICE_BYTES], rest[_SLICE_BYTES:]
+            self._unparsed += len(part)
+            self._feed(part)
+            self._check_bounds()
+
+    def _check_bounds(self) -> None:
+        if self._unparsed > HEAD_BYTES:
+            if self._stage == "body":
+                self._refuse(400, f"more than {HEAD_BYTES} bytes without a byte of the request's body")
+            elif self._stage == "head" and len(self.url) > HEAD_BYTES // 2:
+                self._refuse(414, f"the URL is longer than this server takes, {HEAD_BYTES // 2} bytes")
+            else:
+                self._refuse(431, f"the head of the request has more than {HEAD_BYTES} bytes")
+        elif len(self.headers) > HEADERS:
+            self._refuse(431, _too_many())
+
+    def on_headers_complete(self) -> None:
+        self._unparsed = self._moved = 0
+        self._since = None
+        if len(self.headers) > HEADERS:
+            raise _Refusal(431, _too_many())
+        if self.parser.get_http_version() not in _VERSIONS:
+            raise _Refusal(505, "this server speaks HTTP/1.1 and HTTP/1.0")
+        if self.parser.should_upgrade():
+            self._begin_upgrade()
+            return
+        earlier = self.cycle
+        super().on_headers_complete()
+        self.headers = []  # for trailers, which are dropped: they may not say what a head says
+        if earlier is not None and not earlier.response_complete:
+            self._wait_behind(earlier)
+
+    def on_chunk_header(self) -> None:
+        if self._moved == 0:
+            named = [value for name, value in self.scope["headers"] if name == b"transfer-encoding"]
+            if len(named) != 1 or named[0].lower() != _CHUNKED:
+                raise _Refusal(501, "the only transfer coding that this server knows is chunked")
+
+    def on_body(self, body: bytes) -> None:
+        self._unparsed = 0
+        self._moved += len(body)
+        super().on_body(body)
+
+    @property
+    def _stage(self) -> Literal["head", "body", "between"]:
+        """The part of a request that is to come. uvicorn makes a scope at its begin, a cycle after the head.
+
+        A body that is answered before its end seems to have none: uvicorn does not say when it was there.
+        """
+        if self.cycle is None or self.cycle.scope is not self.scope:
+            return "head"
+        return "body" if self.cycle.more_body else "between"
+
+    # upgrades, after which httptools reads no body: what it holds could pass for a request
+
+    def _begin_upgrade(self) -> None:
+        if self.parser.get_method() == b"CONNECT":
+            raise _Refusal(501, "this server makes no tunnels")
+        if not self._should_upgrade():
+            self._upgrade = "none"
+            self._before, self.cycle = self.cycle, self.cycle or cast("RequestResponseCycle", _ANSWERED)
+            return
+        if self.cycle is not None and not self.cycle.response_complete:
+            raise _Refusal(400, "the handshake of a WebSocket waits for the answer to the request before")
+        if any(name in _FRAMING for name, _ in self.headers):
+            raise _Refusal(400, "the handshake of a WebSocket has no body")
+        self._upgrade = "websocket"
+        super().on_headers_complete()
+
+    def _end_upgrade(self, rest: bytes | memoryview) -> None:
+        if self._upgrade == "websocket":
+            self._hear_no_more()
+            self._writer.close_by(None)
+            self.handle_websocket_upgrade()
+        else:
+            self._upgrade, self.cycle = None, self._before
+            head = self._head_without_upgrade()
+            self.parser = _parser(self)  # the other one is at its end
+            self._feed(head)
+            self._feed(rest)
+
+    def _head_without_upgrade(self) -> bytes:
+        """A server that cannot upgrade answers as if nobody had asked for it."""
+        version = self.parser.get_http_version().encode()
+        lines = [self.parser.get_method() + b" " + self.url + b" HTTP/" + version]
+        lines += [name + b": " + value for name, value in self.headers if name != b"upgrade"]
+        return b"\r\n".join([*lines, b"", b""])
+
+    def _wait_behind(self, earlier: RequestResponseCycle) -> None:
+        self._earlier = [each for each in self._earlier if not each.response_complete]
+        self._earlier.append(earlier)
+        if len(self._earlier) > PIPELINED:
+            self._door.note("too_many_requests_in_advance", client=self._client)
+            self.pipeline.popleft()
+            self._end_with(earlier)
+            raise _Refusal(400, "too many requests in advance")  # the parser goes no further
+
+    # what does not come
+
+    def on_response_complete(self) -> None:
+        """In place of a timer for each request, one that looks now and then."""
+        if self.pipeline:
+            super().on_response_complete()
+            return
+        self.server_state.total_requests += 1
+        self.flow.resume_reading()
+        self._since = self.loop.time()
+        if self._watch is None:
+            self._watch = self.loop.call_later(self._look_after_s, self._look)
+
+    def _watch_on(self, size: int) -> None:
+        if self._deaf:
+            return
+        first = self._unparsed == size and self._stage != "body"  # of a head
+        if self._since is None or (first and self.url):
+            self._since = self.loop.time()
+        if self._watch is None:
+            self._watch = self.loop.call_later(self._look_after_s, self._look)
+
+    def _look(self) -> None:
+        self._watch = None
+        if self._since is None or self._deaf:
+            return
+        now = self.loop.time()
+        stage = self._stage
+        if stage == "body" and not self.cycle.response_complete:
+            limit_s = self._door.transfer_time_s
+            if self._moved >= MOVED_BYTES or self._is_waited_for_in_vain():
+                self._since = now
+                self._moved = 1  # not the first piece
+        elif stage == "body":
+            limit_s = max(self._door.transfer_time_s, self.timeout_keep_alive)
+        elif stage == "between" and not self._unparsed:
+            limit_s = self.timeout_keep_alive if self.cycle.response_complete else math.inf
+        else:
+            limit_s = self._door.head_time_s
+        wait_s = self._since + limit_s - now
+        if wait_s <= 0 and self._late != self._since:
+            self._late = self._since  # the server itself may be late: what has come is read first
+            wait_s = _SECOND_LOOK_S
+        if wait_s > 0:
+            self._watch = self.loop.call_later(min(wait_s, self._look_after_s), self._look)
+            return
+        self._time_out()
+
+    def _is_waited_for_in_vain(self) -> bool:
+        """It is the server that does not read, or the client waits for the word to go on."""
+        return self.flow.read_paused or self.cycle.waiting_for_100_continue
+
+    def _time_out(self) -> None:
+        if not self._unparsed and self._stage != "body":  # idle; or opened in advance and never used
+            self._stop_watching()
+            self.transport.close()
+            return
+        self._door.note("client_does_not_go_on", client=self._client)
+        part = "body" if self._stage == "body" else "head"
+        self._refuse(408, f"the {part} of the request did not arrive in time")
+
+    def _stop_watching(self) -> None:
+        self._since = None
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    # the end
+
+    def _hear_no_more(self) -> None:
+        self._deaf = True
+        self._unparsed = _NOTHING_MORE
+        self._stop_watching()
+
+    @property
+    def _client(self) -> str:
+        return self.client[0] if self.client else ""
+
+    def _refuse(self, status: int, detail: str) -> None:
+        """Read no more of this client: give the answers that are due, then this one, and close."""
+        if self._deaf:
+            return
+        if status != 503:
+            self._door.note("request_refused", status=status, detail=detail, client=self._client)
+        self._hear_no_more()
+        broken = self.cycle if self._stage == "body" else None
+        if broken is not None and self.pipeline:
+            self.pipeline.popleft()
+            _abandon(broken)
+            self._end_with(self._earlier[-1])
+        elif broken is None and self.cycle is not None and not self.cycle.response_complete:
+            self._end_with(self.cycle)
+        else:
+            begun = broken is not None and broken.response_started
+            self._say_last(b"" if begun else refusal(status, detail))
+
+    def _end_with(self, cycle: RequestResponseCycle) -> None:
+        """Close when this request, which has come as a whole, is answered."""
+        self._hear_no_more()
+        cycle.keep_alive = False
+        self.cycle = cycle
+
+    def _close(self) -> None:
+        """The last answer is given. Where the client is still to send more, that is waited for a little."""
+        if self._stage == "body" or self._deaf:
+            self._say_last(b"")
+        else:
+            self._writer.close_now()
+
+    def _turn_away(self) -> None:
+        self._door.note(
+            "connections_full",
+            serious=True,
+            connections=len(self.connections),
+            hint="raise the limit of open files (ulimit -n), or ORSAY_MAX_CONNECTIONS where that is set",
+        )
+        text = "the server has as many connections as it can hold; try again later"
+        self._say_last(refusal(503, text, "x-orsay-code: overloaded", "retry-after: 2"), waits=True)
+
+    def _say_last(self, answer: bytes, *, waits: bool = False) -> None:
+        self._hear_no_more()
+        self.connections.discard(self)
+        self.flow.resume_writing()
+        self._writer.close_by(None)
+        for cycle in (*self._earlier, self.cycle):
+            if cycle is not None:
+                cycle.on_response = _nothing  # neither the next one, nor a timer for it
+                _abandon(cycle)
+        LastAnswer(self._writer, self._door, answer, self.connections).begin(self.loop, waits=waits)
 
 
-class _OneWrite:
-    """A transport that keeps what is written until the end of this turn of the loop."""
+def _parser(protocol: Connection) -> httptools.HttpRequestParser:
+    """As uvicorn makes it: what comes after a last request is no error, since that is to be answered."""
+    parser = httptools.HttpRequestParser(protocol)
+    if hasattr(parser, "set_dangerous_leniencies"):  # not before 0.6.3
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser
 
-    __slots__ = ("_loop", "_parts", "_transport")
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._parts: list[bytes] = []
+def _abandon(cycle: RequestResponseCycle) -> None:
+    """Its request broke off: what it still sends is dropped, and what waits for the body goes on."""
+    if not cycle.response_complete:
+        cycle.disconnected = True
+        cycle.waiting_for_100_continue = False
+        cycle.message_event.set()
 
-    def write(self, data: bytes) -> None:
-        if not self._parts:
-            self._loop.call_soon(self._flush)
-        self._parts.append(data)
 
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
+def _nothing() -> None:
+    pass
 
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self._flush()
-        self._transport.set_protocol(protocol)
 
-    def _flush(self) -> None:
-        parts, self._parts = self._parts, []
-        if parts and not self._transport.is_closing():
-            self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
+def _too_many() -> str:
+    return f"the request has more than {HEADERS} headers"

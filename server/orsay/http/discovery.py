@@ -7,6 +7,7 @@ from importlib.metadata import version as package_version
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Response
+from fastapi.routing import APIRoute
 from orsay_protocol.requests import GetTask, GetTaskRange, ListTasks, NumTasks, Split
 from orsay_protocol.tools import ListToolsOutput
 from pydantic import BaseModel
@@ -53,9 +54,9 @@ Deployment = Annotated[str | None, Header()]
 Env = Annotated[str, Path(description="an environment's name, in any letter case")]
 
 
-def discovery_router(runtime: Runtime, *, index_only: bool) -> APIRouter:
+def discovery_router(runtime: Runtime, *, index_only: bool, route: type[APIRoute]) -> APIRouter:
     """Routes under ``/{env}/…``, and the same without it for the first environment."""
-    router = APIRouter()
+    router = APIRouter(route_class=route)
     asking = _Discovery(runtime, index_only=index_only)
     router.add_api_route("/version", asking.version, response_model=Version, tags=["server"])
     router.add_api_route(

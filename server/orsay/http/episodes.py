@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from orsay_protocol.headers import ORSAY, STATE, TRACE
+from orsay_protocol.redact import redactor
 from orsay_protocol.requests import CallTool, CancelCall, CreateSession, ScoreGroup
 from orsay_protocol.sse import PING, encode_event
 from pydantic_core import to_json
@@ -113,6 +114,7 @@ class EpisodeEndpoints:
         secrets = secrets_of(headers)
         if secrets is None:
             secrets = {name: value for name, value in (body.secrets or {}).items() if value is not None}
+        hide = redactor(secrets.values())  # held, so that it is made once
         deployment = text_header(headers, b"x-deployment")
         info = choose(self._sessions.runtime, body.env_name, deployment)
         request = open_request(
@@ -120,7 +122,7 @@ class EpisodeEndpoints:
             body,
             secrets,
             index_only=self._index_only,
-            run=run_of(headers),
+            run=run_of(headers, hide),
             traceparent=traceparent_of(headers),
         )
         client = text_header(headers, b"user-agent") or ""
@@ -157,7 +159,7 @@ class EpisodeEndpoints:
         self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
     ) -> None:
         session = self._sessions.get(session_id(headers), owner)
-        await send_json(send, await session.ask(session.handle_now(after_setup=False), "task_tools"))
+        await send_json(send, await session.ask(await session.ready_to_list(), "task_tools"))
 
     # calls
 

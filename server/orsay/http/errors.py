@@ -22,10 +22,12 @@ _STATUS: dict[type[Refused], int] = {
     errors.ListingUnsupported: 400,
     errors.BadTask: 400,
     errors.Unauthorized: 401,
+    errors.Forbidden: 403,
     errors.UnknownEnvironment: 404,
     errors.UnknownSession: 404,
     errors.Unsupported: 404,
     errors.SessionConflict: 409,
+    errors.KeyConflict: 409,
     errors.SessionGone: 410,
     errors.TooLarge: 413,
     errors.Overloaded: 429,
@@ -83,7 +85,7 @@ def validation_answer(error: ValidationError) -> bytes:
 def problems_answer(problems: Iterable[Mapping[str, Any]]) -> bytes:
     """Body of a 422 for these problems; repeats neither secrets nor long inputs."""
     detail = [{**problem, "input": _shown(problem)} for problem in problems]
-    return to_json({"detail": detail}, serialize_unknown=True)
+    return to_json({"detail": detail}, serialize_unknown=True, inf_nan_mode="null")
 
 
 def _shown(problem: Mapping[str, Any]) -> Any:

@@ -12,6 +12,8 @@ __all__ = [
     "Receive",
     "Scope",
     "Send",
+    "address_of",
+    "break_off",
     "has_gone",
     "read_body",
     "replay",
@@ -27,6 +29,12 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers: TypeAlias = dict[bytes, bytes]
 
 _JSON = (b"content-type", b"application/json")
+
+
+def address_of(scope: Scope) -> str:
+    """Of the client: behind a trusted proxy, the one that the proxy tells."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""
 
 
 async def read_body(headers: Headers, receive: Receive, limit: int) -> bytes:
@@ -82,6 +90,16 @@ def has_gone(receive: Receive) -> bool:
         return bool(stop.value["type"] == "http.disconnect")
     waiting.close()
     return False
+
+
+async def break_off(receive: Receive, send: Send) -> None:
+    """Close the connection below an answer that has begun: nobody is to take it for a whole one."""
+    cycle: Any = getattr(send, "__self__", None)
+    if getattr(cycle, "response_complete", True):  # or it is not uvicorn that sends
+        return
+    cycle.transport.abort()
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def send_once(

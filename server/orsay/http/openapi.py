@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from orsay_protocol.blocks import ImageBlock, Message, TextBlock
 from orsay_protocol.faults import Fault
+from orsay_protocol.headers import MOST_SECRET_BYTES, MOST_SECRETS
 from orsay_protocol.requests import CallTool, CancelCall, CreateSession, ScoreGroup, ScoreGroupOutput
 from orsay_protocol.tools import ListToolsOutput, RunToolOutput
 from pydantic import BaseModel, RootModel
@@ -56,6 +57,13 @@ class Messages(RootModel[list[Message]]):
     """The prompt as a conversation."""
 
 
+class ServerSentEvent(BaseModel):
+    """One event of a stream (WHATWG HTML, "Server-sent events")."""
+
+    event: str
+    data: str
+
+
 class ErrorAnswer(BaseModel):
     """What went wrong, for people."""
 
@@ -79,8 +87,9 @@ class ProblemAnswer(BaseModel):
 _ERRORS: dict[int, tuple[str, type[BaseModel]]] = {
     400: ("the request is not complete or does not fit the environment", ErrorAnswer),
     401: ("the API key is missing or wrong", ErrorAnswer),
+    403: ("a server without keys, asked at a foreign name or by a foreign web page", ErrorAnswer),
     404: ("no such session, environment or capability", ErrorAnswer),
-    409: ("a session of this id was made from another request", ErrorAnswer),
+    409: ("the session id, or the Idempotency-Key, belongs to another request", ErrorAnswer),
     410: ("the session has ended; detail says why", ErrorAnswer),
     413: ("the body is over the server's limit", ErrorAnswer),
     422: ("the body does not fit its schema", ProblemAnswer),
@@ -89,13 +98,14 @@ _ERRORS: dict[int, tuple[str, type[BaseModel]]] = {
     503: ("still starting (X-Backend-State: starting) or shutting down; nothing ran", ErrorAnswer),
 }
 
+_EVENTS = "text/event-stream"
 _STREAM = (
     "Server-sent events: `task_id` first; then the result as `chunk` events and one `end`, whose data joined"
     " are JSON; or `fault` (JSON, see Fault) and `error` (text). Comments keep a long stream alive."
 )
 
 
-_CALL_ERRORS = (400, 401, 404, 410, 413, 422, 429, 500, 503)
+_CALL_ERRORS = (400, 401, 404, 409, 410, 413, 422, 429, 500, 503)
 _DISCOVERY_ERRORS = (400, 401, 404, 413, 422, 429, 500, 503)
 _OPERATIONS = (
     Operation("get", "/health", "The server answers.", Status, session=False, errors=(), tag="server"),
@@ -177,8 +187,9 @@ _OPERATIONS = (
 
 _HEADERS = {
     "X-Session-ID": "the session",
-    "X-Secrets": 'base64 of JSON {name: {"value": string}}',
-    "Idempotency-Key": "a call is done once per key",
+    "X-Secrets": f'base64 of JSON {{name: {{"value": string}}}}; {MOST_SECRETS} names at most, and'
+    f" {MOST_SECRET_BYTES:,} bytes of names and values",
+    "Idempotency-Key": "a call is done once per key; with another body, 409",
 }
 
 
@@ -215,7 +226,7 @@ def _schemas(
 ) -> tuple[dict[type[BaseModel], dict[str, Any]], dict[str, Any]]:
     bodies = {operation.body for operation in operations if operation.body is not None}
     answers = {operation.answer for operation in operations if operation.answer is not None}
-    answers |= {ErrorAnswer, ProblemAnswer, Fault}
+    answers |= {ErrorAnswer, ProblemAnswer, Fault, ServerSentEvent}
     wanted: list[tuple[type[BaseModel], Any]] = [(model, "validation") for model in sorted(bodies, key=_name)]
     wanted += [(model, "serialization") for model in sorted(answers, key=_name)]
     found, definitions = models_json_schema(wanted, ref_template="#/components/schemas/{model}")
@@ -234,10 +245,10 @@ def _entry(operation: Operation, references: dict[type[BaseModel], dict[str, Any
     )
     if json_answer and operation.answer is not None:
         content["application/json"] = {"schema": references[operation.answer]}
-    if operation.stream:
-        content["text/event-stream"] = {"schema": {"type": "string"}}
     if operation.media is not None:
         content[operation.media] = {"schema": {"type": "string"}}
+    if operation.stream or operation.media == _EVENTS:
+        content[_EVENTS] = {"schema": references[ServerSentEvent]}  # of each event
     text = operation.summary
     if operation.stream and operation.answer is not None and not json_answer:
         text += f" {_STREAM} Here the JSON is {operation.answer.__name__}."
@@ -260,7 +271,7 @@ def _errors(
     statuses: Sequence[int], references: dict[type[BaseModel], dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
     answers: dict[str, dict[str, Any]] = {}
-    for status in statuses:
+    for status in sorted({*statuses, 400, 403} if 401 in statuses else statuses):
         what, model = _ERRORS[status]
         answer = answers[str(status)] = {
             "description": what,

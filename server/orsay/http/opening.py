@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orsay_protocol.headers import BadSecrets, decode_secrets
+from orsay_protocol.redact import Redactor
 from orsay_protocol.requests import CreateSession
 from orsay_protocol.trace import new_trace, read_traceparent
 
@@ -16,6 +17,7 @@ from .messages import Headers, text_header
 __all__ = ["open_request", "run_of", "secrets_of", "traceparent_of"]
 
 _LONGEST_RUN = 512  # characters of a label that the log keeps
+_LONGEST_READ = 8_192  # of which that is what is left without secrets
 
 
 def secrets_of(headers: Headers) -> dict[str, str] | None:
@@ -29,10 +31,14 @@ def secrets_of(headers: Headers) -> dict[str, str] | None:
         raise BadRequest(str(exc)) from None
 
 
-def run_of(headers: Headers) -> str | None:
+def run_of(headers: Headers, hide: Redactor) -> str | None:
     """What the client calls this session in X-Orsay-Run, cut to a bounded length; None without it."""
     header = text_header(headers, b"x-orsay-run")
-    return header[:_LONGEST_RUN] if header else None
+    if not header:
+        return None
+    header = header[:_LONGEST_READ]
+    clean = hide.json(header) if header.startswith("{") else hide.plain(header)
+    return clean[:_LONGEST_RUN]
 
 
 def traceparent_of(headers: Headers) -> str | None:

@@ -15,6 +15,7 @@ from .filters import among
 from .reading import Large, as_json, read_blocks, read_step, read_tools
 from .schema import calls, prompts, scores, sessions, values
 from .sofar import so_far
+from .statistics import finite
 from .trajectory import Summary, Trajectory
 
 __all__ = ["SUMMARY", "summaries", "whole"]
@@ -33,6 +34,7 @@ def summaries(connection: Connection, rows: Sequence[Row[Any]]) -> list[Summary]
         if row.id in now:
             fields.update(asdict(now[row.id]))
         fields["id"] = str(row.id)
+        fields["reward_sum"] = finite(fields["reward_sum"])  # older servers wrote infinite ones
         fields["calls"] = fields["calls"] or 0
         fields["faults"] = fields["faults"] or 0
         fields["finished"] = bool(fields["finished"])

@@ -11,7 +11,7 @@ import base64
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +64,8 @@ class Export:
     long.
 
     ``seen`` counts sessions that were looked at, of ``total`` (known after the first page), ``written`` those
-    that were given out, ``silent`` those left out because their client never asked for a prompt,
+    that were given out, ``trials`` those left out as trials (known after the first page), ``silent`` those
+    left out because their client never asked for a prompt,
     ``without_tools`` those given out although nobody knows which tools there were. ``told`` makes of a
     trajectory what the reader may know of it; everything, without it.
     """
@@ -73,7 +74,7 @@ class Export:
         self.recipe = recipe
         self._told = told
         self.total: int | None = None
-        self.seen = self.written = self.silent = self.without_tools = self.unindexed = 0
+        self.seen = self.written = self.trials = self.silent = self.without_tools = self.unindexed = 0
         self.done = False
         self._before: str | None = None
         self._tools: dict[str, list[dict[str, Any]]] = {}
@@ -83,6 +84,7 @@ class Export:
         recipe = self.recipe
         if self.total is None:
             self.total = count(connection, recipe.wanted)
+            self.trials = count(connection, replace(recipe.wanted, trials=True)) - self.total
         if recipe.wanted.text:
             self.unindexed = catch_up(connection, _INDEX_S)
             if self.unindexed:  # what is not in the index cannot be found yet
@@ -159,6 +161,7 @@ def to_dataset(
     owner: str | None = None,
     faults: bool = False,
     living: bool = False,
+    trials: bool = False,
     images: bool = True,
     arguments: Arguments = "object",
     progress: Callable[[Export], None] | None = None,
@@ -181,6 +184,8 @@ def to_dataset(
         owner: Only those of this API key, by the name that the journal gives it.
         faults: Also episodes that a fault kept from their end.
         living: Also sessions that have not ended.
+        trials: Also sessions of ``orsay check``, of ``orsay play`` and of the console's playground; one whose
+        ``run`` is named is there without it.
         arguments: ``object`` as chat templates want the arguments of a call, or ``string`` as OpenAI's API
         has them. progress: Called after each page.
 
@@ -202,6 +207,7 @@ def to_dataset(
         until=_seconds(until),
         text=text,
         owner=owner,
+        trials=trials,
     )
     export = Export(Recipe(wanted=wanted, lost=faults, living=living, images=images, arguments=arguments))
     with existing(JournalOptions(journal_url(journal))) as store:

@@ -24,6 +24,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
+from ..labels import TRIAL_NAMES, TRIAL_PREFIXES
 from .schema import calls, sessions
 
 __all__ = ["Filter", "among", "conditions", "is_lost"]
@@ -36,7 +37,7 @@ class Filter:
     ``fault`` is ``any``, ``none`` or a class. ``since`` and ``until`` bound the start of the session, in
     seconds since 1970, ``until`` excluded. ``owner`` is the name of an API key: its holder sees these
     sessions only. ``sid`` is what its client called the session. ``text`` is what a person types to search:
-    see ``search``.
+    see ``search``. Without ``trials``, sessions of runs that are trials count only where their run is named.
     """
 
     environment: str | None = None
@@ -53,6 +54,7 @@ class Filter:
     text: str | None = None
     since: float | None = None
     until: float | None = None
+    trials: bool = True
 
 
 _EXACT = ("environment", "run", "split", "task", "sid", "owner", "step")
@@ -68,6 +70,8 @@ def conditions(wanted: Filter, *, by: Collection[str] = _EXACT) -> Iterator[Colu
         value = getattr(wanted, name)
         if value is not None:
             yield (sessions.c[name] if name in by else _Walked(sessions.c[name])) == value
+    if not wanted.trials and wanted.run is None:
+        yield ~_is_trial()
     if wanted.since is not None:
         yield sessions.c.started_at >= wanted.since
     if wanted.until is not None:
@@ -116,6 +120,13 @@ def among(
 def is_lost() -> ColumnElement[bool]:
     """A fault kept the session from its end: its reward says nothing of the one who played."""
     return and_(sessions.c.fault.is_not(None), sessions.c.finished.is_not(True))
+
+
+def _is_trial() -> ColumnElement[bool]:
+    """Judged by the name of the run, which is in every index that sums are made from."""
+    run = sessions.c.run
+    begins = (func.substr(run, 1, len(prefix)) == prefix for prefix in TRIAL_PREFIXES)
+    return or_(run.in_(TRIAL_NAMES), *begins)
 
 
 def _reward() -> ColumnElement[float]:

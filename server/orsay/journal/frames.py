@@ -27,7 +27,7 @@ _NUMBERS = {each: number for number, each in enumerate(_CLASSES)}
 _MOST = 2**63
 _tuple: Any = tuple.__new__  # what _make does
 
-FORM = (3, COLUMNS, [(each.__name__, each._fields) for each in _CLASSES])
+FORM = (4, COLUMNS, [(each.__name__, each._fields) for each in _CLASSES])
 """What a reader must know alike."""
 
 
@@ -39,7 +39,7 @@ def pack(rows: Sequence[tuple[Row, Any]]) -> bytes | None:
         kind = type(row)
         if kind is SessionOpened and not _fits(row):
             return None
-        if row.hide:
+        if row.hide is not None:
             hidden = True
         plain.append((_NUMBERS[kind], *row))
     try:

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any, TypeAlias
 
+from orsay_protocol.redact import Redactor
+
 from .rows import CallEnded, CallStarted, EvaluationSaved, Prompted, Row, SessionEnded, SessionOpened
-from .values import LARGE_CHARS, input_of, is_large, pack, redactor, result_of
+from .values import LARGE_CHARS, input_of, is_large, pack, result_of
 
 __all__ = [
     "COLUMNS",
@@ -29,8 +31,9 @@ COLUMNS = {
     "sessions": "id sid server environment split task_index task owner client run labelled step rollout"
     " labels trace digest replayable secrets started_at",
     "calls": "id session number kind task_id key name input result reward finished discarded fault fault_id"
-    " message started_at queue_s run_s stream_s total_s",
+    " message started_at queue_s run_s stream_s total_s after",
     "prompts": "session kind text",
+    "asks": "session number kind after digest fault",
     "scores": "call candidate session reward detail",
     "large_values": "row field session data",
     "evaluations": "id name run owner environment split model started_at ended_at summary report",
@@ -40,7 +43,7 @@ COLUMNS = {
 
 _tables = attrgetter(*COLUMNS)
 
-FIRST_STAYS = frozenset({"sessions", "prompts", "large_values"})
+FIRST_STAYS = frozenset({"sessions", "prompts", "asks", "large_values"})
 """Tables where the first row of a key is kept; in others the last one is."""
 
 
@@ -51,6 +54,7 @@ class Group:
     sessions: dict[int, Params] = field(default_factory=dict)
     calls: dict[int, Params] = field(default_factory=dict)
     prompts: dict[tuple[int, str], Params] = field(default_factory=dict)
+    asks: dict[tuple[int, int], Params] = field(default_factory=dict)
     scores: dict[tuple[int, int], Params] = field(default_factory=dict)
     large_values: dict[tuple[int, str], Params] = field(default_factory=dict)
     evaluations: dict[int, Params] = field(default_factory=dict)
@@ -95,42 +99,48 @@ def encode(rows: Iterable[Row], group: Group | None = None) -> Group:
 def _session_opened(group: Group, row: SessionOpened) -> None:
     request = row.request.decode(errors="replace")
     if row.hide:
-        hide = redactor(row.hide)
+        hide = row.hide
         request = hide.json(request)
         row = row._replace(
             sid=hide.plain(row.sid),
+            split=row.split and hide.plain(row.split),
+            task=hide.plain(row.task),
             client=hide.plain(row.client),
             run=hide.plain(row.run),
+            step=None if row.step is not None and hide.hides(row.step) else row.step,
             rollout=row.rollout and hide.plain(row.rollout),
             labels=row.labels and hide.json(row.labels),
         )
-    group.sessions[row.id] = (*row[:17], bool(row.hide), row.started_at)
+    group.sessions[row.id] = (*row[:17], isinstance(row.hide, Redactor), row.started_at)
     group.large_values[row.id, "request"] = (row.id, "request", row.id, pack(request))
 
 
 def _session_ended(group: Group, row: SessionEnded) -> None:
     if row.hide:
-        row = row._replace(end_reason=redactor(row.hide).plain(row.end_reason))
+        row = row._replace(end_reason=row.hide.plain(row.end_reason))
     group.ends[row.id] = row[:10]
 
 
 def _prompted(group: Group, row: Prompted) -> None:
     key = row.session, row.kind
-    if key not in group.prompts:
+    if row.number:
+        place = row.session, row.number
+        group.asks[place] = (*place, row.kind, row.after, row.digest, row.fault)
+    if row.data and key not in group.prompts:
         text = row.data.decode(errors="replace")
         if row.hide:
-            text = redactor(row.hide).json(text)
+            text = row.hide.json(text)
         group.prompts[key] = (*key, group.keep(row.session, row.kind, row.session, text))
 
 
 def _call_started(group: Group, row: CallStarted) -> None:
     given = input_of(row.kind, row.body)
     if row.hide:
-        hide = redactor(row.hide)
+        hide = row.hide
         given = hide.json(given)
         row = row._replace(name=hide.plain(row.name), key=row.key and hide.plain(row.key))
     given_here = group.keep(row.id, "input", row.session, given)
-    rest = (None, False, False, None, None, None, row.started_at, None, None, None, None)
+    rest = (None, False, False, None, None, None, row.started_at, None, None, None, None, row.after)
     group.calls[row.id] = (row.id, row.session, None, *row[2:6], given_here, None, *rest)
 
 
@@ -138,7 +148,7 @@ def _call_ended(group: Group, row: CallEnded) -> None:
     id, session, kind = row.id, row.session, row.kind
     given, result = input_of(kind, row.body), result_of(row.wire)
     if row.hide:
-        hide = redactor(row.hide)
+        hide = row.hide
         given, result = hide.json(given), result and hide.json(result)
         row = row._replace(
             name=hide.plain(row.name),
@@ -149,7 +159,7 @@ def _call_ended(group: Group, row: CallEnded) -> None:
         _scores(group, id, session, result)
     given_here = group.keep(id, "input", session, given)
     result_here = group.keep(id, "result", session, result)
-    group.calls[id] = (*row[:7], given_here, result_here, *row[9:20])
+    group.calls[id] = (*row[:7], given_here, result_here, *row[9:21])
 
 
 def _scores(group: Group, call: int, session: int, result: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, or_, select, text
 
 from .location import JournalOptions
-from .schema import calls, prompts, scores, sessions, values
+from .schema import asks, calls, prompts, scores, sessions, values
 
 __all__ = [
     "AT_ONCE",
@@ -40,6 +40,7 @@ _POSTGRES_SIZES = {  # what a row takes besides its texts, with its part of the 
     sessions: ("0", 1_500),
     calls: ("coalesce(octet_length(input), 0) + coalesce(octet_length(result), 0)", 400),
     prompts: ("coalesce(octet_length(text), 0)", 120),
+    asks: ("0", 100),
     scores: ("coalesce(octet_length(detail), 0)", 160),
     values: ("octet_length(data)", 160),
 }
@@ -94,7 +95,7 @@ def remove(connection: Connection, ids: Sequence[int]) -> None:
     """Remove these sessions with all that belongs to them; some at once, see ``AT_ONCE``."""
     if connection.dialect.name == "postgresql":  # several servers may do so: one after the other
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
-    for table in (calls, prompts, scores, values):
+    for table in (calls, prompts, asks, scores, values):
         connection.execute(delete(table).where(table.c.session.in_(ids)))
     connection.execute(delete(sessions).where(sessions.c.id.in_(ids)))
 

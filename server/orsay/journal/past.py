@@ -10,11 +10,13 @@ from pydantic_core import to_json
 from sqlalchemy import Connection, Row, and_, func, select
 
 from .rows import SessionEnded
-from .schema import calls, prompts, sessions, values
+from .schema import asks, calls, prompts, sessions, values
+from .statistics import finite
 from .values import unpack
 
 __all__ = [
     "Ended",
+    "PastAsk",
     "PastCall",
     "PastContent",
     "PastSession",
@@ -29,8 +31,8 @@ __all__ = [
 class PastSession:
     """A session without an end.
 
-    ``lost`` tells what befell it, with its fault class ``lost_by``; ``results`` is how many the journal must
-    have of it, where that is known.
+    ``lost`` tells what befell it, with its fault class ``lost_by``; ``results`` and ``ends`` are how many
+    results, and how many ends of anything, the journal must have of it, where that is known.
     """
 
     id: int
@@ -43,11 +45,20 @@ class PastSession:
     lost: str = "server restarted"
     lost_by: FaultClass = "session_gone"
     results: int | None = None
+    ends: int | None = None
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Its owner and its id: the same id of another owner is another session."""
+        return self.owner, self.sid
 
 
 @dataclass(frozen=True, slots=True)
 class PastCall:
-    """A call as it was recorded. ``number`` is None for one that had no result yet. JSON in bytes."""
+    """A call as it was recorded. ``number`` is None for one that had no result yet. JSON in bytes.
+
+    ``after`` is how much of its session had ended when it began, None when an older version recorded it.
+    """
 
     id: int
     number: int | None
@@ -64,6 +75,7 @@ class PastCall:
     fault_id: str | None
     message: str | None
     started_at: float
+    after: int | None
 
     @property
     def body(self) -> bytes:
@@ -74,11 +86,29 @@ class PastCall:
 
 
 @dataclass(frozen=True, slots=True)
+class PastAsk:
+    """The prompt, messages or tools were asked for, and answered in the ``number``-th end of their session.
+
+    ``digest`` is that of the answer; None for the first of its kind, which is kept whole, and for a fault.
+    """
+
+    number: int
+    kind: str
+    after: int
+    digest: str | None
+    fault: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class PastContent:
-    """All there is of a session: calls with a result, in the order of their results, and those without."""
+    """All there is of a session: calls with a result, in the order of their results, and those without.
+
+    ``asks`` are in the order of their answers. Of answers in ``prompts`` without one no order is known.
+    """
 
     request: bytes
     prompts: Mapping[str, bytes]
+    asks: Sequence[PastAsk]
     done: Sequence[PastCall]
     begun: Sequence[PastCall]
 
@@ -125,15 +155,10 @@ def ending(
     """The end of a session that has none, from what is known of its calls. ``lost_by`` is a fault class."""
     table = calls.c
     own = and_(table.session == session, table.number.is_not(None))
-    count, faults, total = connection.execute(
-        select(func.count(), func.count(table.fault), func.sum(table.reward)).where(own)
-    ).one()
-    last = connection.execute(
-        select(table.reward)
-        .where(and_(own, table.reward.is_not(None)))
-        .order_by(table.number.desc())
-        .limit(1)
-    ).scalar()
+    count, faults = connection.execute(select(func.count(), func.count(table.fault)).where(own)).one()
+    scored = select(table.reward).where(and_(own, table.reward.is_not(None))).order_by(table.number)
+    rewards = connection.scalars(scored).all()  # not summed up there: PostgreSQL refuses an infinite sum
+    last, total = (rewards[-1], finite(sum(rewards))) if rewards else (None, None)
     finished = connection.execute(select(func.count()).where(and_(own, table.finished))).scalar()
     first = connection.execute(
         select(table.fault).where(and_(own, table.fault.is_not(None))).order_by(table.number).limit(1)
@@ -157,11 +182,18 @@ def read_content(connection: Connection, session: int) -> PastContent:
             select(prompts.c.kind, prompts.c.text).where(prompts.c.session == session)
         )
     }
+    columns = asks.c.number, asks.c.kind, asks.c.after, asks.c.digest, asks.c.fault
+    asked = select(*columns).where(asks.c.session == session).order_by(asks.c.number)
     rows = connection.execute(select(calls).where(calls.c.session == session)).all()
     found = [_call(row, large) for row in rows]
     done = sorted((call for call in found if call.number is not None), key=lambda call: call.number or 0)
-    begun = sorted((call for call in found if call.number is None), key=lambda call: call.id)
-    return PastContent(large.get((session, "request"), b""), shown, done, begun)
+    begun = sorted((call for call in found if call.number is None), key=_began)
+    asked_for = [PastAsk(*row) for row in connection.execute(asked)]
+    return PastContent(large.get((session, "request"), b""), shown, asked_for, done, begun)
+
+
+def _began(call: PastCall) -> tuple[int, float, int]:
+    return call.after or 0, call.started_at, call.id
 
 
 def _call(row: Row[tuple[object, ...]], large: Mapping[tuple[int, str], bytes]) -> PastCall:
@@ -183,6 +215,7 @@ def _call(row: Row[tuple[object, ...]], large: Mapping[tuple[int, str], bytes]) 
         fault_id=got["fault_id"],
         message=got["message"],
         started_at=got["started_at"],
+        after=got["after"],
     )
 
 

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 from sqlalchemy import Row
 
 from .trajectory import Block, Image, Score, Step, Text
@@ -33,7 +33,7 @@ def as_json(text: str | None, large: Large, row: int, field: str) -> Any:
     else:
         data = text
     try:
-        return from_json(data)
+        return _finite(from_json(data), data)
     except ValueError:
         return data if isinstance(data, str) else data.decode(errors="replace")
 
@@ -96,6 +96,14 @@ def read_step(row: Row[Any], large: Large, scores: Sequence[Row[Any]]) -> Step:
             for each in scores
         ],
     )
+
+
+def _finite(value: Any, data: str | bytes) -> Any:
+    """With null for NaN and Infinity, which some clients send, and which no JSON and no reader of it has."""
+    text = data if isinstance(data, str) else data.decode(errors="replace")
+    if "NaN" in text or "Infinity" in text:
+        return from_json(to_json(value, inf_nan_mode="null"))
+    return value
 
 
 def _block(value: Any) -> Block:

@@ -11,27 +11,39 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from orsay_protocol.redact import NOTHING, Redactor, redactor
+
+from ..auth import short_name
 from ..labels import parse_labels
 from ..outcome import Outcome
 from ..runtimes.base import OpenSession
 from .ids import new_id
 from .rows import CallEnded, CallStarted, Prompted, Row, SessionEnded, SessionOpened
+from .statistics import finite
 
 if TYPE_CHECKING:
     from .writer import Writer
 
-__all__ = ["Record", "Recorder", "task_name"]
+__all__ = ["Record", "Recorder", "digest_of", "task_name"]
 
 _LONGEST_CLIENT = 200
 Done = Callable[[bool], None]
 
 
-def task_name(split: str | None, index: int | None, spec: object) -> str:
-    """Equal for equal tasks: ``train:17``, or ``spec:`` and a hash of the spec's JSON."""
+def task_name(split: str | None, index: int | None, spec: object, hide: Redactor = NOTHING) -> str:
+    """Equal for equal tasks: ``train:17``, or ``spec:`` and a hash of the spec's JSON.
+
+    The hash is of a spec without secrets: short ones could be guessed from it.
+    """
     if spec is None:
-        return f"{split}:{index}"
-    text = json.dumps(spec, sort_keys=True, separators=(",", ":"))
+        return hide.plain(f"{split}:{index}")
+    text = json.dumps(hide.value(spec) if hide else spec, sort_keys=True, separators=(",", ":"))
     return f"spec:{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
+
+
+def digest_of(shown: bytes) -> str:
+    """What tells an answer that was shown from another one."""
+    return hashlib.blake2b(shown, digest_size=16).hexdigest()
 
 
 class Recorder:
@@ -43,7 +55,7 @@ class Recorder:
 
     def again(self, id: int) -> Record:
         """Of a session that goes on after a restart."""
-        return Record(self.writer, id)
+        return Record(self.writer, id, replayable=True)
 
     def begin(
         self,
@@ -64,8 +76,8 @@ class Recorder:
         now = time.time()
         labels = parse_labels(request.run)
         run = labels.run or _unlabelled(owner, now)
-        hide = tuple(value for value in request.secrets.values() if value)
-        record = Record(self.writer, new_id(), hide)
+        hide = redactor(request.secrets.values()) if any(request.secrets.values()) else None
+        record = Record(self.writer, new_id(), hide, replayable=replayable)
         record.opening = SessionOpened(
             id=record.id,
             sid=sid,
@@ -75,14 +87,14 @@ class Recorder:
             task_index=request.index,
             task=task,
             owner=owner,
-            client=client[:_LONGEST_CLIENT],
+            client=(client if hide is None else hide.plain(client))[:_LONGEST_CLIENT],
             run=run,
             labelled=labels.run is not None,
             step=labels.step,
             rollout=labels.rollout,
             labels=labels.other,
             trace=request.trace or "",
-            digest=digest.hex(),
+            digest=digest.hex() if hide is None else "",  # short secrets could be guessed from it
             replayable=replayable,
             started_at=now,
             request=request.model_dump_json(exclude={"secrets"}).encode(),
@@ -93,7 +105,7 @@ class Recorder:
 
 def _unlabelled(owner: str, now: float) -> str:
     """Where sessions go that no client named: by key and day."""
-    return f"{owner or 'anyone'} {datetime.fromtimestamp(now, UTC):%Y-%m-%d}"
+    return f"{short_name(owner) or 'anyone'} {datetime.fromtimestamp(now, UTC):%Y-%m-%d}"
 
 
 class Record:
@@ -105,20 +117,26 @@ class Record:
     __slots__ = (
         "_shown",
         "_writer",
+        "clock",
         "faults",
         "first_fault",
         "hide",
         "id",
         "number",
         "opening",
+        "replayable",
         "reward_sum",
         "setup_s",
     )
 
-    def __init__(self, writer: Writer, id: int, hide: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, writer: Writer, id: int, hide: Redactor | None = None, *, replayable: bool = False
+    ) -> None:
         self._writer = writer
         self.id = id
         self.hide = hide
+        self.replayable = replayable and hide is None  # so that the session may go on
+        self.clock = 0  # counts what ended: results, and answers to who asked for the prompt and its like
         self.opening: SessionOpened | None = None
         self.number = 0  # of the last result
         self.faults = 0
@@ -133,19 +151,36 @@ class Record:
         row, self.opening = self.opening, None
         return self._write(row)
 
-    def shown(self, kind: str, data: bytes) -> None:
-        """The client was shown the prompt, messages or tools; only the first of a kind is kept."""
-        if kind not in self._shown:
+    def shown(self, kind: str, data: bytes, after: int | None) -> asyncio.Future[bool] | None:
+        """The client is about to see the prompt, messages or tools; only the first of a kind is kept.
+
+        ``after`` is what ``clock`` said when they were asked for, -1 before the end of setup; None where no
+        code of the environment was asked. The future is for sessions that may go on: they need all of this.
+        """
+        first = kind not in self._shown
+        if first:
             self._shown = (*self._shown, kind)
+        if self.replayable and after is not None:
+            self.clock += 1
+            kept, digest = (data, None) if first else (b"", digest_of(data))
+            return self._write(Prompted(self.id, kind, kept, self.hide, self.clock, after, digest))
+        if first:
             self._writer.add(Prompted(self.id, kind, data, self.hide))
+        return None
+
+    def not_shown(self, kind: str, fault: str, after: int) -> None:
+        """To be asked for the prompt, messages or tools ended in a fault."""
+        if self.replayable:
+            self.clock += 1
+            self._writer.add(Prompted(self.id, kind, b"", self.hide, self.clock, after, None, fault))
 
     def started(
-        self, kind: str, task_id: str, key: str | None, name: str, body: bytes, age_s: float
+        self, kind: str, task_id: str, key: str | None, name: str, body: bytes, age_s: float, after: int
     ) -> tuple[int, asyncio.Future[bool]]:
         """A call runs on, and its client is about to read its task id; the call's id here comes first."""
         call = new_id()
         began = time.time() - age_s
-        row = CallStarted(call, self.id, kind, task_id, key, name, body, began, self.hide)
+        row = CallStarted(call, self.id, kind, task_id, key, name, body, began, after, self.hide)
         return call, self._write(row)
 
     def finished(
@@ -160,10 +195,14 @@ class Record:
         fault_id: str | None,
         stream_s: float | None,
         total_s: float,
+        after: int,
         done: Done,
     ) -> None:
-        """A call has its result. ``call`` is what ``started`` returned, or 0."""
+        """A call has its result. ``call`` is what ``started`` returned, or 0; ``after`` is what ``clock``
+        said when it began.
+        """
         self.number += 1
+        self.clock += 1
         fault = outcome.fault
         if fault is not None:
             self.faults += 1
@@ -192,17 +231,25 @@ class Record:
                 outcome.run_s,
                 stream_s,
                 total_s,
+                after,
                 self.hide,
             ),
             done,
         )
 
     def resume(
-        self, shown: tuple[str, ...], *, number: int, faults: Sequence[str], reward_sum: float | None
+        self,
+        shown: tuple[str, ...],
+        *,
+        number: int,
+        clock: int,
+        faults: Sequence[str],
+        reward_sum: float | None,
     ) -> None:
         """The session goes on after a restart: this was written before."""
         self._shown = shown
         self.number = number
+        self.clock = clock
         self.faults = len(faults)
         self.first_fault = faults[0] if faults else None
         self.reward_sum = reward_sum
@@ -231,7 +278,7 @@ class Record:
                 calls,
                 self.faults,
                 reward,
-                self.reward_sum,
+                finite(self.reward_sum),
                 finished,
                 self.setup_s,
                 self.hide,

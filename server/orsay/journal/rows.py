@@ -1,13 +1,14 @@
 """What is written into the journal, as the server knows it when it happens.
 
 Made on the event loop for every call, so they are plain tuples; the writer's thread turns them into rows.
-Bytes are JSON unless it says otherwise. ``hide`` holds the values of the session's secrets: the writer takes
-them out of everything (S3).
+Bytes are JSON unless it says otherwise. ``hide`` takes the session's secrets out of everything (S3).
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
+
+from orsay_protocol.redact import Redactor
 
 __all__ = ["CallEnded", "CallStarted", "EvaluationSaved", "Prompted", "Row", "SessionEnded", "SessionOpened"]
 
@@ -35,7 +36,7 @@ class SessionOpened(NamedTuple):
     started_at: float
     request: bytes
     """The OpenSession without its secrets; kept as the value ``request`` beside the row."""
-    hide: tuple[str, ...] = ()
+    hide: Redactor | None = None
 
 
 class SessionEnded(NamedTuple):
@@ -51,16 +52,25 @@ class SessionEnded(NamedTuple):
     reward_sum: float | None
     finished: bool
     setup_s: float | None
-    hide: tuple[str, ...] = ()
+    hide: Redactor | None = None
 
 
 class Prompted(NamedTuple):
-    """A prompt, messages or tools that the client was shown; the first of its kind is kept."""
+    """A prompt, messages or tools that the client was shown; the first of its kind is kept.
+
+    ``number`` is its place among all that ended in a session that may go on, 0 in others, and ``after`` how
+    much had ended when it was asked (-1: not even setup). What was shown again has a ``digest`` and no
+    ``data``, and what failed a ``fault`` and no ``data``.
+    """
 
     session: int
     kind: str
     data: bytes
-    hide: tuple[str, ...] = ()
+    hide: Redactor | None = None
+    number: int = 0
+    after: int = 0
+    digest: str | None = None
+    fault: str | None = None
 
 
 class CallStarted(NamedTuple):
@@ -75,7 +85,9 @@ class CallStarted(NamedTuple):
     body: bytes
     """The request's body: for a call an object with ``name`` and ``input``."""
     started_at: float
-    hide: tuple[str, ...] = ()
+    after: int | None = None
+    """How much of its session had ended when it began."""
+    hide: Redactor | None = None
 
 
 class CallEnded(NamedTuple):
@@ -102,7 +114,9 @@ class CallEnded(NamedTuple):
     run_s: float | None
     stream_s: float | None
     total_s: float
-    hide: tuple[str, ...] = ()
+    after: int | None = None
+    """As of CallStarted."""
+    hide: Redactor | None = None
 
 
 class EvaluationSaved(NamedTuple):
@@ -119,7 +133,7 @@ class EvaluationSaved(NamedTuple):
     ended_at: float | None
     summary: str
     report: bytes
-    hide: tuple[str, ...] = ()
+    hide: Redactor | None = None
 
 
 Row: TypeAlias = SessionOpened | SessionEnded | Prompted | CallStarted | CallEnded | EvaluationSaved

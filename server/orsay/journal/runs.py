@@ -10,13 +10,13 @@ from sqlalchemy import ColumnElement, Connection, Select, case, desc, func, sele
 
 from .filters import Filter, conditions
 from .schema import sessions
-from .sums import BY_RUN, ENDED, Total, open_sessions, sums
+from .sums import BY_RUN, ENDED, OF_REWARDS, Total, add_spreads, open_sessions, sums
 from .trajectory import RunSummary
 
 __all__ = ["runs"]
 
 _c = sessions.c
-_SUMS = ("n", "scored", "rewards", "solved", "last_at", "played", "squares", "length", "first_at")
+_SUMS = ("n", *OF_REWARDS, "solved", "last_at", "played", "length", "first_at")
 
 
 def runs(
@@ -26,11 +26,12 @@ def runs(
     wanted = Filter(owner=owner)
     lives = list(open_sessions(connection, wanted))
     found: dict[str, Total] = {}
-    summed = sums(wanted, success, _SUMS, _c.run, shown=_of_run(connection))
+    summed = sums(connection, wanted, success, _SUMS, _c.run, shown=_of_run(connection))
     _add_runs(connection, summed.order_by(desc("last_at")).limit(limit), found)
     others = {row.run for row, _ in lives} - set(found)
     if others:
         _add_runs(connection, summed.where(_c.run.in_(others)), found)
+    add_spreads(connection, wanted, found, _c.run)
     for row, now in lives:
         total = found.setdefault(row.run, Total())
         total.add_open(row.started_at, now, success)

@@ -20,7 +20,7 @@ from sqlalchemy import (
     text,
 )
 
-__all__ = ["calls", "evaluations", "metadata", "prompts", "scores", "sessions", "values"]
+__all__ = ["asks", "calls", "evaluations", "facts", "metadata", "prompts", "scores", "sessions", "values"]
 
 metadata = MetaData()
 _Id = BigInteger().with_variant(Integer, "sqlite")  # there, only INTEGER is the key of the table itself
@@ -91,6 +91,7 @@ calls = Table(
     Column("run_s", Float),  # the tool itself
     Column("stream_s", Float),  # the answer was an open stream for so long; none: it came at once
     Column("total_s", Float),  # from request to result
+    Column("after", Integer),  # how much of its session had ended when it began; none in old journals
     Index("calls_session", "session", "id"),
 )
 
@@ -100,6 +101,17 @@ prompts = Table(
     Column("session", BigInteger, primary_key=True, autoincrement=False),
     Column("kind", String, primary_key=True),  # prompt, messages or task_tools
     Column("text", Text),  # JSON; large ones are in ``values``
+)
+
+asks = Table(  # each time that somebody asked for the prompt, messages or tools of a session that may go on
+    "asks",
+    metadata,
+    Column("session", BigInteger, primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),  # among all that ended there, from 1
+    Column("kind", String, nullable=False),  # as in ``prompts``, where the first answer of a kind is
+    Column("after", Integer, nullable=False),  # how much had ended when it was asked; -1: not even setup
+    Column("digest", String),  # of a later answer
+    Column("fault", String),  # class
 )
 
 scores = Table(
@@ -135,4 +147,13 @@ evaluations = Table(
     Column("ended_at", Float),
     Column("summary", Text, nullable=False),  # JSON: mean, intervals, pass@k, faults, tokens
     Column("report", LargeBinary, nullable=False),  # zlib of JSON: the whole result, episode by episode
+)
+
+facts = Table(
+    "facts",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column(
+        "value", String, nullable=False
+    ),  # of ``salt``: 64 hex digits, which names of API keys are made with
 )

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Integer, and_, cast, func, select
+from sqlalchemy import ColumnElement, Connection, Integer, and_, case, cast, func, select
 
 from .filters import Filter, conditions
 from .schema import sessions
-from .sums import BY_RUN, ENDED, PLAYED, Live, Total, open_sessions, sums
+from .sums import BY_RUN, ENDED, OF_REWARDS, PLAYED, Live, Total, add_spreads, open_sessions, sums
 from .trajectory import Histogram, Point, Series
 
 __all__ = ["series"]
 
 _STRETCHES = 60  # points of a run without steps
 _BINS = 20
-_OF_STRETCH = ("n", "scored", "rewards", "solved", "played", "squares", "length", "length_squares")
+_NOTHING = 1e-300  # a range that cannot be divided
+_WIDEST = sys.float_info.max / 4  # rewards beyond are in the outermost bins
+_OF_STRETCH = ("n", *OF_REWARDS, "solved", "played", "length", "length_squares")
 _OF_STEP = (*_OF_STRETCH, "first_at")
 _c = sessions.c
 
@@ -68,8 +71,9 @@ def _bounds(connection: Connection, wanted: Filter) -> _Bounds:
 def _over_steps(connection: Connection, wanted: Filter, success: float, lives: Sequence[Live]) -> list[Point]:
     """Sessions without a step are left out."""
     found: dict[int | None, Total] = defaultdict(Total)
-    for row in connection.execute(sums(wanted, success, _OF_STEP, _c.step)):
+    for row in connection.execute(sums(connection, wanted, success, _OF_STEP, _c.step)):
         found[row.step].add(row)
+    add_spreads(connection, wanted, found, _c.step)
     for row, now in lives:
         found[row.step].add_open(row.started_at, now, success)
     return [_point(step, found[step]) for step in sorted(step for step in found if step is not None)]
@@ -87,8 +91,9 @@ def _over_time(
     width = max((max(moments) - first_at) / _STRETCHES, 1.0)
     stretch = _whole(connection, (_c.started_at - first_at) / width).label("stretch")
     found: dict[int, Total] = defaultdict(Total)
-    for row in connection.execute(sums(wanted, success, _OF_STRETCH, stretch)):
+    for row in connection.execute(sums(connection, wanted, success, _OF_STRETCH, stretch)):
         found[row.stretch].add(row)
+    add_spreads(connection, wanted, found, stretch)
     for row, now in lives:
         found[int((row.started_at - first_at) // width)].add_open(row.started_at, now, success)
     points = []
@@ -103,14 +108,28 @@ def _histogram(connection: Connection, wanted: Filter, whole: _Bounds) -> Histog
     """Of the rewards of sessions that ended, lost ones left out."""
     if whole.low is None or whole.high is None:
         return Histogram(edges=[], counts=[])
-    low, high = (whole.low, whole.high) if whole.low < whole.high else (whole.low - 0.5, whole.high + 0.5)
+    low, high = max(whole.low, -_WIDEST), min(whole.high, _WIDEST)
+    if high - low <= _NOTHING:
+        low, high = _around(whole.low)
     width = (high - low) / _BINS
-    number = _whole(connection, (_c.reward - low) / width).label("bin")
+    inside = case(  # no difference is beyond a float, and no quotient near 0: PostgreSQL refuses both
+        (_c.reward >= high, float(_BINS - 1)),
+        (_c.reward > low + width, (_c.reward - low) / width),
+        else_=0.0,
+    )
+    number = _whole(connection, inside).label("bin")
     which = and_(ENDED, _c.reward.is_not(None), PLAYED, *conditions(wanted, by=BY_RUN))
     counts = [0] * _BINS
     for bin_, n in connection.execute(select(number, func.count()).where(which).group_by(number)):
         counts[min(max(bin_, 0), _BINS - 1)] += n
     return Histogram(edges=[low + width * i for i in range(_BINS)] + [high], counts=counts)
+
+
+def _around(value: float) -> tuple[float, float]:
+    """A little less and a little more, within what a float holds."""
+    apart = max(0.5, abs(value) / 1e6)
+    most = sys.float_info.max
+    return max(value - apart, -most), min(value + apart, most)
 
 
 def _whole(connection: Connection, value: ColumnElement[Any]) -> ColumnElement[int]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Connection, select
 
 from .schema import calls
+from .statistics import finite
 
 __all__ = ["SoFar", "so_far"]
 
@@ -43,4 +44,6 @@ def so_far(connection: Connection, which: ColumnElement[bool]) -> dict[int, SoFa
         if reward is not None:
             each.reward = reward
             each.reward_sum = (each.reward_sum or 0.0) + reward
+    for each in found.values():
+        each.reward_sum = finite(each.reward_sum)
     return found

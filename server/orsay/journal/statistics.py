@@ -1,16 +1,19 @@
-"""Means and shares with their 95% intervals, of numbers that a database has summed up. No other package is
-needed.
+"""Means and shares with their 95% intervals, of numbers that a database has summed up, or of the numbers
+themselves. No other package is needed.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
-__all__ = ["Interval", "mean_interval", "share_interval", "t_quantile"]
+__all__ = ["Interval", "Moments", "finite", "mean_interval", "share_interval", "t_quantile"]
 
 _Z = 1.959963984540054  # 97.5% quantile of the standard normal distribution
+_CLEAR = 1e-6  # of the squares' sum must be left when the mean's is taken away: fewer digits say too little
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,19 +25,78 @@ class Interval:
     high: float | None
 
 
-def mean_interval(n: int, total: float, squares: float) -> Interval | None:
-    """The mean of ``n`` values from their sum and the sum of their squares, with Student's interval.
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """How many values there are, their mean, and the root of their summed squared distances from it.
+
+    Sums of plain squares lose the spread of values that are far from 0, and overflow; these do neither, and
+    two of them can be put together: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
+    computing sample variances", Stanford STAN-CS-79-773 (1979).
+    """
+
+    n: int = 0
+    mean: float = 0.0
+    spread: float = 0.0
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Moments:
+        """Of finite values; the mean of them is always finite, their spread may be infinite."""
+        if not values:
+            return cls()
+        try:
+            mean = math.fsum(values) / len(values)
+        except OverflowError:  # on the way, that is
+            mean = float(sum(map(Fraction, values)) / len(values))
+        return cls(len(values), mean, math.hypot(*(value - mean for value in values)))
+
+    @classmethod
+    def from_sums(cls, n: int, total: float, squares: float, low: float, high: float) -> Moments | None:
+        """From sums of ``n`` values, the least and the greatest. None where these do not tell the spread."""
+        if n == 0:
+            return cls()
+        if low == high:
+            return cls(n, low)
+        left = squares - total * (total / n)
+        return cls(n, total / n, math.sqrt(left)) if left > _CLEAR * squares else None
+
+    @classmethod
+    def from_whole_sums(cls, n: int, total: int, squares: int) -> Moments:
+        """The same of whole numbers, whose sums are exact."""
+        return cls() if n == 0 else cls(n, total / n, math.sqrt(max(0, n * squares - total * total) / n))
+
+    def __add__(self, other: Moments) -> Moments:
+        """Of the values of both."""
+        n = self.n + other.n
+        if not self.n or not other.n:
+            return other if other.n else self
+        apart = other.mean - self.mean
+        if not math.isfinite(apart):
+            mean = self.mean * (self.n / n) + other.mean * (other.n / n)
+            return Moments(n, mean, math.inf)
+        mean = self.mean + apart * (other.n / n)
+        between = apart * math.sqrt(self.n * (other.n / n))
+        return Moments(n, mean, math.hypot(self.spread, other.spread, between))
+
+
+def finite(value: float | None) -> float | None:
+    """None for a number beyond a float, which no JSON can carry."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def mean_interval(found: Moments) -> Interval | None:
+    """The mean of values with Student's interval.
 
     ``mean ± t(n - 1) * s / sqrt(n)``, where ``s`` has ``n - 1`` in its denominator: Student, "The probable
-    error of a mean", Biometrika 6 (1908). None without values.
+    error of a mean", Biometrika 6 (1908). None without values; no bounds where a float does not hold them.
     """
+    n, mean = found.n, found.mean
     if n == 0:
         return None
-    mean = total / n
     if n == 1:
         return Interval(mean, None, None)
-    variance = max(0.0, (squares - total * mean) / (n - 1))
-    half = t_quantile(n - 1) * math.sqrt(variance / n)
+    half = t_quantile(n - 1) * (found.spread / math.sqrt((n - 1) * n))
+    if not math.isfinite(mean - half) or not math.isfinite(mean + half):
+        return Interval(mean, None, None)
     return Interval(mean, mean - half, mean + half)
 
 

@@ -133,8 +133,15 @@ class Store:
     @contextmanager
     def _connected(self, engine: Engine) -> Iterator[Connection]:
         try:
-            with engine.connect() as connection, connection.begin():
-                yield connection
+            pool = engine.pool
+            with engine.connect() as connection:
+                try:
+                    with connection.begin():
+                        yield connection
+                finally:
+                    now = self._engine
+                    if (now is None or now.pool is not pool) and not connection.invalidated:
+                        connection.detach()  # else a pool that nobody has would get it back
         except DatabaseError as exc:
             raise trouble(exc, self.place) from exc
 

@@ -1,22 +1,52 @@
 """Sums over many sessions: the database adds up those that ended, from an index alone. The few that did not
 are looked at one by one.
+
+The spread of rewards comes from the sum of their squares where that is enough of a number: rewards that are
+near each other and far from 0, or beyond what can be squared, are fetched and looked at themselves.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from sqlalchemy import ColumnElement, Connection, Float, Row, Select, and_, cast, func, null, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Float,
+    Row,
+    Select,
+    and_,
+    between,
+    case,
+    cast,
+    func,
+    null,
+    or_,
+    select,
+)
 
 from .filters import Filter, among, conditions
 from .schema import calls, sessions
 from .sofar import SoFar, so_far
-from .statistics import mean_interval, share_interval
+from .statistics import Moments, mean_interval, share_interval
 
-__all__ = ["BY_RUN", "ENDED", "PLAYED", "Live", "Scores", "Total", "open_sessions", "sums"]
+__all__ = [
+    "BY_RUN",
+    "ENDED",
+    "OF_REWARDS",
+    "PLAYED",
+    "Live",
+    "Scores",
+    "Total",
+    "add_spreads",
+    "open_sessions",
+    "sums",
+]
 
 _c = sessions.c
 ENDED = _c.ended_at.is_not(None)
@@ -24,17 +54,25 @@ PLAYED = or_(_c.fault.is_(None), _c.finished.is_(True))
 """Not lost, as ``filters.is_lost`` has it."""
 BY_RUN = ("run",)
 """An index by the run has all columns that are summed up."""
+OF_REWARDS = ("scored", "rewards", "squares", "low", "high")
+"""The sums of which ``Total`` makes the mean and the interval of rewards."""
+_DIGITS = 80  # binary ones, taken from each reward: as many sessions can be added up without an overflow
+_SMALLER = 2.0**-_DIGITS
+_LEAST, _MOST = 1e-140, 1e140  # what has a square in a float
+_NEGLIGIBLE = 1e-200
+_FEW = 500
 Live: TypeAlias = tuple[Any, SoFar]
 """A session without an end, and what it has come to if its episode is finished."""
 
 
 @dataclass(slots=True)
 class Scores:
-    """Sums of rewards over sessions. There may be thousands of these."""
+    """Sums over sessions. There may be thousands of these."""
 
     n: int = 0
     scored: int = 0
     rewards: float = 0.0
+    """Each times ``_SMALLER``: the sum of large ones is beyond a float."""
     solved: int = 0
     last_at: float = -math.inf
 
@@ -52,9 +90,14 @@ class Scores:
         self.n += 1
         if now.reward is not None:
             self.scored += 1
-            self.rewards += now.reward
+            self.rewards += now.reward * _SMALLER
             self.solved += now.reward >= success
         self.last_at = max(self.last_at, started_at)
+
+    @property
+    def reward_mean(self) -> float | None:
+        """None where nothing was scored."""
+        return _larger(self.rewards / self.scored) if self.scored else None
 
 
 @dataclass(slots=True)
@@ -62,9 +105,11 @@ class Total(Scores):
     """Sums over the sessions of one run or step."""
 
     played: int = 0
-    squares: float = 0.0
+    reward: Moments = field(default_factory=Moments)
+    unclear: int = 0
+    """So many rewards are not in ``reward`` yet: their sums do not tell their spread."""
     length: int = 0
-    length_squares: float = 0.0
+    length_squares: int = 0
     first_at: float = math.inf
     running: int = 0
     labelled: bool = False
@@ -76,9 +121,12 @@ class Total(Scores):
         """As ``add_scores``, with everything else."""
         self.add_scores(row)
         self.played += row.played or 0
-        self.squares += row.squares or 0.0
+        if (rewards := _moments(row)) is None:
+            self.unclear += row.scored
+        else:
+            self.reward += rewards
         self.length += row.length or 0
-        self.length_squares += row.length_squares or 0.0
+        self.length_squares += int(row.length_squares or 0)
         if row.first_at is not None:
             self.first_at = min(self.first_at, row.first_at)
 
@@ -94,13 +142,13 @@ class Total(Scores):
         self.length += now.calls
         self.length_squares += now.calls**2
         if now.reward is not None:
-            self.squares += now.reward**2
+            self.reward += Moments(1, now.reward)
 
     def figures(self) -> dict[str, Any]:
         """What runs and points have in common."""
-        reward = mean_interval(self.scored, self.rewards, self.squares)
+        reward = mean_interval(self.reward)
         success = share_interval(self.solved, self.played)
-        length = mean_interval(self.played, self.length, self.length_squares)
+        length = mean_interval(Moments.from_whole_sums(self.played, self.length, self.length_squares))
         fault_rate = share_interval(self.n - self.played, self.n)
         return {
             "reward_mean": reward and reward.mean,
@@ -118,7 +166,24 @@ class Total(Scores):
         }
 
 
+def _moments(row: Row[Any]) -> Moments | None:
+    """Of the rewards of a line of sums; None where the sums do not tell."""
+    if row.scored and max(-row.low, row.high) > _MOST:
+        return None
+    total = _larger(row.rewards or 0.0)
+    return Moments.from_sums(row.scored, total, row.squares or 0.0, row.low, row.high)
+
+
+def _larger(value: float) -> float:
+    """As it was before ``_SMALLER``; a mean that was rounded up beyond a float is the largest float."""
+    try:
+        return math.ldexp(value, _DIGITS)
+    except OverflowError:
+        return math.copysign(sys.float_info.max, value)
+
+
 def sums(
+    connection: Connection,
     wanted: Filter,
     success: float,
     names: Sequence[str],
@@ -130,12 +195,19 @@ def sums(
     costs time. ``by`` as ``conditions`` has it.
     """
     length = cast(_c.calls, Float)  # the square of an integer may be more than PostgreSQL's integers hold
+    rewards, squares = _c.reward * _SMALLER, _c.reward * _c.reward
+    if connection.dialect.name == "postgresql":  # which refuses what becomes infinite, or 0
+        size = func.abs(_c.reward)
+        rewards = case((size > _NEGLIGIBLE, rewards))
+        squares = case((between(size, _LEAST, _MOST), squares))
     sums: dict[str, ColumnElement[Any]] = {
         "n": func.count(),
         "played": func.count().filter(PLAYED),
         "scored": func.count(_c.reward).filter(PLAYED),
-        "rewards": func.sum(_c.reward).filter(PLAYED),
-        "squares": func.sum(_c.reward * _c.reward).filter(PLAYED),
+        "rewards": func.sum(rewards).filter(PLAYED),
+        "squares": func.sum(squares).filter(PLAYED),
+        "low": func.min(_c.reward).filter(PLAYED),
+        "high": func.max(_c.reward).filter(PLAYED),
         "solved": func.count().filter(and_(_c.reward >= success, PLAYED)),
         "length": func.sum(_c.calls).filter(PLAYED),
         "length_squares": func.sum(length * length).filter(PLAYED),
@@ -144,6 +216,28 @@ def sums(
     }
     columns = [(each if name in names else null()).label(name) for name, each in sums.items()]
     return select(*keys, *shown, *columns).where(ENDED, *conditions(wanted, by=by)).group_by(*keys)
+
+
+def add_spreads(
+    connection: Connection, wanted: Filter, found: Mapping[Any, Total], key: ColumnElement[Any]
+) -> None:
+    """Give those totals what their sums did not tell: their rewards themselves are looked at.
+
+    ``found`` has them by ``key``, as ``sums`` has grouped the sessions.
+    """
+    unclear = [each for each, total in found.items() if total.unclear]
+    if not unclear:
+        return
+    which = [ENDED, PLAYED, _c.reward.is_not(None), *conditions(wanted, by=BY_RUN)]
+    if len(unclear) <= _FEW and None not in unclear:
+        which.append(key.in_(unclear))
+    rewards: dict[Any, list[float]] = defaultdict(list)
+    for each, reward in connection.execute(select(key, _c.reward).where(*which)):
+        rewards[each].append(reward)
+    for each in unclear:
+        total = found[each]
+        total.reward += Moments.of(rewards[each])
+        total.unclear = 0
 
 
 def open_sessions(connection: Connection, wanted: Filter) -> Iterator[Live]:

@@ -31,12 +31,17 @@ def task_map(
     success: float = 1.0,
     limit: int = 10_000,
 ) -> list[TaskCell]:
-    """Each task that was played, by environment, split and index; at most ``limit``."""
-    wanted = Filter(environment=environment, run=run, split=split, owner=owner)
+    """Each task that was played, by environment, split and index; at most ``limit``.
+
+    Trials are left out, unless ``run`` is one.
+    """
+    wanted = Filter(environment=environment, run=run, split=split, owner=owner, trials=False)
     found: dict[tuple[str, str], _Task] = defaultdict(_Task)
     keys = (_c.environment, _c.task, _c.split, _c.task_index)  # as an index has them: nothing is sorted
     by_run = run is not None and not _is_large(connection, run)
-    summed = sums(wanted, success, _SUMS, *keys, by=("environment", "run") if by_run else ("environment",))
+    summed = sums(
+        connection, wanted, success, _SUMS, *keys, by=("environment", "run") if by_run else ("environment",)
+    )
     for row in connection.execute(summed):
         found[row.environment, row.task].add(row)
     for row, now in open_sessions(connection, wanted):
@@ -80,6 +85,6 @@ def _cell(environment: str, task: str, total: _Task) -> TaskCell:
         task_index=total.task_index,
         n=total.n,
         solved=total.solved,
-        reward_mean=total.rewards / total.scored if total.scored else None,
+        reward_mean=total.reward_mean,
         last_at=total.last_at,
     )

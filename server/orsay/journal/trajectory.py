@@ -54,7 +54,8 @@ Block: TypeAlias = Text | Image
 class Summary(_Read):
     """One session, without what was said in it.
 
-    ``reward`` is that of its last scored call, ``reward_sum`` the sum of all. While the session lives, and
+    ``reward`` is that of its last scored call, ``reward_sum`` the sum of all, None also where that is beyond
+    a float. While the session lives, and
     when its server was killed, both come from its calls; ``ended_at`` is None then.
     """
 

@@ -60,7 +60,10 @@ def is_about_rows(exc: BaseException) -> bool:
     if isinstance(found, sqlite3.Error):
         return isinstance(found, sqlite3.IntegrityError | sqlite3.DataError | sqlite3.InterfaceError)
     state = getattr(found, "sqlstate", None)  # of psycopg, which may not be there
-    return isinstance(state, str) and state[:2] in _ABOUT_ROWS
+    if isinstance(state, str):
+        return state[:2] in _ABOUT_ROWS
+    # refused before it was sent: bytes and texts with a zero, numbers that are too large
+    return any(each.__module__ == "psycopg" and each.__name__ == "DataError" for each in type(found).__mro__)
 
 
 def trouble(exc: BaseException, place: str) -> JournalDown:

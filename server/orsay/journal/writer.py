@@ -155,6 +155,10 @@ class Writer:
         await self._tables_follow()
         return await self._loop.run_in_executor(self._readers, self._read, work)
 
+    async def change(self, chore: Chore) -> None:
+        """Have something done in the tables between rows that are written. Raises JournalDown."""
+        await self._done(chore)
+
     async def close(self) -> None:
         """Commit what was added, and end the thread. In trouble, what waits is given up after a while."""
         if self._closed or self._loop is None:

@@ -76,6 +76,8 @@ def _server(observed: Observed) -> Iterator[Metric]:
     yield _one("orsay_places_pending", text, len(runtime.pending))
     text = "Requests refused for their API key."
     yield CounterMetricFamily("orsay_keys_refused", text, value=observed.keys.refused)
+    text = "Requests refused for the name they asked at, or the web page they came from."
+    yield CounterMetricFamily("orsay_pages_refused", text, value=observed.guard.refused)
 
 
 def _sessions(observed: Observed, living: _Living) -> Iterator[Metric]:

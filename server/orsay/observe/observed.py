@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..auth import Keys
 from ..errors import Faulted
+from ..http.guard import Guard
 from ..runtimes.base import EnvironmentInfo, Runtime
 from ..sessions import Sessions
 
@@ -25,6 +26,7 @@ class Observed:
     sessions: Sessions
     runtime: Runtime
     keys: Keys
+    guard: Guard
     journal: Writer | None
     version: str
     started_at: float

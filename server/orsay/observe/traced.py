@@ -22,6 +22,7 @@ from opentelemetry.trace import (
     Tracer,
 )
 from orsay_protocol.faults import FaultClass
+from orsay_protocol.redact import Redactor, redactor
 from orsay_protocol.trace import Traceparent, read_traceparent
 from pydantic_core import from_json
 
@@ -78,13 +79,14 @@ class TracedRuntime:
             _fail(span, error)
             _end(span)
             raise
-        return TracedHandle(handle, self._tracer, span)
+        return TracedHandle(handle, self._tracer, span, redactor(request.secrets.values()))
 
     def _begin(self, request: OpenSession, listener: Listener) -> Span:
         parent = read_traceparent(request.traceparent)
         attributes: dict[str, str | int] = {"orsay.environment": request.key}
         if isinstance(listener, Session):
-            attributes |= {"orsay.environment": listener.info.name, "orsay.session": listener.sid}
+            session = listener.hide.plain(listener.sid)
+            attributes |= {"orsay.environment": listener.info.name, "orsay.session": session}
         if request.split is not None and request.index is not None:
             attributes |= {"orsay.split": request.split, "orsay.index": request.index}
         if request.run:
@@ -133,10 +135,11 @@ class _Heard:
 class TracedHandle:
     """An open session with its span, which ends with it."""
 
-    __slots__ = ("_context", "_handle", "_span", "_tracer")
+    __slots__ = ("_context", "_handle", "_hide", "_span", "_tracer")
 
-    def __init__(self, handle: Handle, tracer: Tracer, span: Span) -> None:
+    def __init__(self, handle: Handle, tracer: Tracer, span: Span, hide: Redactor) -> None:
         self._handle = handle
+        self._hide = hide
         self._tracer = tracer
         self._span = span
         self._context = trace.set_span_in_context(span)
@@ -153,7 +156,7 @@ class TracedHandle:
         name: str = operation
         attributes: dict[str, str] = {}
         if operation == "call":
-            tool = str(from_json(body)["name"])[:_LONGEST]
+            tool = self._hide.plain(str(from_json(body)["name"]))[:_LONGEST]
             name, attributes = f"call {tool}", {"orsay.tool": tool}
         span = self._tracer.start_span(name, self._context, SpanKind.INTERNAL, attributes)
 

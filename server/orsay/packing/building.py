@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from ..config.problems import close_to
 from ..errors import ConfigError
 from ..runtimes.docker.engine import Engine
+from .context import Contents, tar
 from .context import read as read_contents
-from .context import tar
 from .dockerfile import arguments, text
 from .project import Project
 from .wheel import requirement
@@ -34,14 +34,17 @@ async def build(
     recipe: Recipe,
     *,
     on_line: Callable[[str], None] = lambda line: None,
-    on_note: Callable[[str], None] = lambda note: None,
+    on_packed: Callable[[Contents, Mapping[str, int]], None] = lambda contents, sizes: None,
 ) -> str:
-    """The id of the image, tagged. ``on_line`` gets what the engine says, ``on_note`` what was left out.
+    """The id of the image, tagged.
+
+    ``on_line`` gets what the engine says, ``on_packed`` what was left out, and the sizes of what is sent.
 
     Raises ConfigError for a choice that the Dockerfile does not offer, LoadError for a project that cannot be
     packed, EngineError with the last lines of the step that failed.
     """
     installed = requirement(recipe.orsay)
+    contents = read_contents(project)
     dockerfile = text(project, orsay=installed.pip, base=recipe.base)
     offered = arguments(dockerfile)
     if recipe.orsay is not None and "ORSAY" not in offered:
@@ -50,10 +53,10 @@ async def build(
         if name not in offered:
             hint = close_to(name, offered, all_known=False)
             raise ConfigError(f"the project's Dockerfile has no ARG {name}{hint}")
-    contents = read_contents(project)
-    for note in contents.notes:
-        on_note(note)
     more = installed.files if "ORSAY" in offered else {}
+    written = {**more, "Dockerfile": dockerfile.encode()}
+    sizes = {place: kept.size for place, kept in contents.files.items()}
+    on_packed(contents, sizes | {place: len(data) for place, data in written.items()})
     with tar(project, contents, dockerfile=dockerfile, more=more) as packed:
         return await engine.build(
             packed,

@@ -62,16 +62,20 @@ def _files(root: Path) -> Iterator[Path]:
             for name in folders
             if not name.startswith((".", "_"))
             and name not in _NOT_SEARCHED
-            and not Path(place, name, "pyvenv.cfg").exists()
+            and not os.path.exists(os.path.join(place, name, "pyvenv.cfg"))
         )
         for name in sorted(files):
-            if name.endswith(".py") and name not in _NOT_READ and not name.startswith("test_"):
-                yield Path(place, name)
+            path = Path(place, name)
+            wanted = name.endswith(".py") and name not in _NOT_READ and not name.startswith("test_")
+            if wanted and path.is_file():  # a pipe would be waited for
+                yield path
 
 
 def _read(path: Path, root: Path) -> _Module:
     try:
         tree = ast.parse(path.read_bytes(), filename=str(path))
+    except OSError as exc:
+        raise LoadError(f"cannot read {path}: {exc.strerror or exc}") from exc
     except (SyntaxError, ValueError) as exc:
         line = getattr(exc, "lineno", None) or 1
         raise LoadError(f"{path}:{line} cannot be read as Python: {getattr(exc, 'msg', exc)}") from exc

@@ -1,7 +1,8 @@
-"""Which files stay out of an image: by the project's .dockerignore, as clutter, or as secrets."""
+"""Which files stay out of an image by the project's .dockerignore, or as clutter."""
 
 from __future__ import annotations
 
+import itertools
 import posixpath
 import re
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 
 from ..errors import LoadError
 
-__all__ = ["CLUTTER", "SECRETS", "Patterns"]
+__all__ = ["CLUTTER", "Patterns", "line_for"]
 
 CLUTTER = (
     *("**/.git", "**/.hg", "**/.svn", "**/.DS_Store"),
@@ -26,27 +27,15 @@ CLUTTER = (
 )
 """Never of use inside an image."""
 
-SECRETS = (
-    *("**/.env", "**/.env.*", "!**/.env.example", "!**/.env.sample", "!**/.env.template", "**/*.env"),
-    *("**/*.pem", "**/*.key", "**/*.p12", "**/*.pfx", "**/*.kdbx"),
-    *("**/id_rsa*", "**/id_ecdsa*", "**/id_ed25519*", "!**/id_*.pub"),
-    *("**/.netrc", "**/.pypirc", "**/.npmrc", "**/.git-credentials", "**/.dockercfg", "**/.docker"),
-    *("**/.aws", "**/.ssh", "**/.gnupg", "**/.kube", "**/.huggingface"),
-    *(
-        "**/credentials.json",
-        "**/service-account*.json",
-        "**/secrets.toml",
-        "**/secrets.json",
-        "**/secrets.y*ml",
-    ),
-)
-"""What mostly holds passwords and keys; whoever can pull an image can read them."""
-
 
 @dataclass(frozen=True)
 class _Rule:
     matches: re.Pattern[str]
     keeps: bool
+    literal: str | None
+    """The path that it names, where nothing in it is a wildcard."""
+    begins: tuple[str, ...]
+    """Names of folders that every path has that it matches."""
 
 
 class Patterns:
@@ -69,7 +58,8 @@ class Patterns:
                     raise LoadError(f"{source}:{number}: '!' needs a pattern")
                 continue
             try:
-                self._rules.append(_Rule(re.compile(_expression(cleaned)), keeps))
+                expression = re.compile(_expression(cleaned), re.DOTALL)
+                self._rules.append(_Rule(expression, keeps, _literal(cleaned), _begins(cleaned)))
             except re.error as exc:
                 raise LoadError(f"{source}:{number}: {text!r} is no pattern: {exc}") from exc
 
@@ -82,10 +72,45 @@ class Patterns:
                 return not rule.keeps
         return None
 
-    @property
-    def has_exceptions(self) -> bool:
-        """Whether a folder that stays out may still hold files that do not."""
-        return any(rule.keeps for rule in self._rules)
+    def names(self, path: str) -> bool:
+        """Whether a line ``!path`` names this very file, without a wildcard, and no later line takes it back.
+
+        An allow-list (``*``, ``!my_env``) names folders, so it says nothing of a single file in them.
+        """
+        parts = path.split("/")
+        above = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+        for rule in reversed(self._rules):
+            if rule.keeps and rule.literal == path:
+                return True
+            if not rule.keeps and any(rule.matches.fullmatch(each) for each in above):
+                return False
+        return False
+
+    def may_keep_below(self, folder: str) -> bool:
+        """Whether a line with ``!`` may let in something of a folder that stays out."""
+        parts = folder.split("/")
+        return any(all(map(str.__eq__, rule.begins, parts)) for rule in self._rules if rule.keeps)
+
+    def names_below(self, folder: str) -> bool:
+        """Whether a line ``!path`` names something in the folder, without a wildcard."""
+        return any(rule.keeps and (rule.literal or "").startswith(f"{folder}/") for rule in self._rules)
+
+
+def line_for(path: str) -> str | None:
+    """The line of a .dockerignore that lets this very file in; None where its name cannot stand in a line."""
+    if path != path.strip() or not path.isprintable():
+        return None
+    return "!" + re.sub(r"([*?\[\]\\])", r"\\\1", path)
+
+
+def _literal(pattern: str) -> str | None:
+    if re.search(r"(?<!\\)(?:\\\\)*[*?\[]", pattern):
+        return None
+    return re.sub(r"\\(.)", r"\1", pattern, flags=re.DOTALL)
+
+
+def _begins(pattern: str) -> tuple[str, ...]:
+    return tuple(itertools.takewhile(lambda part: not re.search(r"[*?\[\\]", part), pattern.split("/")))
 
 
 def _expression(pattern: str) -> str:

@@ -14,6 +14,7 @@ from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 from ..errors import ConfigError
+from .names import secret_name
 
 __all__ = ["Requirement", "requirement"]
 
@@ -21,6 +22,7 @@ _PACKAGES = ("orsay_protocol", "orsay", "orsay_client", "orsay_eval", "orsay_trl
 _METADATA = ("METADATA", "entry_points.txt")
 # The same content gives the same wheel, so that an engine knows the layer again.
 _TIME = (2020, 1, 1, 0, 0, 0)
+_CREDENTIALS = re.compile(r"(?<!ssh)://[^/\s]*@")
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\s*(\[[^\]]*\])?\s*([<>=!~@;(].*)?|https?://\S+")
 
 
@@ -49,6 +51,11 @@ def requirement(asked: str | Path | None = None) -> Requirement:
 def _asked(asked: str | Path) -> Requirement:
     text = str(asked)
     path = Path(text).expanduser()
+    if _CREDENTIALS.search(text):
+        raise ConfigError(
+            "the address of that orsay holds a user name or a password, which everybody could read in the"
+            " image: download the wheel and name its path"
+        )
     if "://" in text and _REQUIREMENT.fullmatch(text):
         return Requirement(text)
     if text and path.is_dir():
@@ -96,8 +103,10 @@ def _files(package: str) -> Iterator[tuple[str, Path]]:
         )
     folder = Path(spec.origin).parent
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc":
-            yield f"{package}/{path.relative_to(folder).as_posix()}", path
+        place = path.relative_to(folder).as_posix()
+        clutter = "__pycache__" in path.parts or path.suffix == ".pyc"
+        if not clutter and path.is_file() and not path.is_symlink() and secret_name(place) is None:
+            yield f"{package}/{place}", path
 
 
 def _digest(data: bytes) -> str:

@@ -53,6 +53,12 @@ class EnvironmentInfo(BaseModel):
     tool_time_limits_s: dict[str, float]
     detached_tools: frozenset[str]
     replayable: bool = False
+    serial_tools: tuple[str, ...] = ()
+    """Tools of which a session runs one call after the other."""
+    exclusive_tools: tuple[str, ...] = ()
+    """Tools that run while nothing else is called in their session."""
+    fixed_tools: bool = False
+    """To list the tools of a session runs no code of the environment."""
 
     @classmethod
     def unknown(cls, name: str) -> EnvironmentInfo:
@@ -69,6 +75,9 @@ class EnvironmentInfo(BaseModel):
             tool_time_limits_s={},
             detached_tools=frozenset(),
         )
+
+    in_order: bool = Field(default=False, exclude=True)
+    """Here results arrive in the order in which their calls ran, as they do not over several connections."""
 
     leads: bool = Field(default=False, exclude=True)
     """Here it is the default, which is known although environments of other places may not be. No other

@@ -273,7 +273,9 @@ class Link(asyncio.Protocol):
                     listener.setup_ended(None if kind == Kind.SETUP_DONE else read_error(content))
             case Kind.HELLO:
                 described = from_json(payload)["environments"]
-                self.environments = tuple(EnvironmentInfo.model_validate(each) for each in described)
+                self.environments = tuple(
+                    EnvironmentInfo.model_validate({**each, "in_order": True}) for each in described
+                )
                 if not self._hello.done():
                     self._hello.set_result(None)
 

@@ -57,7 +57,7 @@ class LocalRuntime:
                     await future.result().close()
             raise
         if episode.needs_setup:
-            with within(request.trace):
+            with within(request.trace, episode.hide):
                 episode.start_setup(lambda _, error: listener.setup_ended(error))
         else:
             listener.setup_ended(None)
@@ -94,7 +94,7 @@ class LocalHandle:
         return (lambda: None) if run is None else _stopper(run)
 
     async def close(self) -> None:
-        with within(self._trace):
+        with within(self._trace, self._episode.hide):
             await self._episode.close()
 
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from orsay_protocol.redact import redactor
 from pydantic_core import to_json
 
 from ..author import guard_author, run_author
@@ -38,6 +39,10 @@ def describe(hosted: HostedEnvironment) -> EnvironmentInfo:
         tool_time_limits_s={row.name: row.time_limit_s for row in rows if row.time_limit_s is not None},
         detached_tools=frozenset(row.name for row in rows if row.detached),
         replayable=hosted.replayable,
+        serial_tools=tuple(row.name for row in rows if not (row.concurrent or row.exclusive)),
+        exclusive_tools=tuple(row.name for row in rows if row.exclusive),
+        fixed_tools=hosted.plain_task_tools,
+        in_order=True,
     )
 
 
@@ -45,7 +50,7 @@ def start_operation(
     episode: Episode, operation: Operation, body: bytes, done: Done, trace: str | None
 ) -> Run | None:
     """Start ``operation`` on ``episode``, as part of ``trace``; None when it was answered at once."""
-    with within(trace):
+    with within(trace, episode.hide):
         return _start(episode, operation, body, done)
 
 
@@ -101,7 +106,7 @@ class Stage:
             )
 
         limit = hosted.setup_time_limit_s or self.place.limits.setup_time_limit_s
-        with within(request.trace):
+        with within(request.trace, redactor(request.secrets.values())):
             return self.place.runs.start(
                 body, done, limit_s=limit, what=f"the constructor of {hosted.name!r}"
             )

@@ -19,10 +19,12 @@ import time
 import traceback
 from typing import Any, cast
 
+from orsay_protocol.redact import NOTHING
 from pydantic_core import to_json
 
 from ..episode import Episode, Limits
 from ..errors import Faulted, LoadError, Refused
+from ..guarded import Guard, guard_output
 from ..loader import load
 from ..outcome import Outcome
 from ..running import Run
@@ -56,8 +58,9 @@ _BLOCKED_S = 2.0
 class Worker(asyncio.Protocol):
     """The worker's end of the socket."""
 
-    def __init__(self, stage: Stage, ended: asyncio.Event) -> None:
+    def __init__(self, stage: Stage, ended: asyncio.Event, guard: Guard) -> None:
         self._stage = stage
+        self._guard = guard
         self._ended = ended
         self._reader = FrameReader()
         self._episodes: dict[int, Episode] = {}
@@ -135,6 +138,7 @@ class Worker(asyncio.Protocol):
     def _open(self, number: int, payload: bytes) -> None:
         session, body = split_session(payload)
         request = OpenSession.model_validate_json(body)
+        self._guard.remember(request.secrets)
 
         def opened(episode: Any, error: Faulted | Refused | None) -> None:
             self._runs.pop(number, None)
@@ -158,7 +162,7 @@ class Worker(asyncio.Protocol):
     def _close(self, number: int, payload: bytes) -> None:
         session, _ = split_session(payload)
         episode = self._episodes.pop(session, None)
-        with within(self._traces.pop(session, None)):
+        with within(self._traces.pop(session, None), NOTHING if episode is None else episode.hide):
             if episode is None or episode.close_at_once():
                 self._send(Kind.DATA, number, b"")
             else:
@@ -188,7 +192,7 @@ class Worker(asyncio.Protocol):
         self._stage.close()
 
 
-async def _serve(sock: socket.socket, classes: list[type], config: WorkerConfig) -> None:
+async def _serve(sock: socket.socket, classes: list[type], config: WorkerConfig, guard: Guard) -> None:
     limits = Limits(
         call_time_limit_s=config.call_time_limit_s,
         setup_time_limit_s=config.setup_time_limit_s,
@@ -201,7 +205,7 @@ async def _serve(sock: socket.socket, classes: list[type], config: WorkerConfig)
     gc.set_threshold(50_000, 20, 100)
     sock.setblocking(False)
     ended = asyncio.Event()
-    worker = Worker(stage, ended)
+    worker = Worker(stage, ended, guard)
     await asyncio.get_running_loop().create_unix_connection(lambda: worker, sock=sock)
     await ended.wait()
     with contextlib.suppress(TimeoutError):
@@ -267,11 +271,12 @@ def main() -> None:
     config = _read_config(sock)
     mark_log_records()
     mark_last_resort()
+    guard = guard_output()
     try:
         classes = _load(config)
         with asyncio.Runner(loop_factory=_new_loop) as runner:
             loops.append(runner.get_loop())
-            runner.run(_serve(sock, classes, config))
+            runner.run(_serve(sock, classes, config, guard))
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(0)  # author threads that never return must not keep the process

@@ -6,14 +6,17 @@ A Space is built without arguments, so the defaults in its Dockerfile have to be
 from __future__ import annotations
 
 import contextlib
+import io
 import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from ..errors import SpaceError
 from ..packing import context, dockerfile, wheel
+from ..packing.files import Kept
 from ..packing.project import Project
 from .about import about
 from .readme import readme
@@ -65,8 +68,7 @@ def write(
     recipe = dockerfile.text(project, orsay=source.requirement.pip, base=base)
     exposed = _EXPOSED.search(recipe)
     port = int(exposed.group(1)) if exposed else _PORT
-    path = project.folder / "README.md"
-    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    text = _text(source.contents.readme)
     made: dict[str, bytes] = {
         "README.md": readme(text, about(project, text, port=port), url).encode(),
         "Dockerfile": (recipe.rstrip("\n") + "\n" + _SPACE.format(port=port)).encode(),
@@ -82,18 +84,40 @@ def write(
     try:
         _clear(into, force=force)
         for place in names:
-            target = into / place
-            target.parent.mkdir(parents=True, exist_ok=True)
             if place in made:
-                target.write_bytes(made[place])
+                _write(into, place, io.BytesIO(made[place]))
             else:
-                shutil.copy(taken[place], target)
+                with taken[place].open() as file:
+                    _write(into, place, file, executable=taken[place].executable)
     except OSError as exc:
-        raise SpaceError(f"cannot write the Space to {into}: {exc.strerror or exc} ({exc.filename})") from exc
+        raise SpaceError(f"cannot write the Space to {into}: {exc}") from exc
     return {place: into / place for place in names}
 
 
-def _taken(files: Mapping[str, Path]) -> Mapping[str, Path]:
+def _text(readme: Kept | None) -> str:
+    """Raises SpaceError."""
+    if readme is None:
+        return ""
+    try:
+        with readme.open() as file:
+            return file.read().decode("utf-8", errors="replace")
+    except OSError as exc:
+        raise SpaceError(f"cannot read {readme.path}: {exc}") from exc
+
+
+def _write(into: Path, place: str, data: IO[bytes], *, executable: bool = False) -> None:
+    """A new file, in place of whatever has its name: never through a link, and so never elsewhere."""
+    target = into / place
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not target.parent.resolve().is_relative_to(into.resolve()):
+        raise OSError(f"{target.parent} leads out of it")
+    target.unlink(missing_ok=True)
+    with target.open("xb") as file:
+        shutil.copyfileobj(data, file)
+    target.chmod(0o755 if executable else 0o644)
+
+
+def _taken(files: Mapping[str, Kept]) -> Mapping[str, Kept]:
     """Files of the project itself: not those of a dry run inside it, nor what is written anew."""
     written = tuple(place.removesuffix(MARK) for place in files if place.endswith(f"/{MARK}"))
     return {
@@ -107,9 +131,9 @@ def _clear(into: Path, *, force: bool) -> None:
     """Remove what an earlier writing left; refuse what somebody else did."""
     mark = into / MARK
     if mark.is_file():
-        for line in mark.read_text(encoding="utf-8").splitlines()[1:]:
+        for line in mark.read_bytes().decode(errors="replace").split("\n")[1:]:
             place = into / line
-            if line and place.resolve().is_relative_to(into.resolve()):
+            if line.isprintable() and line and place.resolve().is_relative_to(into.resolve()):
                 place.unlink(missing_ok=True)
                 with contextlib.suppress(OSError):  # something else is in there
                     for parent in PurePosixPath(line).parents[:-1]:

@@ -13,6 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from orsay_protocol.redact import Redactor
+
 from ..errors import SpaceError
 
 __all__ = ["Hub", "Remote", "Runtime"]
@@ -156,10 +158,7 @@ class Hub:
         return hub.HfApi(token=self.token, library_name="orsay")
 
     def _hidden(self, text: str) -> str:
-        for secret in sorted(filter(None, [self.token, *self.secrets]), key=len, reverse=True):
-            if len(secret) >= 4:
-                text = text.replace(secret, "[hidden]")
-        return text
+        return Redactor([self.token, *self.secrets], mask="[hidden]").plain(text)
 
     @contextlib.contextmanager
     def _translated(self, what: str, of: str) -> Iterator[None]:

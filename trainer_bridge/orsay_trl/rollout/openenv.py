@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 from orsay_client.loop_thread import LoopThread
 
 from ..faults import FaultWatch
+from ..groups import groups_of
 from .desk import Desk, DeskSettings
 from .evalprotocol import EvaluationTest
 from .func import Player, RolloutFunction
@@ -180,10 +181,9 @@ class OpenEnvArena:
         return {key: value for key, value in self.__dict__.items() if key != "_loop"}
 
     def players(self, prompts: Sequence[Any], trainer: Any) -> list[Player]:
-        training = trainer.model.training
-        group = trainer.num_generations if training else trainer.num_generations_eval
+        groups = groups_of(len(prompts), trainer, may_end_early=True)
         found: list[Player] = [
-            _OpenEnvPlayer(self, prompt, self.clients.task(place // group, self._batches))
+            _OpenEnvPlayer(self, prompt, self.clients.task(groups.number(place), self._batches))
             for place, prompt in enumerate(prompts)
         ]
         self._batches += 1
@@ -228,33 +228,35 @@ class _OpenEnvPlayer:
                     if game.finished
                     else await play_text(game, talk, desk.parser, arena.prompt_builder, arena.action_parser)
                 )
-            transcript = talk.transcript
-            if game.fault is not None or not transcript.completion_ids:
+            score = await self._score(game, talk, built, desk)
+            lost, transcript = game.fault is not None, talk.transcript
+            if lost or not transcript.completion_ids:
                 transcript = transcript.masked(desk.filler)
-            reward = None if game.fault is not None else sum(game.rewards)
-            extra: dict[str, Any] = {"step_rewards": list(game.rewards) or [0.0]}
-            if arena.test is not None:
-                text = desk.parser.plain(transcript.completion_ids)
-                extra["eval_score"] = await arena.test.score(
-                    self.id, self._messages(built), text, game.rewards
-                )
-            else:
-                extra["eval_score"] = reward
             return Rollout(
                 id=self.id,
                 transcript=transcript,
-                stop_reason=reason,
-                reward=reward,
+                stop_reason="fault" if lost else reason,
+                reward=None if lost else sum(game.rewards),
                 fault=game.fault,
                 turns=talk.turns,
                 unreadable_calls=talk.unreadable_calls,
                 sampling_s=talk.sampling_s,
                 environment_s=talk.environment_s,
                 episode=game,
-                extra=extra,
+                extra={"step_rewards": list(game.rewards) or [0.0], "eval_score": score},
             )
         finally:
             await asyncio.shield(game.close())
+
+    async def _score(self, game: OpenEnvGame, talk: Talk, built: str, desk: Desk) -> float | None:
+        """By the evaluation test, else the sum of the rewards; None after a fault, also one of the score."""
+        if game.fault is not None or not game.accepts(sum(game.rewards), "the episode"):
+            return None
+        if self._arena.test is None:
+            return sum(game.rewards)
+        text = desk.parser.plain(talk.transcript.completion_ids)
+        score = await self._arena.test.score(self.id, self._messages(built), text, game.rewards)
+        return score if game.accepts(score, "the evaluation test") else None
 
     def _messages(self, built: str) -> list[Message]:
         messages = merged(self._prompt, built)

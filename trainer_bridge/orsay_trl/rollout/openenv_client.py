@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from pydantic import BaseModel
+
+from ..reward import LARGEST
 
 __all__ = ["ClientMaker", "OpenEnvGame"]
 
@@ -98,16 +103,36 @@ class OpenEnvGame:
                 self.observation, self.finished = result.observation, bool(result.done)
                 return
 
+    def check(self, action: Any) -> None:
+        """Raises ValueError for what a client could not send as JSON; of other kinds of actions, nothing."""
+        try:
+            fields = action.model_dump() if isinstance(action, BaseModel) else action
+            json.dumps(fields, ensure_ascii=False, default=str).encode()
+        except (ValueError, RecursionError) as exc:
+            raise ValueError(f"this action cannot be sent: {exc}") from exc
+
     async def step(self, action: Any) -> float | None:
         """Do ``action`` once: a step that may have been made is not made again."""
         try:
             result = await done(self._client.step, action)
+            reward = float(result.reward or 0.0)
         except Exception as exc:
             self._failed(exc)
             return None
         self.observation, self.finished = result.observation, bool(result.done)
-        self.rewards.append(float(result.reward or 0.0))
-        return self.rewards[-1]
+        if not self.accepts(reward, "a step"):
+            return None
+        self.rewards.append(reward)
+        return reward
+
+    def accepts(self, reward: float, of: str) -> bool:
+        """A reward with which a trainer can compute; otherwise the episode is lost to ``bad_reward``."""
+        if abs(reward) <= LARGEST:  # which also NaN is not
+            return True
+        self.fault = "bad_reward"
+        self.fault_message = f"the reward of {of} is {reward:g}, no number from {-LARGEST:g} to {LARGEST:g}"
+        _log.warning("an OpenEnv rollout is lost: %s", self.fault_message)
+        return False
 
     async def close(self) -> None:
         """Let go of the client; safe to call twice, never raises."""

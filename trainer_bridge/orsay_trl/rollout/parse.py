@@ -12,6 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from orsay_protocol.texts import well_formed
+
+from ..parsing import unguarded
 from .tokens import tokenizer_of, vendored_name
 
 __all__ = ["Call", "Turn", "TurnParser"]
@@ -80,6 +83,7 @@ class TurnParser:
 
         self._parse = chat_template_utils.parse_response
         self._tokenizer = copy.copy(tokenizer_of(processing_class))
+        unguarded(self._tokenizer)
         self._tokenizer.chat_template = _original(processing_class.chat_template)
         self._equip(chat_template_utils)
         fields = (getattr(self._tokenizer, "response_template", None) or {}).get("fields", {})
@@ -139,7 +143,7 @@ def _call(found: Mapping[str, Any]) -> Call:
         raise ValueError("a call must name its tool")
     if not isinstance(arguments, dict):
         raise ValueError(f"the arguments of {name!r} must be a JSON object")
-    return Call(name, arguments)
+    return Call(well_formed(name), arguments)
 
 
 def _complaint(why: str = "") -> str:

@@ -100,13 +100,16 @@ class _ToolPlayer:
 
     def _rollout(self, talk: Talk, desk: Desk, reason: StopReason) -> Rollout:
         episode, transcript = self.episode, talk.transcript
+        reward = episode.reward
+        if episode.fault is not None:  # also one that came with the reward
+            episode.stop_reason = reason = "fault"
         if episode.fault is not None or not transcript.completion_ids:
             transcript = transcript.masked(desk.filler)
         return Rollout(
             id=episode.id,
             transcript=transcript,
             stop_reason=reason,
-            reward=episode.reward,
+            reward=reward,
             fault=episode.fault,
             turns=talk.turns,
             unreadable_calls=talk.unreadable_calls,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from orsay_client.redact import Redact
 from orsay_client.retry import Attempts, Retry
 
 from .sampling import SamplerError
@@ -52,6 +53,7 @@ class DiskSync:
         self.step: int | None = None
         """The trainer's step whose weights the server has; None before the first ``sync``."""
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._redact = Redact([api_key])
         self._timeout_s = timeout_s
         self._retry = retry or Retry()
 
@@ -139,9 +141,8 @@ class DiskSync:
             hint = "; start vLLM with VLLM_SERVER_DEV_MODE=1 in its environment"
         elif answer.status_code in (401, 403):
             hint = "; pass the server's --api-key as api_key"
-        raise SyncError(
-            f"{method} {self.base_url}{path} answered {answer.status_code}: {answer.text[:500]}{hint}"
-        )
+        said = self._redact(answer.text)[:500]
+        raise SyncError(f"{method} {self.base_url}{path} answered {answer.status_code}: {said}{hint}")
 
 
 def untie(model: Any) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
+from orsay_protocol.texts import well_formed
+
 from .parse import TurnParser
 from .play import PlayedEpisode, StopReason, Talk, text_only
 from .tokens import Message
@@ -29,6 +31,10 @@ class Game(Protocol):
     fault: str | None
     observation: Any
 
+    def check(self, action: Any) -> None:
+        """Raises ValueError, for the model to read, where nothing could carry ``action`` there."""
+        ...
+
     async def step(self, action: Any) -> float | None:
         """Do ``action``; the reward, if there was one. A fault is noted, not raised."""
         ...
@@ -47,6 +53,9 @@ class EpisodeGame:
         self.observation: Any = ""
         self._episode = episode
 
+    def check(self, action: Any) -> None:
+        """Nothing to say: what cannot be sent is a call that is refused."""
+
     async def step(self, action: Any) -> float | None:
         """Raises TypeError for an action that does not tell what to call."""
         episode: Any = self._episode
@@ -64,7 +73,7 @@ class EpisodeGame:
                 reply = await episode.call(parameter[0], {parameter[1]: action})
         else:
             name, arguments = self._named(action)
-            reply = await episode.call(name, dict(arguments))
+            reply = await episode.call(name, arguments)
         self.fault, self.finished = episode.fault, bool(reply.finished)
         self.observation = text_only(reply.content)
         rewards: list[float | None] = episode.rewards[answered:]
@@ -81,9 +90,10 @@ class EpisodeGame:
                 found.append((tool["function"]["name"], names[0]))
         return found[0] if len(found) == 1 else None
 
-    def _named(self, action: Any) -> tuple[str, Mapping[str, Any]]:
-        if isinstance(action, tuple) and len(action) == 2 and isinstance(action[1], Mapping):
-            return str(action[0]), action[1]
+    def _named(self, action: Any) -> tuple[str, Any]:
+        """The tool, and its arguments, whatever they are: what is no object is refused like any other."""
+        if isinstance(action, tuple) and len(action) == 2 and isinstance(action[0], str):
+            return action
         names = [tool["function"]["name"] for tool in self._episode.tools]
         if isinstance(action, Mapping) and len(names) == 1:
             return names[0], action
@@ -104,7 +114,8 @@ async def play_text(
             return "budget"
         try:
             action = action_parser(parser.plain(sample.token_ids))
-        except ValueError as exc:
+            game.check(action)
+        except (ValueError, RecursionError) as exc:  # the latter of JSON that is nested without end
             talk.unreadable_calls += 1
             history.append(f"Step {step}: not understood")
             content = f"Error: {exc}"
@@ -116,7 +127,7 @@ async def play_text(
                 return "finished"
             history.append(_line(step, action, reward, game.observation))
             content = text_only(prompt_builder(game.observation, step + 1, list(history)))
-        if step < talk.limits.turns and not talk.reply([{"role": "user", "content": content}]):
+        if step < talk.limits.turns and not talk.reply([{"role": "user", "content": well_formed(content)}]):
             return "budget"
     return "max_turns"
 
@@ -142,6 +153,9 @@ def _bare(message: Mapping[str, Any]) -> Message:
 
 
 def _line(step: int, action: Any, reward: float | None, observation: Any) -> str:
-    label = getattr(action, "action_str", None) or str(action)
+    try:
+        label = getattr(action, "action_str", None) or str(action)
+    except (ValueError, RecursionError):  # of arguments that Python cannot spell, and that were refused
+        label = type(action).__name__
     error = " ERROR" if getattr(observation, "last_action_error", False) else ""
     return f"Step {step}: {label} -> reward {reward or 0.0:+.2f}{error}"

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar
 
 from orsay_client.errors import ConnectionLost, ProtocolError, ResultTooLarge
+from orsay_client.redact import Redact
 from orsay_client.retry import Attempts, Retry
 from orsay_client.transport import Answer, Transport, Verify
 from pydantic import BaseModel, ValidationError
@@ -126,6 +127,7 @@ class VLLMSampler:
             max_answer_bytes=_MAX_ANSWER_BYTES,
             verify=verify,
         )
+        self._redact = Redact([api_key])
         self._retry = retry or Retry()
         self._slots = asyncio.Semaphore(concurrency)
         self._opening = asyncio.Lock()
@@ -248,7 +250,7 @@ class VLLMSampler:
             await asyncio.sleep(delay_s)
 
     async def _refusal(self, asked: str, answer: Answer, body: Mapping[str, Any] | None) -> SamplerError:
-        message, parameter = _error_of(answer)
+        message, parameter = _error_of(answer, self._redact)
         what = f"{asked} answered {answer.status}: {message}"
         if answer.status == 404 and parameter == "model":
             return UnknownModel(self._unknown([], message))
@@ -351,10 +353,10 @@ def _parsed(kind: type[_Parsed], answer: Answer) -> _Parsed:
         raise UnusableAnswer(f"the answer is not vLLM's: {where}: {first['msg']}") from exc
 
 
-def _error_of(answer: Answer) -> tuple[str, str | None]:
+def _error_of(answer: Answer, redact: Redact) -> tuple[str, str | None]:
     """Message and parameter of an error, in vLLM's form or whatever else came."""
     try:
         error = json.loads(answer.body)["error"]
-        return str(error["message"]), error.get("param")
+        return redact(str(error["message"])), error.get("param")
     except (ValueError, KeyError, TypeError, AttributeError):
-        return answer.body[:500].decode(errors="replace") or "no text", None
+        return redact(answer.body.decode(errors="replace"))[:500] or "no text", None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 from urllib.parse import parse_qs
@@ -10,7 +12,7 @@ from urllib.parse import parse_qs
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json, to_json
 
-from ...errors import BadRequest, Faulted, Refused, exception_text
+from ...errors import BadRequest, Faulted, Overloaded, Refused, exception_text
 from ...http.faces import Endpoint
 from ...http.messages import Headers, Receive, Scope, Send, read_body, send_json, session_id
 from ...http.opening import secrets_of, traceparent_of
@@ -29,6 +31,7 @@ __all__ = ["OpenEnvFace"]
 _log = get_logger(__name__)
 _TAG = "openenv"
 _SESSION = ("X-Session-ID",)
+_LEAST_SOCKETS = 64
 _DOCUMENT = "openapi.json"
 
 
@@ -121,6 +124,7 @@ class OpenEnvFace:
     def __init__(self, players: Players, *, max_body_bytes: int) -> None:
         self._players = players
         self._max_body = max_body_bytes
+        self._sockets: Counter[str] = Counter()
         self._table: dict[str, dict[str, Endpoint]] = {
             "reset": {"POST": self._reset},
             "step": {"POST": self._step},
@@ -141,8 +145,8 @@ class OpenEnvFace:
     def find_socket(self, path: str) -> Endpoint | None:
         _, action = _split(path)
         if action == "ws":
-            return self._answer_socket
-        return self._answer_rpc_socket if action == "mcp" else None
+            return partial(self._seated, self._answer_socket)
+        return partial(self._seated, self._answer_rpc_socket) if action == "mcp" else None
 
     async def close(self) -> None:
         """Nothing is held: the sessions are the server's, the connections uvicorn's."""
@@ -236,6 +240,29 @@ class OpenEnvFace:
         await send_json(send, to_json(await rpc.answer(body)))
 
     # WebSocket
+
+    async def _seated(
+        self, endpoint: Endpoint, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
+    ) -> None:
+        """Each may hold a session, so there are no more of them than of sessions, or some on a small server:
+        there, a client reads ``CAPACITY_REACHED`` over its own. Raises Overloaded.
+        """
+        limits, sockets = self._players.sessions.limits, self._sockets
+        in_all = max(limits.max_sessions, _LEAST_SOCKETS)
+        if sockets.total() >= in_all:
+            raise Overloaded(f"server at maximum capacity: {in_all} WebSockets")
+        most = limits.max_sessions_per_owner
+        if most is not None and sockets[owner] >= most:
+            raise Overloaded(
+                f"this key is at maximum capacity: {most} WebSockets; ORSAY_MAX_SESSIONS_PER_KEY bounds it"
+            )
+        sockets[owner] += 1
+        try:
+            await endpoint(scope, headers, owner, receive, send)
+        finally:
+            sockets[owner] -= 1
+            if not sockets[owner]:
+                del sockets[owner]
 
     async def _answer_socket(
         self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send

@@ -8,6 +8,7 @@ import httpx
 from orsay_protocol.sse import Decoder
 
 from orsay.contract.model import NotSupported, expect, standard
+from orsay.contract.strict import json_of
 from orsay.contract.target import Target
 
 _SPLIT_TYPES = ("train", "validation", "test")
@@ -17,7 +18,7 @@ _SPLIT_TYPES = ("train", "validation", "test")
 async def health(target: Target) -> None:
     answer = await target.get("/health")
     expect(answer.status_code == 200, f"answered {answer.status_code}")
-    expect(answer.json() == {"status": "ok"}, f"answered {answer.text[:200]}")
+    expect(json_of(answer) == {"status": "ok"}, f"answered {answer.text[:200]}")
 
 
 @standard("health-methods", "3.1", "HEAD, OPTIONS and POST on /health answer 405.")
@@ -33,12 +34,12 @@ async def version(target: Target) -> None:
     if answer.status_code in (307, 308, 404):
         raise NotSupported("servers before openreward 0.1.68 and ors-sdk have no /version")
     expect(answer.status_code == 200, f"answered {answer.status_code}")
-    expect(isinstance(answer.json().get("version"), str), f"answered {answer.text[:200]}")
+    expect(isinstance(json_of(answer).get("version"), str), f"answered {answer.text[:200]}")
 
 
 @standard("list-environments", "3.1", "GET /list_environments answers with the names in lower case.")
 async def list_environments(target: Target) -> None:
-    names = (await target.get("/list_environments")).json()
+    names = json_of(await target.get("/list_environments"))
     expect(isinstance(names, list) and names, f"answered {names!r}")
     for name in names:
         expect(isinstance(name, str) and name == name.lower(), f"{name!r} is no name in lower case")
@@ -51,7 +52,7 @@ async def list_environments(target: Target) -> None:
 async def tools(target: Target) -> None:
     answer = await target.get(target.path("/tools"))
     expect(answer.status_code == 200, f"answered {answer.status_code}")
-    for spec in answer.json()["tools"]:
+    for spec in json_of(answer)["tools"]:
         keys = set(spec)
         expect(keys == {"name", "description", "input_schema"}, f"a tool has the keys {sorted(keys)}")
         expect(isinstance(spec["name"], str) and spec["name"], f"a tool is called {spec['name']!r}")
@@ -77,7 +78,7 @@ async def input_schema(target: Target) -> None:
 )
 async def splits(target: Target) -> None:
     answer = await target.get(target.path("/splits"))
-    listed = answer.json()
+    listed = json_of(answer)
     expect(isinstance(listed, list) and listed, f"answered {answer.text[:200]}")
     for split in listed:
         expect(set(split) >= {"name", "type"}, f"a split has the keys {sorted(split)}")
@@ -93,11 +94,11 @@ async def split_types(target: Target) -> None:
 
 @standard("letter-case", "7", "An environment is found in any letter case.")
 async def letter_case(target: Target) -> None:
-    plain = (await target.get(target.path("/splits"))).json()
+    plain = json_of(await target.get(target.path("/splits")))
     for name in (target.env.upper(), target.env.title()):
         answer = await target.get(f"/{name}/splits")
         expect(answer.status_code == 200, f"/{name}/splits answered {answer.status_code}")
-        expect(answer.json() == plain, f"/{name}/splits answered {answer.text[:200]}")
+        expect(json_of(answer) == plain, f"/{name}/splits answered {answer.text[:200]}")
 
 
 @standard("env-name-echo", "3.1", "env_name repeats the environment as the path spells it.")
@@ -105,11 +106,10 @@ async def env_name_echo(target: Target) -> None:
     target.need_tasks()
     name = target.env.upper()
     answer = await target.post(f"/{name}/task", {"split": target.split, "index": 0})
-    if "env_name" not in answer.json():
+    if "env_name" not in json_of(answer):
         raise NotSupported("servers before openreward 0.1.100 and ors-sdk leave env_name out")
-    expect(
-        answer.json().get("env_name") == name, f"/{name}/task has env_name {answer.json().get('env_name')!r}"
-    )
+    told = json_of(answer)["env_name"]
+    expect(told == name, f"/{name}/task has env_name {told!r}")
 
 
 @standard(
@@ -120,8 +120,8 @@ async def default_environment(target: Target) -> None:
     bare = await target.get("/splits", follow_redirects=True)
     named = await target.get(f"/{first}/splits")
     expect(bare.status_code == 200, f"GET /splits answered {bare.status_code}: {bare.text[:200]}")
-    expect(bare.json() == named.json(), f"GET /splits answered {bare.text[:200]}")
-    split = named.json()[0]["name"]
+    expect(json_of(bare) == json_of(named), f"GET /splits answered {bare.text[:200]}")
+    split = json_of(named)[0]["name"]
     bare = await target.post("/num_tasks", {"split": split}, follow_redirects=True)
     expect(bare.status_code == 200, f"POST /num_tasks answered {bare.status_code}: {bare.text[:200]}")
 
@@ -141,14 +141,14 @@ async def redirect(target: Target) -> None:
 async def trailing_slash(target: Target) -> None:
     answer = await target.get(target.path("/splits/"), follow_redirects=True)
     expect(answer.status_code == 200, f"answered {answer.status_code}")
-    expect(answer.json() == target.splits, f"answered {answer.text[:200]}")
+    expect(json_of(answer) == target.splits, f"answered {answer.text[:200]}")
 
 
 @standard("openapi", "3.1", "GET /openapi.json describes the server.")
 async def openapi(target: Target) -> None:
     answer = await target.get("/openapi.json")
     expect(answer.status_code == 200, f"answered {answer.status_code}")
-    paths = answer.json()["paths"]
+    paths = json_of(answer)["paths"]
     for path in ("/health", "/create_session", "/create", "/ping", "/delete"):
         expect(path in paths, f"it does not describe {path}")
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from orsay.contract.model import NotSupported, expect, standard
+from orsay.contract.strict import json_of
 from orsay.contract.target import Target, TargetSession, fresh_sid
 
 _DISCOVERY = {
@@ -21,9 +22,8 @@ async def invalid_split(target: Target) -> None:
     for path, more in _DISCOVERY.items():
         answer = await target.post(target.path(path), {"split": "no such split", **more})
         expect(answer.status_code == 400, f"{path} answered {answer.status_code}: {answer.text[:200]}")
-        expect(
-            "nvalid split" in answer.json()["detail"], f"{path}: the detail is {answer.json()['detail']!r}"
-        )
+        detail = json_of(answer)["detail"]
+        expect("nvalid split" in detail, f"{path}: the detail is {detail!r}")
 
 
 @standard("unknown-environment", "3.1", "An unknown environment answers 404.")
@@ -56,7 +56,7 @@ async def unknown_field(target: Target) -> None:
 async def body_of_422(target: Target) -> None:
     answer = await target.post(target.path("/num_tasks"), {})
     expect(answer.status_code == 422, f"answered {answer.status_code}")
-    details = answer.json()["detail"]
+    details = json_of(answer)["detail"]
     expect(isinstance(details, list) and details, f"the detail is {details!r}")
     expect({"type", "loc", "msg"} <= set(details[0]), f"a detail has the keys {sorted(details[0])}")
 
@@ -69,7 +69,7 @@ async def error_body(target: Target) -> None:
         await TargetSession(target, fresh_sid()).post("/ping"),
     ]
     for answer in answers:
-        detail = answer.json().get("detail")
+        detail = json_of(answer).get("detail")
         expect(isinstance(detail, str) and detail, f"{answer.request.url.path}: the detail is {detail!r}")
 
 

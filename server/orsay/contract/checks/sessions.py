@@ -9,6 +9,7 @@ import httpx
 from orsay_protocol.headers import SECRETS, encode_secrets
 
 from orsay.contract.model import NotSupported, expect, standard
+from orsay.contract.strict import json_of
 from orsay.contract.target import Target, TargetSession, fresh_sid
 
 _BLOCKS = {"text": {"text", "detail", "type"}, "image": {"data", "mimeType", "detail", "type"}}
@@ -37,14 +38,14 @@ async def create_index(target: Target) -> None:
     answer = await session.post("/create", {"split": target.split, "index": 0, "env_name": target.env})
     await session.post("/delete")
     expect(answer.status_code == 200, f"answered {answer.status_code}: {answer.text[:200]}")
-    expect(answer.json().get("sid") == session.sid, f"answered {answer.text[:200]}")
+    expect(json_of(answer).get("sid") == session.sid, f"answered {answer.text[:200]}")
 
 
 @standard("create-task", "3.2", "POST /create with a task_spec opens a session on that task.")
 async def create_task(target: Target) -> None:
     target.need_tasks()
     asked = await target.post(target.path("/task"), {"split": target.split, "index": 0})
-    body = {"task_spec": asked.json()["task"], "env_name": target.env}
+    body = {"task_spec": json_of(asked)["task"], "env_name": target.env}
     session = TargetSession(target, await target.new_sid())
     answer = await session.post("/create", body)
     if answer.status_code in (400, 403) and "index" in answer.text:
@@ -64,9 +65,9 @@ async def create_env_case(target: Target) -> None:
 @standard("create-default-env", "7", "POST /create without env_name uses the first environment.")
 async def create_default_env(target: Target) -> None:
     first = target.environments[0]
-    split = (await target.get(f"/{first}/splits")).json()[0]["name"]
+    split = json_of(await target.get(f"/{first}/splits"))[0]["name"]
     counted = await target.post(f"/{first}/num_tasks", {"split": split})
-    if not counted.json()["num_tasks"]:
+    if not json_of(counted)["num_tasks"]:
         raise NotSupported(f"the first split of {first} has no task")
     answer = await _create(target, {"split": split, "index": 0})
     expect(answer.status_code == 200, f"answered {answer.status_code}: {answer.text[:200]}")
@@ -79,7 +80,7 @@ async def own_session_id(target: Target) -> None:
     session = TargetSession(target, f"mine/{fresh_sid()}:with punctuation")
     answer = await session.post("/create", target.task_source())
     expect(answer.status_code == 200, f"answered {answer.status_code}: {answer.text[:200]}")
-    expect(answer.json()["sid"] == session.sid, f"answered {answer.text[:200]}")
+    expect(json_of(answer)["sid"] == session.sid, f"answered {answer.text[:200]}")
     expect((await session.post("/ping")).status_code == 200, "/ping does not know it")
     await session.post("/delete")
 
@@ -110,7 +111,7 @@ async def prompt(target: Target) -> None:
     async with target.session() as session:
         answer = await session.get(target.path("/prompt"))
         expect(answer.status_code == 200, f"answered {answer.status_code}: {answer.text[:200]}")
-        _blocks_in_shape(answer.json(), "the prompt")
+        _blocks_in_shape(json_of(answer), "the prompt")
         again = await session.get(target.path("/prompt"))
         expect(again.status_code == 200, f"asked again it answered {again.status_code}")
 
@@ -122,7 +123,7 @@ async def messages(target: Target) -> None:
         if answer.status_code in (404, 405):
             raise NotSupported("servers before openreward 0.1.157 and ors-sdk have no /messages")
         expect(answer.status_code == 200, f"answered {answer.status_code}: {answer.text[:200]}")
-        for message in answer.json():
+        for message in json_of(answer):
             expect(
                 message["role"] in ("system", "user", "assistant"),
                 f"a message has the role {message['role']!r}",
@@ -139,7 +140,7 @@ async def task_tools(target: Target) -> None:
     async with target.session() as session:
         answer = await session.get(target.path("/task_tools"))
         expect(answer.status_code == 200, f"answered {answer.status_code}: {answer.text[:200]}")
-        listed = answer.json()["tools"]
+        listed = json_of(answer)["tools"]
         for spec in listed:
             expect(
                 set(spec) == {"name", "description", "input_schema"}, f"a tool has the keys {sorted(spec)}"
@@ -155,7 +156,7 @@ async def ping(target: Target) -> None:
             headers = {} if kind is None else {"Content-Type": kind}
             answer = await session.post("/ping", headers=headers)
             expect(answer.status_code == 200, f"content type {kind}: answered {answer.status_code}")
-            expect(answer.json() == {"status": "ok"}, f"answered {answer.text[:200]}")
+            expect(json_of(answer) == {"status": "ok"}, f"answered {answer.text[:200]}")
 
 
 @standard("empty-api-key", "2", "An empty X-API-Key, as clients without a key send it, does no harm.")
@@ -173,21 +174,21 @@ async def empty_api_key(target: Target) -> None:
 )
 async def environment_in_path(target: Target) -> None:
     async with target.session() as session:
-        wanted = (await session.get(target.path("/prompt"))).json()
+        wanted = json_of(await session.get(target.path("/prompt")))
         for name in {target.env.upper(), *target.environments}:
             answer = await session.get(f"/{name}/prompt")
             expect(answer.status_code == 200, f"/{name}/prompt answered {answer.status_code}")
-            expect(answer.json() == wanted, f"/{name}/prompt answered {answer.text[:200]}")
+            expect(json_of(answer) == wanted, f"/{name}/prompt answered {answer.text[:200]}")
 
 
 @standard("bare-session-path", "3.3", "Session requests work without an environment in the path.")
 async def bare_session_path(target: Target) -> None:
     async with target.session() as session:
         headers = session.headers()
-        wanted = (await session.get(target.path("/prompt"))).json()
+        wanted = json_of(await session.get(target.path("/prompt")))
         answer = await target.get("/prompt", headers=headers, follow_redirects=True)
         expect(answer.status_code == 200, f"/prompt answered {answer.status_code}: {answer.text[:200]}")
-        expect(answer.json() == wanted, f"/prompt answered {answer.text[:200]}")
+        expect(json_of(answer) == wanted, f"/prompt answered {answer.text[:200]}")
         body = {"name": "no such tool", "input": {}}
         called = await target.post("/call", body, headers=headers, follow_redirects=True)
         expect(called.status_code == 200, f"/call answered {called.status_code}: {called.text[:200]}")
@@ -199,7 +200,7 @@ async def delete(target: Target) -> None:
     async with target.session() as session:
         answer = await session.post("/delete")
         expect(answer.status_code == 200, f"answered {answer.status_code}: {answer.text[:200]}")
-        expect(answer.json() == {"sid": session.sid}, f"answered {answer.text[:200]}")
+        expect(json_of(answer) == {"sid": session.sid}, f"answered {answer.text[:200]}")
         for method, path in (("POST", "/ping"), ("GET", target.path("/prompt"))):
             after = await target.http.request(method, path, headers=session.headers())
             expect(after.status_code in (404, 410), f"afterwards {path} answers {after.status_code}")
@@ -213,7 +214,7 @@ async def delete_unknown(target: Target) -> None:
         if answer.status_code == 404:
             raise NotSupported("servers up to openreward 0.1.62 answer 404")
         expect(answer.status_code == 200, f"answered {answer.status_code}: {answer.text[:200]}")
-        expect(answer.json() == {"sid": session.sid}, f"answered {answer.text[:200]}")
+        expect(json_of(answer) == {"sid": session.sid}, f"answered {answer.text[:200]}")
 
 
 @standard(
@@ -223,7 +224,7 @@ async def delete_session(target: Target) -> None:
     async with target.session() as session:
         answer = await session.post("/delete_session")
         expect(answer.status_code == 200, f"answered {answer.status_code}: {answer.text[:200]}")
-        expect(answer.json() == {"sid": session.sid}, f"answered {answer.text[:200]}")
+        expect(json_of(answer) == {"sid": session.sid}, f"answered {answer.text[:200]}")
         expect((await session.post("/ping")).status_code == 200, "the session is gone afterwards")
 
 
@@ -236,13 +237,22 @@ async def create_again(target: Target) -> None:
         expect(
             (await session.get(target.path("/prompt"))).status_code == 200, "its prompt does not answer 200"
         )
+    counter = await target.probe.counter_if_any()
+    if counter is None:
+        return
+    async with target.session() as session:
+        for _ in range(2):
+            await session.call(counter.tool, counter.value)
+        await session.post("/delete")
+        await session.post("/create", target.task_source())
+        counter.expect_runs(await session.call(counter.tool, counter.value), 1, "in the new session")
 
 
 @standard("sessions-apart", "1", "Sessions at the same time do not see one another.")
 async def sessions_apart(target: Target) -> None:
     async def one(index: int) -> Any:
         async with target.session({**target.task_source(), "index": index}) as session:
-            return (await session.get(target.path("/prompt"))).json()
+            return json_of(await session.get(target.path("/prompt")))
 
     target.need_tasks()
     indexes = [i % min(target.count, 4) for i in range(12)]
@@ -250,3 +260,14 @@ async def sessions_apart(target: Target) -> None:
     alone = {index: await one(index) for index in sorted(set(indexes))}
     for index, seen in zip(indexes, prompts, strict=True):
         expect(len(seen) == len(alone[index]), f"task {index} has another prompt beside other sessions")
+    counter = await target.probe.counter_if_any()
+    if counter is None:
+        return
+
+    async def play(turns: int) -> None:
+        async with target.session() as session:
+            for turn in range(turns):
+                reply = await session.call(counter.tool, counter.value)
+                counter.expect_runs(reply, turn + 1, f"beside other sessions, after {turn + 1} calls")
+
+    await asyncio.gather(*(play(turns) for turns in (1, 2, 3, 1, 2, 3)))

@@ -6,7 +6,8 @@ import json
 import re
 
 from orsay.contract.model import NotSupported, expect, standard
-from orsay.contract.target import Target
+from orsay.contract.strict import read_json
+from orsay.contract.target import Reply, Target
 
 _TASK_ID = re.compile(r"[0-9a-f]{32}")
 _FIELD = re.compile(rb"(event|data): ?.*|:.*", re.DOTALL)
@@ -40,7 +41,7 @@ async def stream_headers(target: Target) -> None:
     "A stream holds event and data lines, CRLF ends, and a blank line after each event.",
 )
 async def stream_bytes(target: Target) -> None:
-    name, value = await target.working()
+    name, value = await target.probe.working()
     async with target.session() as session, target.raw() as wire:
         await session.get(target.path("/prompt"))
         reply = await session.raw_call(wire, name, value)
@@ -54,13 +55,19 @@ async def stream_bytes(target: Target) -> None:
 
 @standard("stream-events", "5.2", "A stream is task_id, then any chunks, then one end, and nothing after it.")
 async def stream_events(target: Target) -> None:
-    name, value = await target.working()
+    name, value = await target.probe.working()
     async with target.session() as session:
-        kinds = [event.event for event in (await session.call(name, value)).events]
-        known = [kind for kind in kinds if kind in ("task_id", "chunk", "end", "error")]
-        expect(kinds[0] == "task_id", f"the first event is {kinds[0]!r}")
-        expect(known[-1] == "end" and known.count("end") == 1, f"the events are {known}")
-        expect(set(known[1:-1]) <= {"chunk"}, f"the events are {known}")
+        _whole(await session.call(name, value))
+    for reply in (await target.probe.replies()).values():
+        _whole(reply)
+
+
+def _whole(reply: Reply) -> None:
+    kinds = reply.kinds
+    expect(reply.events and reply.events[0].event == "task_id", f"the events are {kinds}")
+    expect(kinds[-1] in ("end", "error") and kinds.count(kinds[-1]) == 1, f"the events are {kinds}")
+    expect(reply.events[-1].event == kinds[-1], f"after {kinds[-1]} comes {reply.events[-1].event}")
+    expect(set(kinds[1:-1]) <= {"chunk"}, f"the events are {kinds}")
 
 
 @standard("task-id", "5.2", "A task id is 32 hexadecimal digits in lower case.")
@@ -74,11 +81,11 @@ async def task_id(target: Target) -> None:
     "compact-result", "5.1", "The result is compact JSON, so that white space occurs inside strings only."
 )
 async def compact_result(target: Target) -> None:
-    name, value = await target.working()
+    name, value = await target.probe.working()
     async with target.session() as session:
         reply = await session.call(name, value)
-        text = "".join(event.data for event in reply.events if event.event in ("chunk", "end"))
-        compact = json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False)
+        text = "".join(reply.pieces)
+        compact = json.dumps(read_json(text, "the result"), separators=(",", ":"), ensure_ascii=False)
         expect(len(text) <= len(compact) + 16, f"the result is {text[:120]!r}")
 
 
@@ -102,9 +109,9 @@ async def keep_alive(target: Target) -> None:
 
 @standard("line-length", "5.3", "No line of a stream is longer than 64 KiB, which some clients refuse.")
 async def line_length(target: Target) -> None:
-    name, field = await target.repeating()
+    echo = await target.probe.echo()
     async with target.session() as session:
-        reply = await session.call(name, {field: "word " * 60_000})
+        reply = await session.call(echo.tool, {echo.field: echo.cut("word " * 60_000)})
         longest = max(len(line) for line in reply.body.split(b"\r\n"))
         expect(longest <= 64 * 1024, f"the longest line has {longest} bytes")
 

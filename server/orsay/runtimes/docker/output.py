@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+
+from orsay_protocol.redact import Redactor, redact
 
 __all__ = ["Output"]
 
 _HEADER = 8  # of a frame: stream, three zeroes, length
 _STREAMS = {0: "stdout", 1: "stdout", 2: "stderr"}
 _LONGEST_LINE = 16_000
+_LONGEST_ESCAPE = 6  # of one character, in what is commonly written
 _KEPT_LINES = 30
 _LINES_PER_S = 500
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -21,14 +24,19 @@ _FRAME = re.compile(rb"[\x01\x02]\x00\x00\x00", re.DOTALL)
 class Output:
     """Takes the raw frames of an attached container, on any one thread.
 
+    ``hide`` gives what takes secrets out of a line, before it is cut.
     ``on_line`` gets the stream and the text of each line, no longer than 16000 characters; when there are too
     many in a second, the rest of that second is counted only, and ``on_dropped`` gets the count.
     """
 
     def __init__(
-        self, on_line: Callable[[str, str], None], on_dropped: Callable[[int], None] = lambda count: None
+        self,
+        on_line: Callable[[str, str], None],
+        on_dropped: Callable[[int], None] = lambda count: None,
+        hide: Callable[[], Iterable[Redactor]] = tuple,
     ) -> None:
         self._on_line = on_line
+        self._hide = hide
         self._on_dropped = on_dropped
         self._raw = bytearray()
         self._partial: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
@@ -73,8 +81,20 @@ class Output:
         for line in lines:
             self._say(stream, line)
         if len(rest) > 4 * _LONGEST_LINE:
-            self._say(stream, rest)
-            rest.clear()
+            at = self._cut(rest)
+            self._say(stream, rest[:at])
+            del rest[:at]
+
+    def _cut(self, rest: bytearray) -> int:
+        """Where a line without end is cut in two: in no secret, not even one of which the rest is to come."""
+        hides = [hide for hide in self._hide() if hide]
+        if not hides:
+            return len(rest)
+        text = rest.decode(errors="surrogateescape")
+        at = len(text) - min(_LONGEST_ESCAPE * max(hide.longest for hide in hides), len(text) // 2)
+        for _ in hides:
+            at = min(hide.split(text, at) for hide in hides)
+        return len(text[:at].encode(errors="surrogateescape")) or len(rest)
 
     def end(self) -> None:
         """Nothing more will come: say what has no end of line."""
@@ -90,6 +110,7 @@ class Output:
         text = _ESCAPES.sub("", line.decode(errors="replace")).rstrip()
         if not text:
             return
+        text = redact(text, self._hide())
         if len(text) > _LONGEST_LINE:
             text = f"{text[:_LONGEST_LINE]}… ({len(text)} characters)"
         self._last.append(text)

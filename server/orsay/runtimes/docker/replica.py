@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from orsay_protocol.redact import Redactor, redactor
 from pydantic import SecretStr
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from ...errors import EngineError, LoadError, NotThere
 from ...logs import get_logger
@@ -48,6 +49,16 @@ class Plan:
     network: str
     key: SecretStr = field(default_factory=lambda: SecretStr(secrets.token_urlsafe(24)), repr=False)
     """What a server of ours in a container asks for: others on its network must not play there."""
+
+    @property
+    def keys(self) -> Iterable[str]:
+        """Keys for the servers in the containers: nothing that they write should show one."""
+        yield self.key.get_secret_value()
+        if self.options.remote.api_key is not None:
+            yield self.options.remote.api_key.get_secret_value()
+        with contextlib.suppress(ValueError):
+            given = from_json(self.options.variables.get(_KEYS, "[]"))
+            yield from (key for key in given if isinstance(key, str))
 
     @property
     def port(self) -> int:
@@ -116,7 +127,8 @@ class Replica:
         self._stream: Stream | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._unwatched = False
-        self._output = Output(self._line, self._dropped)
+        self._own = redactor(plan.keys)
+        self._output = Output(self._line, self._dropped, self._hides)
 
     @property
     def upstream(self) -> Upstream:
@@ -192,7 +204,7 @@ class Replica:
         self._plan.lease.drop(self.id)
         await self._plan.engine.remove(self.id)
         self._unwatched, self._end = True, self._loop.create_future()
-        self._output = Output(self._line, self._dropped)
+        self._output = Output(self._line, self._dropped, self._hides)
         await self._run()
 
     async def _wait_for_server(self) -> None:
@@ -270,6 +282,11 @@ class Replica:
             _log.warning("container_unwatched", label=label, container=self.name, why=line)
         else:
             _log.info("container_log", label=label, container=self.name, stream=stream, line=line)
+
+    def _hides(self) -> set[Redactor]:
+        """On the thread that reads: what takes the secrets of its sessions, and its key, out of a line."""
+        own = self._own
+        return {own} if self._upstream is None else {own, *self._upstream.hides}
 
     def _dropped(self, count: int) -> None:
         _log.warning("container_log_dropped", container=self.name, lines=count)

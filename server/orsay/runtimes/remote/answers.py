@@ -1,22 +1,24 @@
 """What an answer of an upstream that is no success means here.
 
-Our own servers say it in headers; of others the status and the words are what there is.
+Our own servers say it in headers; of others the status and the words are what there is. ``hide`` takes
+secrets out of the words, before they are cut: not every server does so itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, cast
 
 from orsay_protocol.details import detail_text
 from orsay_protocol.faults import FAULT_CLASSES, Fault, FaultClass
 from orsay_protocol.headers import BACKEND_STATE, CODE, FAULT, FAULT_ID
+from orsay_protocol.redact import NOTHING, Redactor
 from pydantic import ValidationError
 
 from ...errors import (
     REFUSALS,
     BadRequest,
     Faulted,
+    Forbidden,
     InvalidIndex,
     InvalidSplit,
     Overloaded,
@@ -30,11 +32,9 @@ from ...errors import (
 from .border import Answer
 
 __all__ = [
-    "blot_out",
     "detail_of",
     "error_of",
     "fault_of",
-    "hidden_values",
     "is_from_between",
     "is_missing_route",
     "is_starting",
@@ -42,22 +42,28 @@ __all__ = [
 ]
 
 _LONGEST_DETAIL = 20_000
+_LONGEST_TEXT = 2000
 _LONGEST_RETRY_S = 60.0
-_SHORTEST_SECRET = 4
 
 
 def error_of(
-    answer: Answer, upstream: str, *, fault: FaultClass = "internal", refusal: type[Refused] = BadRequest
+    answer: Answer,
+    upstream: str,
+    hide: Redactor,
+    *,
+    fault: FaultClass = "internal",
+    refusal: type[Refused] = BadRequest,
 ) -> Faulted | Refused:
     """The error that ``answer`` stands for.
 
     For servers that do not say it themselves: ``fault`` is what a status of 500 means at this endpoint,
     ``refusal`` what another 4xx does. ``upstream`` names the server in the words that are ours.
     """
-    detail = detail_of(answer)
+    detail = detail_of(answer, hide)
     code = answer.headers.get(CODE, "")
     if answer.status in (401, 403):
-        return Faulted("internal", f"{upstream} refused the API key of this one: {detail}")
+        what = "this one" if code == Forbidden.code else "the API key of this one"
+        return Faulted("internal", f"{upstream} refused {what}: {detail}")
     known = REFUSALS.get(code)
     if known is not None:
         return _refused(known, detail, answer)
@@ -95,14 +101,14 @@ def _refused(kind: type[Refused], detail: str, answer: Answer) -> Refused:
     return error
 
 
-def fault_of(data: Any, upstream: str) -> Faulted | None:
+def fault_of(data: Any, upstream: str, hide: Redactor) -> Faulted | None:
     """The fault that one of our servers describes, as JSON text or as an object."""
     try:
         wire = Fault.model_validate_json(data) if isinstance(data, bytes) else Fault.model_validate(data)
     except ValidationError:
         return None
     known = wire.fault_class if wire.fault_class in FAULT_CLASSES else "internal"
-    return _named(known, wire.message[:_LONGEST_DETAIL], wire.id, upstream)
+    return _named(known, hide.plain(wire.message)[:_LONGEST_DETAIL], wire.id, upstream)
 
 
 def _named(known: str, message: str, number: str | None, upstream: str) -> Faulted:
@@ -114,29 +120,15 @@ def _named(known: str, message: str, number: str | None, upstream: str) -> Fault
     return fault
 
 
-def says_gone(answer: Answer) -> tuple[FaultClass, str] | None:
+def says_gone(answer: Answer, hide: Redactor) -> tuple[FaultClass, str] | None:
     """Class and reason when the answer says that the session is no more; None where it does not say so."""
-    detail, named = detail_of(answer), answer.headers.get(FAULT, "")
+    detail, named = detail_of(answer, hide), answer.headers.get(FAULT, "")
     if answer.status == 410 and named in ("", "session_gone", "worker_lost"):
         return ("worker_lost" if named == "worker_lost" else "session_gone"), detail or "the session is gone"
     code = answer.headers.get(CODE, "")
     if answer.status == 404 and (code == "unknown_session" or detail == "Active environment not found"):
         return "worker_lost", "the server that held the session does not have it any more"
     return None
-
-
-def hidden_values(secrets: Mapping[str, str]) -> tuple[str, ...]:
-    """The values that no text may repeat; shorter ones stand in too many words."""
-    return tuple(value for value in secrets.values() if len(value) >= _SHORTEST_SECRET)
-
-
-def blot_out(hide: tuple[str, ...], error: Faulted | Refused) -> None:
-    """Take secret values out of what the upstream says: not every server does so itself."""
-    for value in hide:
-        if isinstance(error, Faulted):
-            error.message = error.message.replace(value, "[secret]")
-        else:
-            error.detail = error.detail.replace(value, "[secret]")
 
 
 def is_starting(answer: Answer) -> bool:
@@ -158,11 +150,11 @@ def is_missing_route(answer: Answer) -> bool:
     return answer.status in (405, 501) or (answer.status == 404 and detail_of(answer) in ("Not Found", ""))
 
 
-def detail_of(answer: Answer) -> str:
+def detail_of(answer: Answer, hide: Redactor = NOTHING) -> str:
     """What the server says in words: ``detail`` of a JSON body, else the beginning of a text."""
     kind = answer.headers.get("content-type", "")
     if "html" in kind:
         return ""
     if "json" not in kind:
-        return answer.body[:2000].decode(errors="replace").strip()
-    return detail_text(answer.json(), longest=_LONGEST_DETAIL)
+        return hide.plain(answer.body.decode(errors="replace"))[:_LONGEST_TEXT].strip()
+    return hide.plain(detail_text(answer.json()))[:_LONGEST_DETAIL]

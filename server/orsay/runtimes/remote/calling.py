@@ -21,7 +21,7 @@ from .answers import error_of, fault_of, is_from_between
 from .border import Answer, Broken, Stream
 from .events import EventReader, Passed, TextTracker, TooLong, guarded, has_space_at_edge
 from .patience import Patience
-from .results import NotAResult, read_result
+from .results import NotANumber, NotAResult, check_scores, read_result
 from .silence import Heard
 
 if TYPE_CHECKING:
@@ -125,7 +125,12 @@ class RemoteCall:
             return gone
         scoring = self._operation == "score_group"
         if not is_from_between(answer):
-            return error_of(answer, self._upstream.name, fault="score_error" if scoring else "tool_error")
+            return error_of(
+                answer,
+                self._upstream.name,
+                self._session.hide,
+                fault="score_error" if scoring else "tool_error",
+            )
         broken = Broken(f"status {answer.status} on the way", may_have_run=True)
         if self._upstream.ours or self._task_id is not None:
             return broken
@@ -158,7 +163,7 @@ class RemoteCall:
         elif event.name == "task_id":
             self._task_id = self._task_id or event.data.decode(errors="replace").strip() or None
         elif event.name == "fault":
-            self._fault = fault_of(event.data, self._upstream.name)
+            self._fault = fault_of(event.data, self._upstream.name, self._session.hide)
         elif event.name == "error":
             raise self._failure(event.data.decode(errors="replace").strip())
         elif self._at == len(self._pieces):  # not one that came before already
@@ -195,13 +200,21 @@ class RemoteCall:
             raise TooLong(f"the result has more than {self._upstream.options.max_result_bytes} bytes")
         if self._kept:
             wire = b"".join([*self._kept, wire])
-        if self._operation != "call":
-            return Outcome(wire)
         try:
+            if self._operation != "call":
+                check_scores(self._pieces)
+                return Outcome(wire)
             reward, finished = read_result(self._pieces, ours=self._upstream.ours)
+        except NotANumber as exc:
+            raise self._bad_reward(exc) from exc
         except NotAResult as exc:
             raise self._upstream.deviates(f"answered a call with {exc}") from exc
         return Outcome(wire, reward, finished)
+
+    def _bad_reward(self, reward: NotANumber) -> Faulted:
+        what = f"tool {from_json(self._body)['name']!r}" if self._operation == "call" else "score_group"
+        told = f"{what} of {self._upstream.name} returned the reward {reward}"
+        return Faulted("bad_reward", f"{told}: a reward is a finite number or None")
 
     def _failure(self, text: str) -> Faulted:
         fault, self._fault = self._fault, None

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from orsay_protocol.headers import CODE
+from orsay_protocol.redact import Redactor
 from orsay_protocol.requests import Split
 from orsay_protocol.tools import ListToolsOutput, TerminalToolSpec, ToolSpec
 from pydantic import TypeAdapter, ValidationError
 
+from ...errors import Forbidden
 from ..base import EnvironmentInfo
 from .answers import detail_of, is_starting
 from .border import Answer, Broken
@@ -42,8 +45,11 @@ def env_path(key: str) -> str:
     return f"/{quote(key, safe='')}"
 
 
-async def discover(get: Get) -> Found:
-    """Ask the server that ``get`` reaches. Raises Unusable, or Broken while it is not up."""
+async def discover(get: Get, hide: Redactor) -> Found:
+    """Ask the server that ``get`` reaches. Raises Unusable, or Broken while it is not up.
+
+    ``hide`` takes secrets out of what it says.
+    """
     version = await get("/version")
     told = version.json() if version.status == 200 else None
     versioned = isinstance(told, dict) and "version" in told
@@ -56,26 +62,26 @@ async def discover(get: Get) -> Found:
             except ValidationError:
                 pass  # of a release that tells it in another way: names, tools and splits stay as they are
         elif answer.status != 404:
-            raise _refusal(answer, "/environments")
-    return Found(await _by_name(get), ours, versioned)
+            raise _refusal(answer, "/environments", hide)
+    return Found(await _by_name(get, hide), ours, versioned)
 
 
-async def _by_name(get: Get) -> tuple[EnvironmentInfo, ...]:
+async def _by_name(get: Get, hide: Redactor) -> tuple[EnvironmentInfo, ...]:
     answer = await get("/list_environments")
     names = answer.json() if answer.status == 200 else None
     if answer.status != 200:
-        raise _refusal(answer, "/list_environments")
+        raise _refusal(answer, "/list_environments", hide)
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise Unusable("is no ORS server: GET /list_environments lists no environments; is the URL right?")
-    return tuple([await _environment(get, name) for name in names])
+    return tuple([await _environment(get, name, hide) for name in names])
 
 
-async def _environment(get: Get, name: str) -> EnvironmentInfo:
+async def _environment(get: Get, name: str, hide: Redactor) -> EnvironmentInfo:
     tools = await get(f"{env_path(name)}/tools")
     splits = await get(f"{env_path(name)}/splits")
     for answer, path in ((tools, "tools"), (splits, "splits")):
         if answer.status != 200:
-            raise _refusal(answer, f"/{name}/{path}")
+            raise _refusal(answer, f"/{name}/{path}", hide)
     try:
         listing = _listing(tools.json())
         return EnvironmentInfo(
@@ -117,14 +123,16 @@ def _listing(raw: Any) -> ListToolsOutput:
     )
 
 
-def _refusal(answer: Answer, path: str) -> Exception:
+def _refusal(answer: Answer, path: str, hide: Redactor) -> Exception:
     """Broken for what passes by itself, Unusable for what somebody must mend."""
+    said = f"{answer.status} {detail_of(answer, hide)}"
     if answer.status in (401, 403):
-        return Unusable(f"refused the API key (GET {path}: {answer.status} {detail_of(answer)})")
+        what = "this server" if answer.headers.get(CODE) == Forbidden.code else "the API key"
+        return Unusable(f"refused {what} (GET {path}: {said})")
     if is_starting(answer) or answer.status in (429, 502, 503, 504):
-        return _down(f"not ready yet (GET {path}: {answer.status} {detail_of(answer)})")
+        return _down(f"not ready yet (GET {path}: {said})")
     if answer.status >= 500:
-        return _down(f"GET {path} failed: {answer.status} {detail_of(answer)}")
+        return _down(f"GET {path} failed: {said}")
     return Unusable(f"is no ORS server (GET {path} answered {answer.status}); is the URL right?")
 
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from orsay_protocol.blocks import Message
 from orsay_protocol.faults import FaultClass
 from orsay_protocol.headers import IDEMPOTENCY_KEY
+from orsay_protocol.redact import Redactor
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from ...errors import Faulted
 from ...running import Done, Group, Run
 from ..base import Listener, Operation, Progress, Stop
-from .answers import blot_out, error_of, fault_of, is_missing_route, is_starting, says_gone
+from .answers import error_of, fault_of, is_missing_route, is_starting, says_gone
 from .border import Answer, Broken
 from .calling import RemoteCall
 from .patience import Patience
@@ -36,18 +37,18 @@ _ASK_AGAIN_S = 0.5
 class RemoteHandle:
     """Made by ``Upstream.open``.
 
-    ``prefix`` is the path of its environment; ``headers`` name the session; ``hide`` holds values that no
-    error may repeat.
+    ``prefix`` is the path of its environment; ``headers`` name the session; ``hide`` takes what no error
+    may repeat out of the words of the upstream.
     """
 
     __slots__ = (
         "_closing",
         "_group",
-        "_hide",
         "_listener",
         "_loss",
         "_runs",
         "headers",
+        "hide",
         "prefix",
         "touched_at",
         "upstream",
@@ -58,14 +59,14 @@ class RemoteHandle:
         upstream: Upstream,
         prefix: str,
         headers: dict[str, str],
-        hide: tuple[str, ...],
+        hide: Redactor,
         listener: Listener,
     ) -> None:
         self.upstream = upstream
         self.prefix = prefix
         self.headers = headers
         self.touched_at = upstream.now()
-        self._hide = hide
+        self.hide = hide
         self._listener = listener
         self._group = Group()
         self._runs: set[Run] = set()
@@ -103,7 +104,7 @@ class RemoteHandle:
             for other in self._runs:  # it may have waited for this one
                 other.restart_clock()
             if error is not None:
-                blot_out(self._hide, error)
+                error.redact(self.hide)
             done(value, error)
 
         run = self.upstream.runs.start(
@@ -145,7 +146,7 @@ class RemoteHandle:
                 answer = await self.upstream.send("GET", f"{self.prefix}/tools", self.headers)
                 if answer.status == 200:
                     return answer.body
-        raise await self.gone(answer) or error_of(answer, self.upstream.name, fault="prompt_error")
+        raise await self.gone(answer) or error_of(answer, self.upstream.name, self.hide, fault="prompt_error")
 
     async def _get(self, operation: str) -> Answer:
         """These only read, so they may be sent again."""
@@ -202,8 +203,7 @@ class RemoteHandle:
             elif await self.gone(answer) is not None:
                 return
             else:
-                error = error_of(answer, upstream.name, fault="setup_error")
-                blot_out(self._hide, error)
+                error = error_of(answer, upstream.name, self.hide, fault="setup_error")
                 self._listener.setup_ended(error)
                 return
 
@@ -214,10 +214,10 @@ class RemoteHandle:
 
         Where the words of a 404 do not say it, a ping does; not ``sure``: a 404 may mean anything else.
         """
-        found = says_gone(answer)
+        found = says_gone(answer, self.hide)
         if found is None and answer.status == 404 and sure and not is_missing_route(answer):
             with contextlib.suppress(Broken, Faulted):
-                found = says_gone(await self.upstream.send("POST", "/ping", self.headers))
+                found = says_gone(await self.upstream.send("POST", "/ping", self.headers), self.hide)
         if found is None:
             return None
         self.lose(*found)
@@ -247,7 +247,7 @@ class RemoteHandle:
             answer = await self.upstream.send("POST", "/ping", self.headers)
         except (Broken, Faulted):
             return  # the watch over the upstream looks after it
-        found = says_gone(answer)
+        found = says_gone(answer, self.hide)
         if found is None and answer.status == 404:
             found = "worker_lost", f"{self.upstream.name} does not have the session any more"
         if found is not None:
@@ -273,7 +273,7 @@ class RemoteHandle:
             self.upstream.forget(self)
         body = answer.json()
         if isinstance(body, dict) and body.get("fault") is not None:
-            raise fault_of(body["fault"], self.upstream.name) or self.upstream.deviates(
+            raise fault_of(body["fault"], self.upstream.name, self.hide) or self.upstream.deviates(
                 "failed to end a session"
             )
 

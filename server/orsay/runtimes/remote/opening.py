@@ -15,7 +15,7 @@ from pydantic_core import from_json, to_json
 
 from ...errors import BadTask, Faulted, OpeningLost, Refused, UnknownEnvironment
 from ..base import OpenSession
-from .answers import blot_out, detail_of, error_of, hidden_values
+from .answers import detail_of, error_of
 from .border import Answer, Broken
 from .patience import Patience
 
@@ -61,7 +61,7 @@ async def _new_sid(upstream: Upstream, request: OpenSession) -> str:
     except Broken as broken:
         raise upstream.starting(broken) from broken
     if answer.status != 200:
-        raise error_of(answer, upstream.name)
+        raise error_of(answer, upstream.name, upstream.hide(request.secrets))
     sid = _sid_of(answer)
     if not sid:
         raise upstream.deviates("answered POST /create_session without a session id")
@@ -91,8 +91,8 @@ async def _create(upstream: Upstream, request: OpenSession, headers: Mapping[str
             continue
         if answer.status == 200 or (may_exist and _already_exists(answer)):
             return answer
-        error = error_of(answer, upstream.name, fault="setup_error", refusal=BadTask)
-        blot_out(hidden_values(request.secrets), error)
+        hide = upstream.hide(request.secrets)
+        error = error_of(answer, upstream.name, hide, fault="setup_error", refusal=BadTask)
         if isinstance(error, UnknownEnvironment):
             upstream.look_again()
         raise error

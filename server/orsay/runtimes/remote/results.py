@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic_core import from_json
 
-__all__ = ["NotAResult", "read_result"]
+__all__ = ["NotANumber", "NotAResult", "check_scores", "read_result"]
 
 # Inside a JSON string a quote is escaped, so that none stands directly after a comma: no text can match this.
 _TAIL = re.compile(rb',"reward":(null|-?[0-9][0-9.eE+-]*),"finished":(true|false)\}\}\Z')
@@ -20,8 +22,12 @@ class NotAResult(ValueError):
     """The data is no JSON, or not that of a call."""
 
 
+class NotANumber(ValueError):
+    """A reward is NaN or infinite; the text is the reward."""
+
+
 def read_result(pieces: Sequence[bytes], *, ours: bool) -> tuple[float | None, bool]:
-    """Reward and ``finished`` of the result that ``pieces`` make. Raises NotAResult.
+    """Reward and ``finished`` of the result that ``pieces`` make. Raises NotAResult and NotANumber.
 
     Our own servers write both at the very end, where they can be read without the rest; the results of
     others are parsed whole.
@@ -35,17 +41,42 @@ def read_result(pieces: Sequence[bytes], *, ours: bool) -> tuple[float | None, b
         found = _TAIL.search(tail) if pieces[0].startswith(_SUCCESS) else None
         if found is not None:
             reward = found.group(1)
-            return None if reward == b"null" else float(reward), found.group(2) == b"true"
-    try:
-        result = from_json(b"".join(pieces))
-    except ValueError as exc:
-        raise NotAResult(f"no JSON: {exc}") from exc
+            return None if reward == b"null" else _finite(float(reward)), found.group(2) == b"true"
+    result = _parsed(pieces)
     if not isinstance(result, dict) or "ok" not in result:
         raise NotAResult("JSON that is no result of a call")
     output = result.get("output")
     if not isinstance(output, dict):
         return None, False
-    reward = output.get("reward")
-    if not isinstance(reward, int | float) or isinstance(reward, bool):
-        reward = None
-    return None if reward is None else float(reward), output.get("finished") is True
+    return _number(output.get("reward")), output.get("finished") is True
+
+
+def check_scores(pieces: Sequence[bytes]) -> None:
+    """Raises NotAResult, and NotANumber for a score that is none."""
+    result = _parsed(pieces)
+    scores = result.get("scores") if isinstance(result, dict) else None
+    for score in scores if isinstance(scores, list) else ():
+        if isinstance(score, dict):
+            _number(score.get("reward"))
+
+
+def _parsed(pieces: Sequence[bytes]) -> Any:
+    try:
+        return from_json(b"".join(pieces))
+    except ValueError as exc:
+        raise NotAResult(f"no JSON: {exc}") from exc
+
+
+def _number(raw: Any) -> float | None:
+    if not isinstance(raw, int | float) or isinstance(raw, bool):
+        return None
+    try:
+        return _finite(float(raw))
+    except OverflowError:
+        raise NotANumber("a number beyond all bounds") from None
+
+
+def _finite(reward: float) -> float:
+    if not math.isfinite(reward):
+        raise NotANumber(str(reward))
+    return reward

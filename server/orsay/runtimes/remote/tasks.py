@@ -45,7 +45,7 @@ async def ask_tasks(upstream: Upstream, query: TaskQuery) -> bytes:
         await asyncio.sleep(delay)
     if answer.status != 200:
         refusal = ListingUnsupported if query.ask == "list" else BadRequest
-        raise error_of(answer, upstream.name, fault="task_error", refusal=refusal)
+        raise error_of(answer, upstream.name, upstream.hide(), fault="task_error", refusal=refusal)
     found = _only(answer.body, _KEYS[query.ask], query.key)
     if found is None:
         raise upstream.deviates(f"answered POST {path} without {_KEYS[query.ask]!r}")

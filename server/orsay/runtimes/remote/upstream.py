@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
 from orsay_protocol.faults import FaultClass
 from orsay_protocol.headers import API_KEY, STATE
+from orsay_protocol.redact import Redactor, latest, redactor
 
 from ...errors import Faulted, Starting
 from ...running import Runs
 from ..base import EnvironmentInfo, Listener, OpenSession
-from .answers import hidden_values, is_from_between
+from .answers import is_from_between
 from .border import Answer, Border, Broken, Misdirected, Stream, parse_url, place_of
 from .discovery import Unusable, env_path
 from .handle import RemoteHandle
@@ -27,6 +30,7 @@ __all__ = ["Upstream"]
 
 T = TypeVar("T")
 
+_NO_SECRETS: Mapping[str, str] = MappingProxyType({})
 _PINGS_AT_ONCE = 64
 _END_S = 5.0
 _DRAIN_S = 1.0
@@ -52,11 +56,16 @@ class Upstream:
         self.name = f"the server {self.label} behind this one"
         self.options = options
         self.sessions: set[RemoteHandle] = set()
+        self.hides: frozenset[Redactor] = frozenset()
+        """Of the secrets that were sent there lately; read by other threads too."""
         key = options.api_key
         self.headers = {} if key is None else {API_KEY: key.get_secret_value()}
         self.json_headers = {**self.headers, "Content-Type": "application/json"}
         self._url = url
-        self._watch = Watch(self.label, options, self._get, changed or _nothing)
+        password = unquote(urlsplit(url).password or "")
+        self._own = tuple(value for value in (*self.headers.values(), password) if value)
+        self._watch = Watch(self.label, options, self._get, changed or _nothing, self.hide())
+        self._hides: tuple[Redactor, ...] = ()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._watching: list[asyncio.Task[None]] = []
         self._border: Border
@@ -90,6 +99,17 @@ class Upstream:
     def secrets_in_body(self) -> bool:
         """It is so old that it does not read X-Secrets."""
         return not self._watch.found.versioned
+
+    def hide(self, secrets: Mapping[str, str] = _NO_SECRETS) -> Redactor:
+        """What its words must not repeat: the secrets of a session, and our own key and password for it."""
+        return redactor((*self._own, *secrets.values()))
+
+    def _remember(self, request: OpenSession) -> None:
+        """What the server writes may hold these secrets from now on, and for a while after the session."""
+        if not request.secrets:
+            return
+        self._hides = latest((self.hide(request.secrets), *self._hides))
+        self.hides = frozenset(self._hides)
 
     def look_again(self) -> None:
         """It may host other environments than we think."""
@@ -220,9 +240,9 @@ class Upstream:
         """As ``Runtime.open``; raises Starting while the server is down."""
         if not self.up:
             raise Starting(f"{self.name} is not up: {self._watch.problem}; it is tried again")
+        self._remember(request)
         headers, answer = await new_session(self, request)
-        hide = hidden_values(request.secrets)
-        handle = RemoteHandle(self, env_path(request.key), headers, hide, listener)
+        handle = RemoteHandle(self, env_path(request.key), headers, self.hide(request.secrets), listener)
         self.sessions.add(handle)
         if answer.headers.get(STATE, "") == "ready":
             listener.setup_ended(None)

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
+from orsay_protocol.redact import Redactor
+
 from ...errors import LoadError
 from ...logs import get_logger
 from .answers import detail_of
@@ -26,7 +28,7 @@ class Watch:
     """The state of the upstream called ``label``; ``run`` keeps it true.
 
     ``get`` asks it for a path. ``changed`` is called when it went up or down, or hosts other environments
-    than before.
+    than before. ``hide`` takes our key for the server out of its words.
     """
 
     def __init__(
@@ -35,11 +37,13 @@ class Watch:
         options: RemoteOptions,
         get: Callable[[str], Awaitable[Answer]],
         changed: Callable[[], None],
+        hide: Redactor,
     ) -> None:
         self._label = label
         self._options = options
         self._get = get
         self._changed = changed
+        self._hide = hide
         self.up = False
         self.problem = "it was not reached yet"
         self.found = _NOTHING
@@ -108,11 +112,13 @@ class Watch:
         now = asyncio.get_running_loop().time()
         if not self.up or now - self._looked_at > _LOOK_AGAIN_S:
             self._looked_at = now
-            self._came_up(await discover(self._get))
+            self._came_up(await discover(self._get, self._hide))
         elif suspected or self._silent or now - self._heard_at > self._options.health_s:
             answer = await self._get("/health")
             if answer.status >= 500:
-                raise Broken(f"GET /health: {answer.status} {detail_of(answer)}", may_have_run=True)
+                raise Broken(
+                    f"GET /health: {answer.status} {detail_of(answer, self._hide)}", may_have_run=True
+                )
             self.heard()
 
     def _came_up(self, found: Found) -> None:

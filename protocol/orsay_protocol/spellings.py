@@ -1,0 +1,193 @@
+"""Spellings of a text inside other texts: what serializers make of it, and the way back to where it stands.
+
+``layers`` undoes one level of escapes after another, whatever mixture of JSON, ``repr``, URLs, HTML, SQL and
+shell they are of; ``encodings`` are what no unescaping finds.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from typing import TypeAlias
+
+__all__ = ["Place", "encodings", "images", "is_plain", "layers", "numbers_of", "numerals_of", "plain_runs"]
+
+Place: TypeAlias = Callable[[int], int]
+"""From an index in an unescaped text to the one in the text itself."""
+
+_DEPTH = 5  # JSON in JSON in JSON, of a value that looks escaped by itself
+_LAYERS = 8
+_BUDGET = 200_000  # characters that are looked at in any case
+_IMAGES = 2_000  # the same of a secret
+_LEAST_ENCODED = 8  # characters of base64 that are not there by accident
+_LONG_ENCODED = 16  # bytes that are no less in base64
+_MOST_DIGITS = 300
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
+_PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
+_LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_HEX = "[0-9A-Fa-f]"
+
+
+def _utf8(byte: str) -> str:
+    """One character of UTF-8, each byte of it spelled as ``byte`` and two hex digits; or one byte."""
+    more = f"(?:{byte}[89ABab]{_HEX})"
+    two = f"{byte}(?:[Cc][2-9A-Fa-f]|[Dd]{_HEX})"
+    return f"{byte}[Ff][0-4]{more}{{3}}|{byte}[Ee]{_HEX}{more}{{2}}|{two}{more}|{byte}{_HEX}{{2}}"
+
+
+_SLASHED = [
+    rf"\\u[Dd][89ABab]{_HEX}{{2}}\\u[Dd][C-Fc-f]{_HEX}{{2}}",
+    rf"\\u{_HEX}{{4}}",
+    rf"\\U{_HEX}{{8}}",
+    r"\\[bfnrt]",
+    r"\\[^\w\s]",
+    r"\\ ",
+]
+_SLASHED_BYTES = [*_SLASHED, _utf8(r"\\x")]  # repr of bytes
+_SLASHED_TEXT = [*_SLASHED, rf"\\x{_HEX}{{2}}"]  # repr of a text
+_PERCENT = [_utf8("%")]
+_ENTITIES = [r"&#(?:\d{1,7}|[xX][0-9A-Fa-f]{1,6});", r"&(?:amp|lt|gt|quot|apos);"]
+_QUOTES = ["'\"'\"'", "''", '""']  # for the shell, SQL, CSV
+
+
+_KINDS = [
+    re.compile("|".join(kind)) for kind in (_SLASHED_BYTES, _SLASHED_TEXT, _PERCENT, _ENTITIES, _QUOTES)
+]
+
+
+def is_plain(text: str) -> bool:
+    """Nobody has a reason to escape any of its characters."""
+    return _PLAIN.fullmatch(text) is not None
+
+
+def plain_runs(text: str) -> list[str]:
+    """The parts of it that nobody has a reason to escape."""
+    return _PLAIN.findall(text)
+
+
+def layers(text: str, budget: int = _BUDGET) -> Iterator[tuple[str, Place]]:
+    """The text without one level of escapes, then without two, and so on, until none are left.
+
+    One kind of escapes is undone at a time, in every order: what was spelled may hold what looks like an
+    escape of another kind. Of long texts with many kinds of escapes only the outer levels are looked at.
+    """
+    seen, budget = {text}, max(budget, _LAYERS * len(text))
+    level: list[tuple[str, Place]] = [(text, lambda at: at)]
+    for _ in range(_DEPTH):
+        below: list[tuple[str, Place]] = []
+        for outer, place in level:
+            for kind in _KINDS:
+                found = _unescaped(outer, kind)
+                if found is None or found[0] in seen:
+                    continue
+                inner, here = found
+                seen.add(inner)
+                budget -= len(inner)
+                below.append((inner, _through(here, place)))
+                yield below[-1]
+                if budget < 0:
+                    return
+        level = below
+
+
+def _through(here: Place, outer: Place) -> Place:
+    return lambda at: outer(here(at))
+
+
+def images(text: str) -> list[str]:
+    """The text, and what ``layers`` make of it, should it look like an escape itself."""
+    return list(dict.fromkeys([text, *(layer for layer, _ in layers(text, _IMAGES))]))
+
+
+def _unescaped(text: str, escape: re.Pattern[str]) -> tuple[str, Place] | None:
+    """None when there is nothing to undo. Each escape becomes one character."""
+    parts: list[str] = []
+    spans: list[tuple[int, int]] = []
+    at = 0
+    for match in escape.finditer(text):
+        start, at, before = match.start(), match.end(), at
+        parts += text[before:start], _meant(match.group())
+        spans.append((start, at - start - 1))
+    if not spans:
+        return None
+    parts.append(text[at:])
+    gone = [0, *accumulate(more for _, more in spans)]
+    stands = [start - lost for (start, _), lost in zip(spans, gone, strict=False)]
+    return "".join(parts), lambda index: index + gone[bisect_left(stands, index)]
+
+
+def _meant(escape: str) -> str:
+    first, kind = escape[0], escape[1]
+    if first == "&":
+        return html.unescape(escape)[:1]
+    if first in "'\"":
+        return first
+    if first == "%":
+        return _decoded(bytes.fromhex(escape.replace("%", "")))
+    if kind == "x":
+        return _decoded(bytes.fromhex(escape.replace("\\x", "")))
+    if kind == "u":
+        data = bytes.fromhex(escape.replace("\\u", ""))
+        return data.decode("utf-16-be", "surrogatepass")
+    if kind == "U":
+        number = int(escape[2:], 16)
+        return chr(number) if number < 0x110000 else "\ufffd"
+    return _LETTERS.get(kind, kind)
+
+
+def _decoded(data: bytes) -> str:
+    """One character: of UTF-8, or the byte itself."""
+    try:
+        found = data.decode()
+    except UnicodeDecodeError:
+        found = data.decode("latin-1")
+    return found if len(found) == 1 else "\ufffd"
+
+
+def encodings(value: str) -> set[str]:
+    """Base64 and hexadecimal digits of the value, also inside of those of a longer text."""
+    found = set()
+    for spelled in {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}:
+        data = spelled.encode(errors="surrogatepass")
+        found |= {data.hex(), data.hex().upper()}
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            found.add(encode(data).decode().rstrip("="))
+            for before in range(len(data) > _LONG_ENCODED, 3):  # else found as a part of the whole
+                whole = encode(b"\0" * before + data).decode()
+                inner = whole[(0, 2, 3)[before] : (before + len(data)) * 8 // 6]
+                if len(inner) >= _LEAST_ENCODED:
+                    found.add(inner)
+    return found
+
+
+def numbers_of(value: str) -> set[int | float]:
+    """The number that the value spells, and its negative, if it has at least four digits."""
+    text = value.strip()
+    if len(text) > _MOST_DIGITS or not text.isascii() or not _NUMBER.fullmatch(text):
+        return set()
+    number = int(text) if text.lstrip("+-").isdigit() else _number(float(text))
+    return {number, -number} if sum(map(str.isdigit, repr(number))) >= 4 else set()
+
+
+def _number(read: float) -> int | float:
+    return int(read) if read.is_integer() else read
+
+
+def numerals_of(value: str) -> set[str]:
+    """How that number is written."""
+    found = set()
+    for number in numbers_of(value):
+        if number < 0:
+            continue  # its digits are those of the other one
+        if isinstance(number, int):
+            found |= {str(number), f"{number:,}", f"{number:_}"}
+            if number < 1e300:
+                found.add(repr(float(number)).removesuffix(".0"))
+        else:
+            found.add(repr(number))
+    return found

@@ -1,0 +1,73 @@
+"""Says in lines which files leave this machine, and which stay here and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.filesize import decimal
+
+from ..packing.context import Contents, LeftOut
+from ..plain import one_line
+
+__all__ = ["left_out_lines", "sent_lines"]
+
+_MANY_FILES = 20
+_LARGEST = 5
+_MANY_PLACES = 8
+
+
+def sent_lines(sizes: Mapping[str, int], *, everything: bool) -> list[str]:
+    """Number and size of the files; their names where they are few or ``everything`` is to be named."""
+    lines = [f"sends {_files(len(sizes))}, {decimal(sum(sizes.values()))}"]
+    named = sorted(sizes)
+    if not everything and len(sizes) > _MANY_FILES:
+        named = sorted(sizes, key=lambda place: (-sizes[place], place))[:_LARGEST]
+        lines[0] += "; --list names all, the largest are"
+    return lines + [f"  {decimal(sizes[place]):>9}  {one_line(place)}" for place in named]
+
+
+def left_out_lines(contents: Contents, *, everything: bool) -> list[str]:
+    """A line for each reason, with what lets the files in all the same."""
+    reasons: dict[str, list[LeftOut]] = {}
+    for each in contents.left_out:
+        reasons.setdefault(each.reason, []).append(each)
+    lines = [_because(reason, found, everything) for reason, found in reasons.items()]
+    if contents.ignored:
+        lines.append(f"left out by .dockerignore: {_listed(contents.ignored, everything)}")
+    return lines
+
+
+def _because(reason: str, found: Sequence[LeftOut], everything: bool) -> str:
+    text = f"left out, since it {one_line(reason)}: {_listed([each.place for each in found], everything)}"
+    lines = list(dict.fromkeys(each.line for each in found if each.line is not None))
+    if not lines:
+        return text
+    if len(lines) > _MANY_PLACES and not everything:
+        return f"{text} (a line '!PATH' in .dockerignore, with its whole path, lets a file in)"
+    named = ", ".join(f"'{one_line(line)}'" for line in lines)
+    if len(lines) == 1:
+        return f"{text} (the line {named} in .dockerignore lets it in)"
+    return f"{text} (lines in .dockerignore let them in: {named})"
+
+
+def _listed(places: Sequence[str], everything: bool) -> str:
+    if len(places) > _MANY_PLACES and not everything:
+        places = _by_folder(places)
+    shown = places if everything else places[:_MANY_PLACES]
+    more = f" and {len(places) - len(shown)} more (--list names all)" if len(shown) < len(places) else ""
+    return ", ".join(map(one_line, shown)) + more
+
+
+def _by_folder(places: Sequence[str]) -> list[str]:
+    """Files of one folder at the top count together."""
+    folders: dict[str, list[str]] = {}
+    for place in places:
+        folders.setdefault(place.partition("/")[0], []).append(place)
+    return [
+        found[0] if len(found) == 1 else f"{folder}/ ({_files(len(found))})"
+        for folder, found in folders.items()
+    ]
+
+
+def _files(count: int) -> str:
+    return f"{count:,} file{'s' * (count != 1)}"

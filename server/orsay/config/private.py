@@ -1,0 +1,124 @@
+"""Files that settings name and that only this machine should have: API keys, secrets, the journal.
+
+Read leniently, from every file of settings and from variables, since what is wrong with the rest of a file
+makes its keys no less secret.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..settings import Settings, shown_journal
+from .file import ENTRIES, ENTRY_VARIABLES, JOURNAL, JOURNAL_KEYS
+
+__all__ = ["PrivateFile", "has_secrets", "is_settings", "of_document", "of_variables"]
+
+_KNOWN = frozenset({*Settings.model_fields, ENTRIES, JOURNAL})
+_SPEAKING = re.compile(r"key|token|secret|passw|credential", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class PrivateFile:
+    """``reason`` ends a sentence about the file. A journal has files beside it."""
+
+    path: Path
+    reason: str
+    is_journal: bool = False
+
+
+def is_settings(name: str, document: Mapping[str, Any]) -> bool:
+    """Whether a TOML file of that name is one of settings, such as ``orsay.toml``."""
+    return name.casefold() == "orsay.toml" or (bool(document) and _KNOWN.issuperset(document))
+
+
+def has_secrets(document: Mapping[str, Any]) -> bool:
+    """Whether a file of settings holds keys or passwords itself."""
+    if document.get("api_keys") or _hides(_journal(document)):
+        return True
+    for table in _tables(document):
+        variables = table.get("variables")
+        names = variables if isinstance(variables, Mapping) else {}
+        if table.get("api_key") or any(_SPEAKING.search(str(name)) for name in names):
+            return True
+        if _hides(table.get("url")):
+            return True
+    return False
+
+
+def of_document(file: Path, document: Mapping[str, Any]) -> Iterator[PrivateFile]:
+    """What a file of settings names. Paths start from its folder."""
+    yield from _named(document, file.absolute().parent, f"by {file.name}")
+
+
+def of_variables() -> Iterator[PrivateFile]:
+    """What the variables ``ORSAY_…`` name. Paths start from the current folder."""
+    document: dict[str, Any] = {}
+    for variable, value in os.environ.items():
+        name = variable.upper()
+        if name.startswith(ENTRY_VARIABLES):
+            label, _, key = name.removeprefix(ENTRY_VARIABLES).lower().rpartition("__")
+            document.setdefault(ENTRIES, {}).setdefault(label, {})[key] = _loaded(value)
+        elif name in ("ORSAY_API_KEYS_FILE", "ORSAY_JOURNAL"):
+            document[name.removeprefix("ORSAY_").lower()] = value
+    yield from _named(document, Path.cwd(), "by a variable")
+
+
+def _named(document: Mapping[str, Any], folder: Path, where: str) -> Iterator[PrivateFile]:
+    def absolute(text: str) -> Path:
+        return Path(os.path.normpath(folder / os.path.expanduser(text)))
+
+    keys = document.get("api_keys_file")
+    if isinstance(keys, str) and keys:
+        yield PrivateFile(absolute(keys), f"is named {where} as the file of API keys")
+    journal = _path_of(_journal(document))
+    if journal:
+        yield PrivateFile(absolute(journal), f"is named {where} as the journal", is_journal=True)
+    for table in _tables(document):
+        key = table.get("api_key_file")
+        if isinstance(key, str) and key:
+            yield PrivateFile(absolute(key), f"is named {where} as the file of an API key")
+        secrets = table.get("secrets")
+        for text in secrets.values() if isinstance(secrets, Mapping) else ():
+            if isinstance(text, str) and text:
+                yield PrivateFile(absolute(text), f"is named {where} as a secret of a container")
+
+
+def _journal(document: Mapping[str, Any]) -> str:
+    found = document.get(JOURNAL)
+    if isinstance(found, Mapping):
+        found = next((value for key, value in found.items() if JOURNAL_KEYS.get(key) == JOURNAL), None)
+    return found if isinstance(found, str) else ""
+
+
+def _path_of(journal: str) -> str:
+    kind, separator, rest = journal.partition("://")
+    if not separator:
+        return "" if journal in ("auto", "off") else journal
+    return rest.partition("?")[0].removeprefix("/") if kind.startswith("sqlite") else ""
+
+
+def _tables(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    entries = document.get(ENTRIES)
+    return (
+        [each for each in entries.values() if isinstance(each, Mapping)]
+        if isinstance(entries, Mapping)
+        else []
+    )
+
+
+def _hides(url: object) -> bool:
+    """Whether there is more in the URL than may be shown."""
+    return isinstance(url, str) and "://" in url and shown_journal(url) != url
+
+
+def _loaded(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value

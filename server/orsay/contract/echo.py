@@ -1,0 +1,132 @@
+"""Finding a tool that gives back the text it is sent, and telling one that shortens from a stream that loses.
+
+A tool that gives back short texts to the letter and a long one not is either one that shortens, and then
+something stands in place of what is missing, or there is just a beginning; or the stream lost a part.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from .model import Failed
+from .reply import Reply
+
+__all__ = ["Echo", "find_echo", "require"]
+
+Call: TypeAlias = Callable[[str, dict[str, str]], Awaitable[Reply]]
+"""Calls a tool in a session of its own."""
+
+_ODD = "  \t\u2028\u00a0\u00e9e\u0301\u2603\U0001f600 <&> \"'\\ \r\n\n."
+_SHORT = f"{_ODD}{_ODD} 0123456789 word {_ODD}"
+_LONG = _ODD + "".join(f"{number:06d} word{_ODD}" for number in range(7_000)) + _ODD
+_ENOUGH = 40_000
+"""Characters that no server sends in one piece: a tool that gives back fewer shows nothing about streams."""
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """``tool`` gives back its only argument, ``field``; ``limit`` is how much of it, where it shortens.
+
+    ``ends``: its answer ends the episode, so that a session takes one call.
+    """
+
+    tool: str
+    field: str
+    limit: int | None = None
+    ends: bool = False
+
+    def cut(self, text: str) -> str:
+        """As much of the text as the tool gives back."""
+        return text[: self.limit]
+
+
+def require(text: str, reply: Reply) -> None:
+    """Raises Failed unless the answer holds the whole text."""
+    got = reply.text
+    if text not in got:
+        raise Failed(_difference(text, got, reply))
+
+
+async def find_echo(tools: list[tuple[str, str]], call: Call) -> tuple[Echo | None, str]:
+    """The best of the tools, each with its free text argument, or None; and why there is none.
+
+    Raises Failed where a text comes back with a part missing that the tool did not take out.
+    """
+    second: Echo | None = None
+    reasons = []
+    for name, field in tools:
+        token = f"contract check {uuid.uuid4().hex}"
+        if token not in (_told(await call(name, {field: token})) or ""):
+            continue
+        if _SHORT not in (_told(await call(name, {field: _SHORT})) or ""):
+            reasons.append(
+                f"{name} gives back words, and white space or odd characters not; if the tool itself changes "
+                f"nothing, say --echo-tool {name} and this is a failure"
+            )
+            continue
+        reply = await call(name, {field: _LONG})
+        limit = _limit_of(name, reply)
+        ends = reply.raised is None and (reply.result.get("output") or {}).get("finished") is True
+        found = Echo(name, field, limit, ends)
+        if limit is None and not ends:
+            return found, ""
+        if limit is None or limit >= _ENOUGH:
+            second = second or found
+            continue
+        reasons.append(
+            f"{name} gives back {limit} of {len(_LONG)} characters; if the tool itself shortens nothing, say "
+            f"--echo-tool {name} and this is a failure"
+        )
+    if second is not None:
+        return second, ""
+    return None, "; ".join(reasons) or "no tool of this environment gives back the text it is sent"
+
+
+def _told(reply: Reply) -> str | None:
+    """The text of the answer; None where the tool refused or raised. Raises Failed for a broken stream."""
+    if reply.status == 413 or reply.raised is not None or reply.result.get("ok") is False:
+        return None
+    return reply.text
+
+
+def _limit_of(name: str, reply: Reply) -> int | None:
+    """How much a tool gives back; None for everything. Raises Failed where it cannot be the tool's doing."""
+    got = _told(reply)
+    if got is None:
+        return 0
+    if _LONG in got:
+        return None
+    begin = got.find(_ODD)
+    came = got[begin:] if begin >= 0 else got
+    kept = _shared(came, _LONG)
+    rest = came[kept:]
+    tail = _shared(rest[::-1], _LONG[::-1])
+    notice = rest[: len(rest) - tail]
+    shortened = kept >= len(_ODD) and (not rest or (notice.strip() and not _of_text(notice)))
+    if not shortened:
+        raise Failed(f"{name} gives back short texts to the letter, but {_difference(_LONG, got, reply)}")
+    return kept
+
+
+def _of_text(notice: str) -> bool:
+    """What stands in the gap is itself of the text: moved, doubled or cut, not a tool's words about a cut."""
+    return notice in _LONG or any(notice[at : at + 24] in _LONG for at in range(0, len(notice) - 24, 24))
+
+
+def _difference(text: str, got: str, reply: Reply) -> str:
+    begin = max(0, got.find(text[:16]))
+    same = _shared(got[begin:], text)
+    pieces = reply.pieces
+    words = f"{len(text)} characters sent, {len(got)} came back; they part after {same}"
+    if len(pieces) > 1:
+        words += f", in a stream of {len(pieces)} pieces"
+    return f"{words}: sent {text[same : same + 24]!r}, got {got[begin + same : begin + same + 24]!r}"
+
+
+def _shared(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    differing = (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return next(differing, min(len(one), len(other)))

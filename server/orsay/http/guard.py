@@ -1,0 +1,122 @@
+"""Web pages that may use a server without keys, and those that may not.
+
+Whoever reaches such a server may play there, and a page in that person's browser would reach it as well. Two
+headers that no page can choose tell of it: ``Host``, the name that led here, which a page may have had lead
+here itself (DNS rebinding), and ``Origin``, the page's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ..errors import BadRequest, Forbidden
+from ..logs import get_logger
+from .messages import Headers, Scope, address_of
+from .names import Names, name_of
+
+__all__ = ["Guard", "note_page"]
+
+_log = get_logger(__name__)
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?P<authority>[^/]+)")
+_KEPT = 1_024
+_SHOWN = 100
+
+
+class Guard:
+    """Judges requests to a server without keys: where there are keys, a page has none to show.
+
+    ``origins`` are those of other pages that may use it: ``https://app.example.org``,
+    ``https://*.example.org``, or ``*``.
+    """
+
+    def __init__(self, names: Names, origins: Iterable[str] = ()) -> None:
+        self.refused = 0
+        """Requests that were refused."""
+        self._names = names
+        given = [each.lower() for each in origins]
+        self._any_page = "*" in given
+        self._pages = [_pattern(each) for each in given]
+        self._good: set[bytes | None] = {None, b""}  # no browser leaves it out
+
+    def check(self, scope: Scope, headers: Headers) -> None:
+        """Raises Forbidden for a foreign name or page; BadRequest for two names or pages at once."""
+        if len(headers) != len(scope["headers"]):
+            self._judge_repeated(scope)
+        host = headers.get(b"host")
+        if host not in self._good:
+            self._judge_host(host or b"")
+        if b"origin" in headers or b"sec-fetch-site" in headers:
+            self._judge_page(headers)
+
+    def _judge_host(self, host: bytes) -> None:
+        name = name_of(host.decode("latin-1"))
+        if name is None or name not in self._names:
+            self.refused += 1
+            raise Forbidden(
+                "this server has no API keys, so that no web page can use it by a name of its own:"
+                f" {_shown(host)} is no name of this server. Ask for it by its address, such as"
+                " http://127.0.0.1, add the name to ORSAY_ALLOWED_HOSTS, or set ORSAY_API_KEYS"
+            )
+        if len(self._good) < _KEPT:
+            self._good.add(host)
+
+    def _judge_page(self, headers: Headers) -> None:
+        if self._any_page:
+            return
+        origin = headers.get(b"origin")
+        if origin is None:
+            site, mode = headers.get(b"sec-fetch-site"), headers.get(b"sec-fetch-mode")
+            if site != b"cross-site" or mode == b"navigate":  # somebody follows a link
+                return
+            page = "this is embedded in one of another site"
+        else:
+            if self._is_ours(origin.decode("latin-1").lower(), headers.get(b"host", b"")):
+                return
+            page = f"this one is of {_shown(origin)}"
+        self.refused += 1
+        raise Forbidden(
+            f"this server has no API keys, so web pages of other machines may not use it; {page}."
+            " Add its origin to ORSAY_ALLOWED_ORIGINS, or set ORSAY_API_KEYS"
+        )
+
+    def _is_ours(self, origin: str, host: bytes) -> bool:
+        """The page is of a name of this server, at whatever port, or may use it as the settings say.
+
+        A proxy in front may have taken port and scheme away; and who serves pages at another port of this
+        machine needs no browser to reach this one.
+        """
+        found = _ORIGIN.fullmatch(origin)
+        if found is not None and origin.startswith(("http://", "https://")):
+            name = name_of(found["authority"])
+            if name is not None and (self._names.own(name) or name == name_of(host.decode("latin-1"))):
+                return True
+        return any(page.fullmatch(origin) for page in self._pages)
+
+    def _judge_repeated(self, scope: Scope) -> None:
+        names = [name for name, _ in scope["headers"] if name in (b"host", b"origin")]
+        if len(names) != len(set(names)):
+            self.refused += 1
+            raise BadRequest("the request has two headers Host, or two headers Origin: send one of each")
+
+
+def note_page(scope: Scope, headers: Headers) -> None:
+    """A line of the log for a request that was refused."""
+    _log.info(
+        "page_refused",
+        client=address_of(scope),
+        method=scope.get("method", "GET"),  # a WebSocket has none
+        path=scope["path"],
+        host=headers.get(b"host", b"").decode("latin-1")[:_SHOWN],
+        origin=headers.get(b"origin", b"").decode("latin-1")[:_SHOWN],
+    )
+
+
+def _pattern(origin: str) -> re.Pattern[str]:
+    """For an origin of the settings; a star in it stands for one or more labels of a name."""
+    return re.compile(re.escape(origin).replace(r"\*\.", r"(?:[a-z0-9_-]+\.)+"))
+
+
+def _shown(value: bytes) -> str:
+    text = value.decode("latin-1")
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")

@@ -1,0 +1,62 @@
+"""Bounds of connections that no client of good will meets, and the log lines about those that do."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from ..logs import get_logger
+
+__all__ = ["HEADERS", "HEAD_BYTES", "PIPELINED", "Door"]
+
+HEAD_BYTES = 64 * 1024
+"""Of a request's head; and of what comes between two pieces of a body: chunk sizes, extensions, trailers."""
+HEADERS = 100
+PIPELINED = 32
+"""Requests of one connection that wait for the answer of an earlier one."""
+
+_log = get_logger(__name__)
+_BETWEEN_LINES_S = 10.0
+
+
+@dataclass(slots=True)
+class Door:
+    """What the connections of one server share: their limits, how many are being turned away, and the log."""
+
+    head_time_s: float
+    transfer_time_s: float
+    connections: int
+    descriptors: int
+    """Sockets of this number and above are what the server keeps for itself."""
+    lingering: int = 0
+    """Connections that got their last answer, and have not ended."""
+    _lines: dict[str, _Line] = field(default_factory=dict)
+
+    @property
+    def lingering_limit(self) -> int:
+        """Beyond it, whoever is turned away is not waited for."""
+        return max(8, min(256, self.connections // 8))
+
+    def is_full(self, connections: int, descriptor: int) -> bool:
+        """Whether a new connection is one too many; ``connections`` has it in."""
+        return connections - self.lingering > self.connections or descriptor >= self.descriptors
+
+    def note(self, event: str, *, serious: bool = False, **about: object) -> None:
+        """Log it, but no more than once in ten seconds each: whoever causes it may do so for ever.
+
+        ``times`` counts what happened since the line before.
+        """
+        line = self._lines.setdefault(event, _Line())
+        line.times += 1
+        now = time.monotonic()
+        if line.at is not None and now - line.at < _BETWEEN_LINES_S:
+            return
+        line.at = now
+        times, line.times = line.times, 0
+        (_log.warning if serious else _log.info)(event, times=times, **about)
+
+
+@dataclass(slots=True)
+class _Line:
+    at: float | None = None
+    times: int = 0

@@ -1,0 +1,104 @@
+"""``/docs`` and ``/redoc``: two views of the OpenAPI document, by Swagger UI and by Redoc.
+
+Everything that they show comes from this server: their files are in the package, in ``pages``, and built with
+the console. All addresses are relative, so that a proxy may put a prefix before them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from .assets import Asset, read_asset, send_asset
+from .faces import Endpoint, Pairs
+from .messages import Headers, Receive, Scope, Send, send_once
+from .operations import Operation
+
+__all__ = ["ReferenceFace"]
+
+_FILES = Path(__file__).parent / "pages"
+_BELOW = "/docs/"
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-{nonce}'; img-src 'self' data:;"
+    " connect-src 'self'; worker-src blob:; base-uri 'none'; form-action 'none';"
+    " frame-ancestors 'self'{framers}"
+)
+_GUARDS: Pairs = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Orsay</title>
+<link rel="icon" href="data:,">
+{styles}
+</head>
+<body>
+<div id="page" data-document="{up}openapi.json"></div>
+{scripts}
+</body>
+</html>
+"""
+_PAGES = {
+    "/docs": (("page.css", "swagger-ui.css"), ("swagger-ui.js", "docs.js")),
+    "/redoc": (("page.css",), ("nonce.js", "redoc.standalone.js", "redoc.js")),
+}
+"""Styles and scripts of each."""
+
+
+class ReferenceFace:
+    """``framers``: origins of other pages that may show these in a frame."""
+
+    operations: Sequence[Operation] = ()
+
+    def __init__(self, framers: Sequence[str] = ()) -> None:
+        self._framers = "".join(f" {each}" for each in framers)
+        self._names = {name for files in _PAGES.values() for each in files for name in each}
+        self._names.add("licenses.md")
+        self._assets: dict[str, Asset] = {}
+
+    def find(self, path: str) -> Mapping[str, Endpoint]:
+        if path in _PAGES:
+            endpoint: Endpoint = partial(self._page, path)
+        elif path.startswith(_BELOW) and path[len(_BELOW) :] in self._names:
+            endpoint = partial(self._file, path[len(_BELOW) :])
+        else:
+            return {}
+        return {"GET": endpoint, "HEAD": endpoint}
+
+    def find_socket(self, path: str) -> Endpoint | None:
+        return None
+
+    async def close(self) -> None:
+        """There is nothing to release."""
+
+    async def _page(
+        self, path: str, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
+    ) -> None:
+        """The page, with a nonce for the styles that it makes."""
+        nonce = secrets.token_urlsafe(16)
+        up = "../" if scope.get("raw_path", b"").endswith(b"/") else ""
+        styles, scripts = _PAGES[path]
+        page = _PAGE.format(
+            up=up,
+            styles="\n".join(f'<link rel="stylesheet" href="{up}docs/{name}">' for name in styles),
+            scripts="\n".join(f'<script src="{up}docs/{name}" nonce="{nonce}"></script>' for name in scripts),
+        )
+        policy = _POLICY.format(nonce=nonce, framers=self._framers)
+        answer: Pairs = (
+            (b"content-type", b"text/html; charset=utf-8"),
+            (b"cache-control", b"no-store"),
+            (b"content-security-policy", policy.encode()),
+            *_GUARDS,
+        )
+        await send_once(send, 200, page.encode(), answer)
+
+    async def _file(
+        self, name: str, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
+    ) -> None:
+        if name not in self._assets:
+            self._assets[name] = await asyncio.to_thread(read_asset, _FILES / name)
+        await send_asset(self._assets[name], headers, send, keep=b"no-cache", more=_GUARDS)

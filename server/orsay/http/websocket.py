@@ -1,0 +1,134 @@
+"""WebSocket connections as uvicorn handles them, but no faster than the rest of the server bears.
+
+uvicorn takes a read of 256 KiB at once, which may be 40,000 frames, and goes on reading from a client that
+does not read the answers. Needs ``websockets``, so it is imported only where there are WebSockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any, cast
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import InvalidState
+from websockets.frames import Frame
+
+from .refusal import refusal
+from .writing import OneWrite
+
+__all__ = ["WebSocket"]
+
+_SLICE_BYTES = 4 * 1024
+_TURN_S = 0.005
+
+
+class WebSocket(WebSocketsSansIOProtocol):
+    """For ``uvicorn.Config(ws=...)``. Its transport is what ``Connection`` had."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._rest: bytes | memoryview = b""  # was read, and waits for its turn
+        self._turn: asyncio.Handle | None = None
+
+    @property
+    def _writer(self) -> OneWrite:
+        return cast("OneWrite", self.transport)
+
+    def data_received(self, data: bytes) -> None:
+        if not self.handshake_initiated:
+            super().data_received(data)
+            if not self.handshake_initiated:  # it has come as a whole, and websockets says nothing about it
+                self._refuse_handshake()
+            return
+        if self._rest:
+            self._rest = bytes(self._rest) + data
+        elif len(data) <= _SLICE_BYTES:
+            super().data_received(data)
+            return
+        else:
+            self._rest = memoryview(data)
+            self._take_turn()
+        self._steer()
+
+    async def receive(self) -> Any:
+        message = await super().receive()
+        if self._rest:
+            self._steer()
+            self._go_on()
+            await asyncio.sleep(0)  # more is there at once: others have their turn in between
+        return message
+
+    def pause_writing(self) -> None:
+        self.writable.clear()
+        self._writer.expect_reading()
+        self._steer()
+
+    def resume_writing(self) -> None:
+        self._writer.all_read()
+        self.writable.set()
+        self._go_on()
+        self._steer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._rest = b""
+        super().connection_lost(exc)
+        self._writer.lost()
+
+    def handle_cont(self, event: Frame) -> None:
+        """Of a message in many small parts only the bytes are kept."""
+        parts: list[Any] | None = getattr(self, "frames", None)
+        if not parts:
+            super().handle_cont(event)
+            return
+        if not isinstance(parts[0], bytearray):
+            parts[:] = [bytearray(parts[0])]
+        parts[0] += event.data
+        if event.fin:
+            parts[0] = bytes(parts[0])
+            self.send_receive_event_to_app()
+
+    def send_receive_event_to_app(self) -> None:
+        """uvicorn logs a traceback for each text that is none."""
+        if self.curr_msg_data_type == "text":
+            parts: list[Any] = getattr(self, "frames", None) or [getattr(self, "bytes", b"")]
+            try:
+                b"".join(parts).decode()
+            except UnicodeDecodeError:
+                with contextlib.suppress(InvalidState):  # a close came with it
+                    self.conn.send_close(1007)
+                self.handle_parser_exception()
+                return
+        super().send_receive_event_to_app()
+
+    def _refuse_handshake(self) -> None:
+        self.handshake_complete = self.close_sent = True
+        detail = "the handshake of a WebSocket may have 8,192 bytes a line, and nothing unusual"
+        self.transport.write(refusal(431, detail))
+        self.transport.close()
+
+    def _take_turn(self) -> None:
+        """Handle what was read, until a message waits to be taken, answers to be read, or time is over."""
+        self._turn = None
+        end = self.loop.time() + _TURN_S
+        while self._rest and not self.read_paused and self.writable.is_set():
+            if self.transport.is_closing():
+                self._rest = b""
+                break
+            part, self._rest = self._rest[:_SLICE_BYTES], self._rest[_SLICE_BYTES:]
+            super().data_received(bytes(part))
+            if self.loop.time() > end:
+                self._go_on()
+                break
+        self._steer()
+
+    def _go_on(self) -> None:
+        if self._rest and self._turn is None:
+            self._turn = self.loop.call_soon(self._take_turn)
+
+    def _steer(self) -> None:
+        """Read when nothing waits."""
+        if self._rest or self.read_paused or not self.writable.is_set():
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()

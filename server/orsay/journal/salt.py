@@ -1,0 +1,58 @@
+"""The names of API keys in a journal, and the secret of the journal that they are made with.
+
+It is drawn when the tables are made: all servers on one journal have the same, and a copy of it has it too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection, select, update
+
+from ..errors import JournalDown
+from .schema import evaluations, facts, sessions
+
+if TYPE_CHECKING:
+    from .writer import Writer
+
+__all__ = ["has_owner", "read_salt", "rename_owner", "salt_of"]
+
+_AGAIN_S = 0.5
+
+
+def read_salt(connection: Connection) -> bytes:
+    """Raises JournalDown when somebody has removed it."""
+    found = connection.execute(select(facts.c.value).where(facts.c.name == "salt")).scalar()
+    if not found:
+        raise JournalDown("the journal has no salt in its table 'facts'", "put it back from a copy")
+    return bytes.fromhex(found)
+
+
+async def salt_of(writer: Writer, *, patience_s: float) -> bytes:
+    """The salt of a journal that may be down for a while. Raises JournalDown."""
+    found = JournalDown("the journal takes too long to open", "see to its disk or server")
+    try:
+        async with asyncio.timeout(patience_s):
+            while True:
+                try:
+                    return await writer.read(read_salt)
+                except JournalDown as exc:
+                    found = exc
+                await asyncio.sleep(_AGAIN_S)
+    except TimeoutError:
+        raise found from None
+
+
+def has_owner(connection: Connection, name: str) -> bool:
+    """Some session or evaluation is of that owner."""
+    return any(
+        connection.execute(select(table.c.id).where(table.c.owner == name).limit(1)).first() is not None
+        for table in (sessions, evaluations)
+    )
+
+
+def rename_owner(connection: Connection, old: str, new: str) -> None:
+    """Give all that is of one name to the other."""
+    for table in (sessions, evaluations):
+        connection.execute(update(table).where(table.c.owner == old).values(owner=new))

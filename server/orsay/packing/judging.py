@@ -1,0 +1,276 @@
+"""Decides of each file of a project whether it goes into an image, and says why not.
+
+What holds keys, or what was played, stays out by its name, by what is in it, or since settings name it. It
+stays out under every name that it has: a link to it, a link that is called so, another hard link. Only a line
+of .dockerignore that names the very file lets it in, so an allow-list (``*``, ``!my_env``) does not.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from ..config import DEFAULT_FILE, find_file
+from ..config.private import PrivateFile, has_secrets, is_settings, of_document, of_variables
+from ..errors import LoadError
+from .files import Kept, open_regular
+from .ignore import CLUTTER, Patterns, line_for
+from .names import of_journal, secret_name
+from .recognise import secret_content
+from .tree import Entry, Tree, inodes_below, walk
+
+__all__ = ["Judgement", "LeftOut", "judge"]
+
+_SETTINGS_BYTES = 1024 * 1024
+_READ_BEFORE = frozenset({"Dockerfile", "README.md"})
+"""What is read and written anew, so that .dockerignore may name it."""
+
+_SPECIAL = "is a pipe, a socket or a device"
+_FOLDER_LINK = "links to a folder: its files go in under their own names only"
+_STRAY_LINK = "links to no file of this folder"
+_UNNAMEABLE = "has a name that cannot be sent: rename it to letters that can be shown"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """``reason`` ends a sentence about the file. ``line`` of .dockerignore lets it in, where one does."""
+
+    place: str
+    kind: Literal["private", "link", "special", "name"]
+    reason: str
+    line: str | None = None
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """``texts`` are files that may be read, though .dockerignore may keep them out of ``files``."""
+
+    files: Mapping[str, Kept]
+    left_out: tuple[LeftOut, ...]
+    ignored: tuple[str, ...]
+    texts: Mapping[str, Kept]
+
+
+def judge(root: Path, own: Patterns) -> Judgement:
+    """Of all files below ``root``, a path without links. Raises LoadError for what cannot be read."""
+    clutter = Patterns(CLUTTER)
+    tree = walk(root, own, clutter)
+    return _Judge(root, own, clutter, tree).judge()
+
+
+@dataclass(frozen=True, slots=True)
+class _Other:
+    """A file that stays out, as a reason for its other names to stay out too. ``private``: not as clutter."""
+
+    place: str
+    reason: str
+    private: bool
+
+
+@dataclass
+class _Judge:
+    root: Path
+    own: Patterns
+    clutter: Patterns
+    tree: Tree
+    left_out: list[LeftOut] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
+    files: dict[str, Kept] = field(default_factory=dict)
+    texts: dict[str, Kept] = field(default_factory=dict)
+    others: dict[tuple[int, int], _Other] = field(default_factory=dict)
+    """By the number of the file."""
+
+    def judge(self) -> Judgement:
+        named = _Named(self.root, self.tree)
+        folders = self._secret_folders()
+        for place, entry in self.tree.entries.items():
+            ignored = self._is_ignored(place)
+            read_before = place in _READ_BEFORE
+            reason = None
+            if not self.own.names(place):
+                reason = secret_name(place) or named.reason(entry) or _below(folders, place)
+                # A link is judged by the file itself, but for one that may lie where nobody looks.
+                if not reason and (read_before or (entry.kind == "file" and not ignored)):
+                    reason = _content(entry)
+            self._remember(entry, reason, ignored=ignored and not read_before)
+            if ignored:
+                self.ignored.append(place)
+            found = _left_out(entry, reason)
+            if found is None and entry.kept is not None:
+                if not ignored:
+                    self.files[place] = entry.kept
+                if read_before:
+                    self.texts[place] = entry.kept
+            elif found is not None and (read_before or not ignored):
+                self.left_out.append(found)
+        self._leave_out_other_names()
+        self.ignored += [f"{place}/" for place in self.tree.closed if self.own.verdict(place)]
+        left_out = sorted(self.left_out, key=lambda each: each.place)
+        return Judgement(self.files, tuple(left_out), tuple(sorted(self.ignored)), self.texts)
+
+    def _is_ignored(self, place: str) -> bool:
+        verdict = self.own.verdict(place)
+        return bool(self.clutter.verdict(place)) if verdict is None else verdict
+
+    def _secret_folders(self) -> list[tuple[str, str]]:
+        """Folders with a link to them that has the name of a secret one, and that name."""
+        return [
+            (entry.target, entry.place)
+            for entry in self.tree.entries.values()
+            if entry.kind == "folder link" and entry.target is not None and secret_name(f"{entry.place}/x")
+        ]
+
+    def _remember(self, entry: Entry, reason: str | None, *, ignored: bool) -> None:
+        """That other names of the file stay out. One that is empty gives nothing away."""
+        if entry.kept is None or not entry.kept.size:
+            return
+        key = (entry.kept.device, entry.kept.inode)
+        if reason:
+            self.others[key] = _Other(entry.place, reason, private=True)
+        elif ignored and entry.kind == "file":
+            self.others.setdefault(key, _Other(entry.place, "stays out", private=False))
+
+    def _leave_out_other_names(self) -> None:
+        entries = self.tree.entries
+        if any(entries[place].links > 1 for place in (*self.files, *self.texts)):
+            for key, place in inodes_below(self.root, self.tree.closed):
+                self.others.setdefault(key, _closed(place))
+        for place in {**self.files, **self.texts}:
+            other = self._other(entries[place])
+            if other is None or (self.own.names(place) and secret_name(place)):
+                continue
+            if self.files.pop(place, None) or other.private:
+                reason = f"is the same file as {other.place}, which {other.reason}"
+                self.left_out.append(LeftOut(place, "private", reason, line_for(other.place)))
+            if other.private:
+                self.texts.pop(place, None)
+
+    def _other(self, entry: Entry) -> _Other | None:
+        """Another name of the file, under which it stays out."""
+        if entry.kept is None or not entry.kept.size:
+            return None
+        found = self.others.get((entry.kept.device, entry.kept.inode))
+        if found is None and entry.target is not None and entry.target not in self.tree.entries:
+            return _closed(entry.target)
+        return found
+
+
+def _closed(place: str) -> _Other:
+    """A file in a folder that stays out as a whole, so that nobody looked into it."""
+    reason = secret_name(place)
+    return _Other(place, reason or "stays out", private=reason is not None)
+
+
+def _left_out(entry: Entry, reason: str | None) -> LeftOut | None:
+    place = entry.place
+    if entry.kind == "special":
+        return LeftOut(place, "special", _SPECIAL)
+    if entry.kept is None:
+        return LeftOut(place, "link", _FOLDER_LINK if entry.kind == "folder link" else _STRAY_LINK)
+    if reason:
+        return LeftOut(place, "private", reason, line_for(place))
+    return None if place.isprintable() else LeftOut(place, "name", _UNNAMEABLE)
+
+
+class _Named:
+    """Files that settings name: of this folder, of the current one, and variables."""
+
+    def __init__(self, root: Path, tree: Tree) -> None:
+        self._root, self._tree = root, tree
+        self._by_place: dict[str, str] = {}
+        self._by_inode: dict[tuple[int, int], str] = {}
+        self._journals: list[tuple[str, re.Pattern[str], str]] = []
+        self._settings = list(_settings(root, tree))
+        for place, document in self._settings:
+            if has_secrets(document):
+                self._by_place[place] = "holds keys or a password"
+        for private in self._private():
+            self._add(private)
+
+    def reason(self, entry: Entry) -> str | None:
+        """Why the file stays out, as the end of a sentence."""
+        if found := self._by_place.get(entry.place):
+            return found
+        if entry.kept and (found := self._by_inode.get((entry.kept.device, entry.kept.inode))):
+            return found
+        above, _, name = entry.place.rpartition("/")
+        for folder, names, reason in self._journals:
+            if folder == above and names.fullmatch(name.casefold()):
+                return reason
+        return None
+
+    def _private(self) -> Iterator[PrivateFile]:
+        for place, document in self._settings:
+            yield from of_document(self._root / place, document)
+        here = find_file(None)
+        if here is not None:
+            yield from of_document(here, _document(here, must=True))
+        yield from of_variables()
+
+    def _add(self, private: PrivateFile) -> None:
+        try:
+            path = private.path.resolve()
+            found = path.stat() if path.is_file() else None
+        except (OSError, ValueError, RuntimeError):  # no path at all, or a circle
+            return
+        for each in {path, private.path}:
+            if each.is_relative_to(self._root):
+                place = each.relative_to(self._root).as_posix()
+                self._by_place[place] = private.reason
+                if place in self._tree.entries:
+                    found = None  # its other names are found as those of any file
+                if private.is_journal:
+                    folder, _, name = place.rpartition("/")
+                    self._journals.append((folder, of_journal(name), private.reason))
+        if found is not None:
+            self._by_inode[found.st_dev, found.st_ino] = private.reason
+
+
+def _settings(root: Path, tree: Tree) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Files of settings in the project, as they are read; also those that a link brings from elsewhere."""
+    for place, entry in tree.entries.items():
+        name = place.rpartition("/")[2].casefold()
+        if name.endswith(".toml") and name != "pyproject.toml" and entry.kind != "special":
+            document = _document(root / place, must=name == DEFAULT_FILE and entry.kept is not None)
+            if is_settings(name, document):
+                yield place, document
+
+
+def _document(path: Path, *, must: bool) -> Mapping[str, Any]:
+    """What is in a TOML file; with ``must``, one that is no TOML is an error."""
+    try:
+        with open_regular(path.resolve()) as file:
+            return tomllib.loads(file.read(_SETTINGS_BYTES).decode())
+    except (OSError, ValueError, RuntimeError) as exc:  # RuntimeError: tables too deep, links in a circle
+        if not must:
+            return {}
+        raise LoadError(
+            f"{path} cannot be read, so nobody knows which files it names as secret: {exc}; mend it, see"
+            " 'orsay config --check'"
+        ) from exc
+
+
+def _below(folders: list[tuple[str, str]], place: str) -> str | None:
+    for folder, name in folders:
+        above = "" if folder == "." else f"{folder}/"
+        if place.startswith(above) and secret_name(f"{name}/{place.removeprefix(above)}"):
+            return f"lies in a folder that is also called {name}"
+    return None
+
+
+def _content(entry: Entry) -> str | None:
+    """Why a file stays out by what is in it."""
+    if entry.kept is None:
+        return None
+    try:
+        with entry.kept.open() as file:
+            return secret_content(file, entry.place, entry.kept.path, entry.kept.size)
+    except OSError as exc:
+        raise LoadError(
+            f"cannot read {entry.kept.path}: {exc.strerror or exc}; let this user read it, or name it in"
+            " .dockerignore"
+        ) from exc

@@ -1,0 +1,115 @@
+"""What lies in a project's folder: files, links with where they lead, and what is neither."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ..errors import LoadError
+from .files import Kept
+from .ignore import Patterns
+
+__all__ = ["Entry", "Tree", "inodes_below", "walk"]
+
+Kind = Literal["file", "link", "folder link", "stray link", "special"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """``place`` is its path in the project, with slashes.
+
+    ``link``: to a file of the project; ``folder link``: to a folder of it; ``stray link``: out of the
+    project, or nowhere; ``special``: a pipe, a socket, a device. ``kept`` is the file, that of a link too;
+    ``target`` the place where a link of the project ends.
+    """
+
+    place: str
+    kind: Kind
+    kept: Kept | None = None
+    target: str | None = None
+    links: int = 1
+    """Names that the file has in its file system."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """``entries`` by their places, in order; ``closed``: folders that stay out as a whole."""
+
+    entries: dict[str, Entry]
+    closed: tuple[str, ...]
+
+
+def walk(root: Path, own: Patterns, clutter: Patterns) -> Tree:
+    """Everything below ``root``, a path without links. Raises LoadError for a folder that cannot be read."""
+    entries: dict[str, Entry] = {}
+    closed: list[str] = []
+    waiting = [""]
+    try:
+        while waiting:
+            inside = waiting.pop()
+            below = []
+            for found in sorted(os.scandir(root / inside), key=lambda each: each.name):
+                place = f"{inside}/{found.name}" if inside else found.name
+                if not found.is_dir(follow_symlinks=False):
+                    entries[place] = _entry(root, place)
+                elif _is_closed(root, place, own, clutter):
+                    closed.append(place)
+                else:
+                    below.append(place)
+            waiting += reversed(below)
+    except OSError as exc:
+        raise LoadError(f"cannot read {exc.filename}: {exc.strerror}") from exc
+    return Tree(entries, tuple(closed))
+
+
+def inodes_below(root: Path, folders: tuple[str, ...]) -> Iterator[tuple[tuple[int, int], str]]:
+    """Device and number of files that have several names, with one of them, of folders that stay out."""
+    for folder in folders:
+        for above, _, names in os.walk(root / folder):
+            for name in names:
+                path = Path(above, name)
+                try:
+                    found = path.lstat()
+                except OSError:
+                    continue  # it vanished, and can be no other name of a file that is there
+                if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+                    yield (found.st_dev, found.st_ino), path.relative_to(root).as_posix()
+
+
+def _entry(root: Path, place: str) -> Entry:
+    path = root / place
+    found = path.lstat()
+    if stat.S_ISREG(found.st_mode):
+        return Entry(place, "file", _kept(path, found), links=found.st_nlink)
+    if not stat.S_ISLNK(found.st_mode):
+        return Entry(place, "special")
+    try:
+        end = Path(os.path.realpath(path, strict=True))
+        found = end.lstat()
+    except OSError:  # it leads nowhere, or in a circle
+        return Entry(place, "stray link")
+    if not end.is_relative_to(root):
+        return Entry(place, "stray link")
+    target = end.relative_to(root).as_posix()
+    if stat.S_ISDIR(found.st_mode):
+        return Entry(place, "folder link", target=target)
+    if not stat.S_ISREG(found.st_mode):
+        return Entry(place, "special")
+    return Entry(place, "link", _kept(end, found), target, found.st_nlink)
+
+
+def _kept(path: Path, found: os.stat_result) -> Kept:
+    return Kept(path, found.st_dev, found.st_ino, found.st_size, bool(found.st_mode & 0o100))
+
+
+def _is_closed(root: Path, place: str, own: Patterns, clutter: Patterns) -> bool:
+    if os.path.exists(root / place / "pyvenv.cfg"):
+        return True
+    verdict = own.verdict(place)
+    if verdict is None:
+        return bool(clutter.verdict(place)) and not own.names_below(place)
+    return verdict and not own.may_keep_below(place)

@@ -1,0 +1,101 @@
+"""Groups of a batch: the rollouts that a trainer compares with each other, by their places.
+
+TRL forms them by place alone: each ``num_generations`` rollouts in a row are one group, counted over the
+batches of all processes, and two groups in a row may play one task. A group may begin in one process and end
+in another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Groups", "generations", "groups_of", "require_one_task", "trainer_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """A process's ``count`` rollouts in groups of ``size``; its place 0 is place ``first`` of all."""
+
+    count: int
+    size: int
+    first: int = 0
+
+    @property
+    def are_whole(self) -> bool:
+        """No group has rollouts in two processes; the answer is the same in all of them."""
+        return self.count % self.size == 0
+
+    def has(self, place: int) -> bool:
+        """A place of all is one of this process."""
+        return self.first <= place < self.first + self.count
+
+    def local(self, place: int) -> int:
+        """The place here of a place of all."""
+        return place - self.first
+
+    def number(self, place: int) -> int:
+        """The group of a place of this process; over all processes, from 0."""
+        return (self.first + place) // self.size
+
+    def here(self) -> dict[int, list[int]]:
+        """The places of this process by group: the first and the last group may go on in others."""
+        found: dict[int, list[int]] = {}
+        for place in range(self.count):
+            found.setdefault(self.number(place), []).append(place)
+        return found
+
+
+def trainer_of(log_metric: Any) -> Any:
+    """The trainer behind a reward function's ``log_metric``, None where there is none.
+
+    TRL tells reward functions nothing of the trainer, but gives them one of its methods.
+    """
+    return getattr(log_metric, "__self__", None)
+
+
+def generations(trainer: Any) -> int | None:
+    """Rollouts in a group now: in an evaluation ``num_generations_eval``. None for no GRPO trainer."""
+    training = getattr(getattr(trainer, "model", None), "training", True)
+    size = getattr(trainer, "num_generations" if training else "num_generations_eval", None)
+    return size if isinstance(size, int) and size > 0 else None
+
+
+def groups_of(
+    count: int, trainer: Any, num_generations: Any = None, *, may_end_early: bool = False
+) -> Groups:
+    """The groups of a batch of ``count`` rollouts of a trainer.
+
+    ``num_generations`` counts where there is no trainer. Raises ValueError where neither says how large a
+    group is, and where the batches of all processes are no whole groups, unless the last ``may_end_early``.
+    """
+    size = generations(trainer)
+    if size is None and isinstance(num_generations, int) and not isinstance(num_generations, bool):
+        size = num_generations
+    if size is None or size < 1:
+        raise ValueError(
+            "nothing says where a group of rollouts ends: there is no log_metric of a trainer, as TRL's "
+            "GRPOTrainer hands it over. Pass num_generations=…, the number of rollouts in each group"
+        )
+    accelerator = getattr(trainer, "accelerator", None)
+    processes, index = (
+        (1, 0) if accelerator is None else (accelerator.num_processes, accelerator.process_index)
+    )
+    if count * processes % size and not may_end_early:
+        raise ValueError(
+            f"{count} rollouts in each of {processes} processes are no whole groups of {size}: make the "
+            "batch size times the number of processes a multiple of num_generations (in evaluations: of "
+            "num_generations_eval)"
+        )
+    return Groups(count=count, size=size, first=index * count)
+
+
+def require_one_task(number: int, tasks: Sequence[str]) -> None:
+    """Raises ValueError where the rollouts of a group, each named by what it plays, play several tasks."""
+    different = sorted(set(tasks))
+    if len(different) > 1:
+        raise ValueError(
+            f"group {number} of the batch plays {len(different)} tasks: {', '.join(different)}. A trainer "
+            "compares each num_generations rollouts in a row, so each task must be there so often in a row"
+        )

@@ -1,0 +1,18 @@
+"""The processes that train together, as far as one of them has to know of the others."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+__all__ = ["everywhere"]
+
+
+def everywhere(value: Any) -> list[Any]:
+    """``value`` of each process, in the order of their ranks; all of them must call it at the same place."""
+    distributed = sys.modules.get("torch.distributed")  # without torch there are no other processes
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return [value]
+    found: list[Any] = [None] * distributed.get_world_size()
+    distributed.all_gather_object(found, value)
+    return found
