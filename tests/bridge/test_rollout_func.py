@@ -469,6 +469,8 @@ def test_two_steps_of_training_on_the_models_own_turns(
         tmp_path,
         model=model,
         tokenizer=tokenizer,
+        batch=8,
+        generations=4,
         arguments={"max_completion_length": 128},
         train_dataset=spec.rollout_dataset,
         rollout_func=vllm_rollout_func(spec, max_turns=3),
@@ -476,7 +478,7 @@ def test_two_steps_of_training_on_the_models_own_turns(
     )
     trainer.train()
     assert all(map(math.isfinite, logged(trainer, "loss")))
-    assert min(logged(trainer, "grad_norm")) > 0
+    assert max(logged(trainer, "grad_norm")) > 0  # a step whose rollouts are all alike moves nothing
     assert max(logged(trainer, "sampling/parity")) < 1e-3
     assert max(logged(trainer, "rollout/turns")) > 1
 
