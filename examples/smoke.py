@@ -17,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orsay_trl import EnvironmentSpec, tiny
+from orsay_trl import EnvironmentSpec
+from orsay_trl.testing import tiny_model as tiny
 from train_demo.transcripts import Message, Transcript, encode, render
 
 __all__ = ["SETTINGS", "add_flag", "shrink", "tiny_model"]

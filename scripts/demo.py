@@ -17,7 +17,7 @@ from typing import Any
 from arithmetic_env import policy as arithmetic
 from echo_env import policy as echo
 from guess_env import policy as guess
-from orsay.cli.screen import Screen
+from orsay.cli.render import Screen
 from orsay_client import AsyncClient, AsyncSession
 from orsay_protocol import ToolOutput
 from rich.console import Console

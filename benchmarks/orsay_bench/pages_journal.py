@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from orsay.auth import Keys
-from orsay.journal.location import JournalOptions, journal_url
-from orsay.journal.salt import read_salt
+from orsay.journal.database import Store
+from orsay.journal.key_names import read_salt
+from orsay.journal.options import JournalOptions, journal_url
 from orsay.journal.schema import calls, metadata, sessions
-from orsay.journal.search import catch_up
-from orsay.journal.store import Store
+from orsay.journal.search.query import catch_up
 from pydantic import SecretStr
 from sqlalchemy import Connection, delete, func, insert, select, text, update
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from orsay_trl import EnvironmentSpec
-from orsay_trl.episode import Episode
+from orsay_trl.play.episode import Episode
 
 ENV = "echoenvironment"
 INPUT = {"text": "hello"}

@@ -24,8 +24,9 @@ from typing import Any
 
 import torch
 import trl
-from orsay_trl import EnvironmentSpec, GRPOTrainer, tiny
+from orsay_trl import EnvironmentSpec, GRPOTrainer
 from orsay_trl.rollout.sampling import Sample
+from orsay_trl.testing import tiny_model as tiny
 
 from .processes import Clock, ProcessTree
 
@@ -140,7 +141,7 @@ def orsay_factory(url: str, tasks: int, script: Script) -> tuple[type, Slots, Ca
 
 
 def orsay_rollout(url: str, tasks: int, script: Script) -> tuple[type, Slots, Callable[..., Any]]:
-    from orsay_trl.rollout.func import reward_func, vllm_rollout_func
+    from orsay_trl.rollout.rollout_func import reward_func, vllm_rollout_func
 
     spec = EnvironmentSpec(url, num_tasks=tasks, env_name=ENV)
     rollouts = vllm_rollout_func(spec, sampler=script, parity_rollouts=0)

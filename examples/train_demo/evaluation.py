@@ -75,8 +75,8 @@ async def by_looking(episode: Episode) -> None:
 def by_model(spec: EnvironmentSpec, model: Any, tokenizer: Any) -> Iterator[Policy]:
     """The model's own play of episodes of ``spec``, for as long as the block."""
     # All of these need the extra 'trl'.
+    from orsay_trl.rollout.loop import Limits, Talk, play_tools
     from orsay_trl.rollout.parse import TurnParser
-    from orsay_trl.rollout.play import Limits, Talk, play_tools
     from orsay_trl.rollout.tokens import ChatFormat, end_tokens
     from orsay_trl.rollout.transformers import TransformersSampler
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orsay_trl import EnvironmentSpec, tiny
+from orsay_trl import EnvironmentSpec
+from orsay_trl.testing import tiny_model as tiny
 
 from . import training, transcripts, warmup
 from .screen import Screen

@@ -34,12 +34,13 @@ from orsay_protocol import (
     ToolSpec,
 )
 
-from .env import Environment, Toolset
-from .results import ToolOutput
-from .tools import terminal, tool
+from .authoring.environment import Environment, Toolset
+from .authoring.results import ToolOutput
+from .authoring.tools import terminal, tool
 
 if TYPE_CHECKING:
-    from .app import Server
+    from .authoring.hosted import host
+    from .serving.server import Server
 
 SUPPORTED_MESSAGE_BLOCK_TYPES = list(MESSAGE_BLOCK_TYPES)
 
@@ -70,14 +71,21 @@ __all__ = [
     "ToolResultBlock",
     "ToolSpec",
     "Toolset",
+    "host",
     "terminal",
     "tool",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "host":
+        from .authoring.hosted import host  # loaded for tests of an environment, not for its definition
+
+        return host
     if name == "Server":
-        from .app import Server  # the web server is loaded for those who serve, not for those who write
+        from .serving.server import (
+            Server,  # the web server is loaded for those who serve, not for those who write
+        )
 
         return Server
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,7 +17,7 @@ from typing import Any, Literal, TextIO, cast
 import structlog
 
 from .plain import one_line, safe
-from .trace import current_hide, current_trace
+from .tracing import current_hide, current_trace
 
 __all__ = ["LogWriter", "configure", "get_logger", "set_level"]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from orsay.adapters import gymnasium_environment
+from orsay.authoring.hosted import host
 from orsay.errors import BadTask, LoadError
-from orsay.hosted import host
-from orsay.loader import load, source_of
+from orsay.runtimes.loader import load, source_of
 from orsay_client import BadRequest, Client, Session, ToolRefused
 from orsay_protocol import ImageBlock, TextBlock
 

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 from orsay.errors import LoadError
-from orsay.loader import load, source_of
+from orsay.runtimes.loader import load, source_of
 from orsay_client import (
     BadRequest,
     Client,

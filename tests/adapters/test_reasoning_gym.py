@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from orsay.adapters import reasoning_gym_environment
-from orsay.loader import load, source_of
+from orsay.runtimes.loader import load, source_of
 from orsay_client import BadRequest, Client, Session, ToolRefused
 
 from tests.system.serving import server

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from orsay.adapters import is_adapter_target
 from orsay.errors import LoadError
-from orsay.loader import load
+from orsay.runtimes.loader import load
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,7 +90,7 @@ def test_what_reasoning_gym_does_not_know_is_told(target: str, said: str) -> Non
 def test_a_missing_package_is_named_with_its_extra(target: str, package: str, extra: str) -> None:
     code = (
         f"import sys; sys.modules[{package!r}] = None\n"
-        "from orsay.loader import load\n"
+        "from orsay.runtimes.loader import load\n"
         "from orsay.errors import LoadError\n"
         f"try: load({target!r})\n"
         "except LoadError as exc: print(exc)"
@@ -103,7 +103,7 @@ def test_a_missing_package_is_named_with_its_extra(target: str, package: str, ex
 
 def test_importing_the_adapters_imports_none_of_their_packages() -> None:
     code = (
-        "import sys, orsay, orsay.loader, orsay.adapters\n"
+        "import sys, orsay, orsay.runtimes.loader, orsay.adapters\n"
         "print(sorted({name.partition('.')[0] for name in sys.modules}"
         " & {'gymnasium', 'numpy', 'reasoning_gym', 'openenv', 'websockets', 'jsonschema', 'fastmcp'}))"
     )

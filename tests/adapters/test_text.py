@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from orsay.adapters import text_environment
 from orsay.errors import LoadError
-from orsay.loader import load, source_of
+from orsay.runtimes.loader import load, source_of
 from orsay_client import Client, Session, ToolError, ToolRefused
 from orsay_protocol import TextBlock
 

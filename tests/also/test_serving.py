@@ -42,8 +42,8 @@ def test_without_the_option_nothing_of_it_is_loaded_or_answered() -> None:
         upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
         key = {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
         assert http.get("/ws", headers={**upgrade, **key}).status_code == 404
-    names = "('mcp', 'websockets', 'orsay.also')"
-    code = f"import sys, orsay, orsay.app; print([m for m in {names} if m in sys.modules])"
+    names = "('mcp', 'websockets', 'orsay.protocols')"
+    code = f"import sys, orsay, orsay.serving.server; print([m for m in {names} if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )

@@ -12,11 +12,11 @@ from typing import Any
 import httpx
 import pytest
 from orsay.cli import main
-from orsay.contract.counting import Counter, find_counter
-from orsay.contract.echo import find_echo
-from orsay.contract.model import Failed, NotSupported
-from orsay.contract.reply import Reply
-from orsay.contract.strict import read_json
+from orsay.conformance.check import Failed, NotSupported
+from orsay.conformance.counting import Counter, find_counter
+from orsay.conformance.echo import find_echo
+from orsay.conformance.reply import Reply
+from orsay.conformance.strict import read_json
 from orsay_client import Client
 from orsay_protocol.sse import Decoder, encode_event, encode_result
 

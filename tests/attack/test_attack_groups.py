@@ -16,7 +16,7 @@ from tests.bridge.serving import TRAINING, World, serve_worlds
 
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 from datasets import Dataset
-from orsay_trl.rollout.func import reward_func
+from orsay_trl.rollout.rollout_func import reward_func
 
 from tests.bridge.players import ConcurrentScripted, PlainScripted, call, make_trainer
 

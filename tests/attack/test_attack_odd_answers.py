@@ -13,7 +13,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from orsay.journal.export import to_dataset
-from orsay.labels import Labels, parse_labels
+from orsay.sessions.labels import Labels, parse_labels
 from orsay.settings import read_keys
 from orsay_protocol.headers import SECRETS, encode_secrets
 

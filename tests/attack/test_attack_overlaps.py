@@ -16,18 +16,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from orsay import Environment, GroupCandidate, ImageBlock, TextBlock, tool
-from orsay.calls import Call, CallLimits
-from orsay.episode import Limits
 from orsay.errors import SessionGone
 from orsay.faults import FaultLog
-from orsay.journal.location import JournalOptions, journal_url
-from orsay.journal.recorder import Recorder
-from orsay.journal.writer import Writer
-from orsay.recovery import Recovery
+from orsay.journal.options import JournalOptions, journal_url
+from orsay.journal.write.writer import Writer
 from orsay.runtimes.base import OpenSession
+from orsay.runtimes.execution.episode import Limits
 from orsay.runtimes.local import LocalRuntime
-from orsay.session import Session, SessionLimits
-from orsay.sessions import Sessions
+from orsay.sessions.calls import Call, CallLimits
+from orsay.sessions.recorder import Recorder
+from orsay.sessions.recovery import Recovery
+from orsay.sessions.registry import Sessions
+from orsay.sessions.session import Session, SessionLimits
 
 BOUND_S = 30.0
 SERIAL = ("queued", "other")

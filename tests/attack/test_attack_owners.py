@@ -17,9 +17,9 @@ import httpx
 import pytest
 from orsay.auth import Keys, old_name, short_name
 from orsay.errors import Starting, Unauthorized
-from orsay.journal.recent import wait_for_living
-from orsay.journal.salt import read_salt
-from orsay.journal.store import Store
+from orsay.journal.database import Store
+from orsay.journal.key_names import read_salt
+from orsay.journal.write.wal import wait_for_living
 from pydantic import SecretStr
 
 from tests.journal.postgres import Postgres, running_postgres

@@ -21,10 +21,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from orsay.cli import main
 from orsay.errors import ConfigError, LoadError
-from orsay.packing import wheel
-from orsay.packing.context import Contents, read, tar
-from orsay.packing.ignore import line_for
-from orsay.packing.project import read as read_project
+from orsay.packaging import wheel
+from orsay.packaging.context import Contents, read, tar
+from orsay.packaging.ignore import line_for
+from orsay.packaging.project import read as read_project
 from orsay_client import Client
 from orsay_protocol.evaluation import EvaluationReport
 
@@ -985,7 +985,7 @@ def test_what_cannot_be_read_is_named(name: str) -> None:
 def test_the_wheel_of_a_checkout_holds_its_own_files_and_nothing_beside(tmp_path: Path) -> None:
     """A copy of the package that runs here, with what somebody left in it."""
     script = (
-        "import io, sys, zipfile; from orsay.packing.wheel import requirement; import orsay;"
+        "import io, sys, zipfile; from orsay.packaging.wheel import requirement; import orsay;"
         " assert orsay.__file__.startswith(sys.argv[1]), orsay.__file__;"
         " (data,) = requirement().files.values();"
         " print(*zipfile.ZipFile(io.BytesIO(data)).namelist(), sep='\\n')"

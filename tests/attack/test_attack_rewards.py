@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from orsay.journal.export import existing
-from orsay.journal.location import JournalOptions, journal_url
-from orsay.journal.query import trajectories
+from orsay.journal.options import JournalOptions, journal_url
+from orsay.journal.read.query import trajectories
 from orsay.journal.schema import sessions
 from orsay_client import Client
 from orsay_eval import Evaluation, Turn, evaluate, load_report
@@ -126,7 +126,7 @@ def test_the_return_of_training_is_that_of_evaluations(world: World) -> None:
     """``orsay_trl.discounted`` and ``orsay_eval.discounted`` are one and the same."""
     import orsay_eval
     import orsay_trl
-    from orsay_trl.reward import Discounted
+    from orsay_trl.play.reward import Discounted
 
     assert orsay_eval.discounted is orsay_trl.discounted
     policy = Discounted(0.5)

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 import trl
-from orsay_trl import tiny
 from orsay_trl.rollout.sampling import Sample
+from orsay_trl.testing import tiny_model as tiny
 
 __all__ = ["ScriptedSampler", "chance", "grpo", "hesitant", "logged"]
 

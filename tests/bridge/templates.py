@@ -8,8 +8,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from orsay_trl import tiny
 from orsay_trl.rollout.tokens import ChatFormat
+from orsay_trl.testing import tiny_model as tiny
 
 __all__ = ["BOTH", "NO_TOOLS", "TRAINING", "Chat", "chat"]
 

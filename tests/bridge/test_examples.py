@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from orsay.journal.recent import wait_for_living
+from orsay.journal.write.wal import wait_for_living
 
 pytest.importorskip("torch", reason="needs the extra 'trl'")
 pytest.importorskip("trl", reason="needs the extra 'trl'")

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 from orsay_trl import EnvironmentSpec, Episode
-from orsay_trl.run import run_name
+from orsay_trl.trainer.run_context import run_name
 
 from .serving import TRAINING, World, kill_worker, serve_worlds
 
 pytest.importorskip("trl", reason="needs the extra 'trl'")
-from orsay_trl.rollout.func import reward_func, vllm_rollout_func
+from orsay_trl.rollout.rollout_func import reward_func, vllm_rollout_func
 
 from .players import ConcurrentScripted, PlainScripted, call, make_trainer
 from .rolling import ScriptedSampler, grpo

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from orsay_trl import EnvironmentSpec, Episode
-from orsay_trl.scoring import GroupReward, candidate
+from orsay_trl.trainer.rewards import GroupReward, candidate
 
 from tests.attack.odd import ARGUMENTS, INPUTS, NAMES, arguments, nested
 
 from .serving import TRAINING, World, serve_worlds
 
 pytest.importorskip("trl", reason="needs the extra 'trl'")
-from orsay_trl import tiny
-from orsay_trl.parsing import guard, unguarded
-from orsay_trl.rollout.func import reward_func, vllm_rollout_func
+from orsay_trl.play.parsing import guard, unguarded
 from orsay_trl.rollout.openenv_client import OpenEnvGame
 from orsay_trl.rollout.parse import TurnParser
+from orsay_trl.rollout.rollout_func import reward_func, vllm_rollout_func
+from orsay_trl.testing import tiny_model as tiny
 from trl.chat_template_utils import add_response_schema, parse_response
 
 from .players import ConcurrentScripted, PlainScripted, call, make_trainer

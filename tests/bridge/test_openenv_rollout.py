@@ -18,10 +18,11 @@ pytest.importorskip("trl", reason="needs the extra 'trl'")
 pytest.importorskip("openenv", reason="needs the extra 'openenv'")
 
 from datasets import Dataset
-from orsay_trl import TooManyFaults, create_openenv_vllm_rollout_func, tiny
-from orsay_trl.rollout.func import reward_func
+from orsay_trl import TooManyFaults, create_openenv_vllm_rollout_func
 from orsay_trl.rollout.openenv_client import ClientMaker
+from orsay_trl.rollout.rollout_func import reward_func
 from orsay_trl.rollout.sync import DiskSync
+from orsay_trl.testing import tiny_model as tiny
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from .parrot import Parrot, serve_parrot

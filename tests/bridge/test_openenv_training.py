@@ -13,7 +13,8 @@ pytest.importorskip("torch", reason="needs the extra 'trl'")
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 pytest.importorskip("openenv", reason="needs the extra 'openenv'")
 
-from orsay_trl import EnvironmentSpec, tiny, vllm_rollout_func
+from orsay_trl import EnvironmentSpec, vllm_rollout_func
+from orsay_trl.testing import tiny_model as tiny
 
 from ..system.serving import server
 from .parrot import serve_parrot

@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("torch", reason="needs the extra 'trl'")
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 
-from orsay_trl import tiny
 from orsay_trl.rollout.parse import Call, TurnParser
+from orsay_trl.testing import tiny_model as tiny
 
 from .templates import BOTH, chat
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from orsay_trl import discounted
-from orsay_trl.metrics import episode_metrics
-from orsay_trl.reward import check_policy, reduce_rewards
+from orsay_trl.play.reward import check_policy, reduce_rewards
+from orsay_trl.trainer.metrics import episode_metrics
 
 NUMBERS = st.floats(-1e6, 1e6)
 REWARDS = st.lists(st.none() | NUMBERS, max_size=12)

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch", reason="needs the extra 'trl'")
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 
-from orsay_trl import tiny
+from orsay_trl.testing import tiny_model as tiny
 
 from tests.docs.texts import EXAMPLES
 

@@ -20,11 +20,12 @@ pytest.importorskip("trl", reason="needs the extra 'trl'")
 
 import trl
 from orsay_client import errors
-from orsay_trl import EnvironmentSpec, TooManyFaults, tiny
-from orsay_trl.rollout.func import RolloutFunction, reward_func, vllm_rollout_func
+from orsay_trl import EnvironmentSpec, TooManyFaults
+from orsay_trl.rollout.rollout_func import RolloutFunction, reward_func, vllm_rollout_func
 from orsay_trl.rollout.sync import DiskSync
 from orsay_trl.rollout.tokens import TemplateError
 from orsay_trl.rollout.vllm import VLLMSampler
+from orsay_trl.testing import tiny_model as tiny
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from .rolling import ScriptedSampler, chance, grpo, hesitant, logged

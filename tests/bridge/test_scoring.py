@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from orsay_trl import EnvironmentSpec, TooManyFaults, discounted
-from orsay_trl.scoring import candidate
+from orsay_trl.trainer.rewards import candidate
 
 from .serving import TRAINING, World, serve_worlds
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from orsay_client import errors
 from orsay_trl import EnvironmentSpec
-from orsay_trl.binding import RolloutEnvironment
-from orsay_trl.dataset import RESERVED_COLUMNS, seed_of
 from orsay_trl.spec import EnvironmentFactory
+from orsay_trl.trainer.dataset import RESERVED_COLUMNS, seed_of
+from orsay_trl.trainer.environment import RolloutEnvironment
 
 from tests.interop.servers import released
 from tests.interop.venvs import OPENREWARD, ORS, python_for

@@ -13,9 +13,10 @@ import pytest
 pytest.importorskip("torch", reason="needs the extra 'trl'")
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 
-from orsay_trl import EnvironmentSpec, tiny
-from orsay_trl.rollout.func import reward_func, vllm_rollout_func
+from orsay_trl import EnvironmentSpec
+from orsay_trl.rollout.rollout_func import reward_func, vllm_rollout_func
 from orsay_trl.rollout.text import merged
+from orsay_trl.testing import tiny_model as tiny
 
 from .rolling import ScriptedSampler, grpo, logged
 from .serving import TRAINING, World, serve_worlds

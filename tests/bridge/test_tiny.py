@@ -13,7 +13,7 @@ pytest.importorskip("torch", reason="needs the extra 'trl'")
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 
 import torch
-from orsay_trl import tiny
+from orsay_trl.testing import tiny_model as tiny
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl.chat_template_utils import is_chat_template_prefix_preserving, qwen3_chat_template
 
@@ -115,7 +115,7 @@ def test_a_vocabulary_without_room_for_all_bytes_is_refused() -> None:
 
 def test_the_bridge_to_vllm_is_imported_without_torch() -> None:
     code = (
-        "import sys, orsay_trl, orsay_trl.tiny, orsay_trl.rollout.sync, orsay_trl.rollout.vllm;"
+        "import sys, orsay_trl, orsay_trl.testing.tiny_model, orsay_trl.rollout.sync, orsay_trl.rollout.vllm;"
         "print(sorted({'torch', 'transformers', 'tokenizers', 'trl', 'vllm'} & sys.modules.keys()))"
     )
     done = subprocess.run(

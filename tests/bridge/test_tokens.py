@@ -12,9 +12,9 @@ pytest.importorskip("trl", reason="needs the extra 'trl'")
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from orsay_trl import tiny
 from orsay_trl.rollout.sampling import Sample
 from orsay_trl.rollout.tokens import ChatFormat, TemplateError, Transcript, vendored_name
+from orsay_trl.testing import tiny_model as tiny
 from trl.chat_template_utils import supports_tool_calling
 
 from .templates import BOTH, NO_TOOLS, TRAINING, chat

@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 from orsay_trl import EnvironmentSpec
-from orsay_trl.binding import RolloutEnvironment
-from orsay_trl.episode import Tools
-from orsay_trl.naming import attribute_names, model_names
+from orsay_trl.play.episode import Tools
+from orsay_trl.play.naming import attribute_names, model_names
+from orsay_trl.trainer.environment import RolloutEnvironment
 
 from .serving import TRAINING, World, serve_worlds
 from .worlds import ODD_NAMES

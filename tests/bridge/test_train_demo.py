@@ -19,8 +19,9 @@ pytest.importorskip("matplotlib", reason="needs the extra 'demo'")
 
 import torch
 from doors_env.tasks import TASKS, WORDS, code_word
-from orsay_trl import EnvironmentSpec, Episode, tiny
+from orsay_trl import EnvironmentSpec, Episode
 from orsay_trl.rollout.tokens import ChatFormat
+from orsay_trl.testing import tiny_model as tiny
 from rich.console import Console
 from train_demo import gpu, warmup
 from train_demo.evaluation import Evaluation, by_looking, by_model, evaluate

@@ -22,8 +22,9 @@ from .serving import TRAINING, World, serve_worlds
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 import torch
 import trl
-from orsay_trl import GRPOTrainer, attach, tiny
-from orsay_trl.trainer import ConcurrentEnvironments, attach_quietly
+from orsay_trl import GRPOTrainer, attach
+from orsay_trl.testing import tiny_model as tiny
+from orsay_trl.trainer.concurrent import ConcurrentEnvironments, attach_quietly
 
 from .players import ConcurrentScripted, PlainScripted, Scripted, call, make_trainer
 from .rolling import logged

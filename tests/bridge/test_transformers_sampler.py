@@ -15,10 +15,10 @@ pytest.importorskip("torch", reason="needs the extra 'trl'")
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 
 import torch
-from orsay_trl import tiny
 from orsay_trl.rollout.batching import Batcher
 from orsay_trl.rollout.sampling import PromptTooLong, Sample, Sampling
 from orsay_trl.rollout.transformers import TransformersSampler
+from orsay_trl.testing import tiny_model as tiny
 
 
 @pytest.fixture(scope="module")

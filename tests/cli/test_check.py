@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 
 import pytest
 from orsay.cli import main
-from orsay.contract import CHECKS, Check, Failed, NotSupported, Outcome, Target, run_check, to_junit
-from orsay.contract.inputs import fitting, only_string_property, unfitting
+from orsay.conformance import CHECKS, Check, Failed, NotSupported, Outcome, Target, run_check, to_junit
+from orsay.conformance.inputs import fitting, only_string_property, unfitting
 from pydantic import BaseModel, Field, ValidationError
 
 from ..interop.servers import BUNDLED, KIT, RunningServer, serve

@@ -9,9 +9,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from orsay.authoring.hosted import host
 from orsay.cli import init
-from orsay.hosted import host
-from orsay.loader import load
+from orsay.runtimes.loader import load
 
 SPELLINGS = [pytest.param([], id="short"), pytest.param(["--full"], id="full")]
 

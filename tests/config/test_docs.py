@@ -9,9 +9,9 @@ import pytest
 from orsay.config import read
 from orsay.config.entries import TABLES
 from orsay.errors import ConfigError
-from orsay.reread import LIVE
 from orsay.runtimes.docker.options import DockerOptions
 from orsay.runtimes.remote.options import RemoteOptions
+from orsay.serving.reconfigure import LIVE
 from orsay.settings import Settings
 
 from tests.docs.texts import ROOT, blocks, cells

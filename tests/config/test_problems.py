@@ -9,7 +9,7 @@ import pytest
 from orsay.config import Configuration, find_file, read, unread_variables
 from orsay.config.entries import ImageTable, UrlTable
 from orsay.errors import ConfigError
-from orsay.resolve import resolve
+from orsay.serving.resolve import resolve
 
 from .serving import written
 

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from orsay.journal.database import Store
 from orsay.journal.ids import new_id
-from orsay.journal.location import JournalOptions, journal_url
+from orsay.journal.options import JournalOptions, journal_url
 from orsay.journal.schema import calls, prompts, sessions
-from orsay.journal.store import Store
 from orsay_protocol.evaluation import (
     Estimate,
     EvaluatedEpisode,

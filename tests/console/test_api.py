@@ -15,9 +15,9 @@ from typing import Any
 import httpx
 import pytest
 from orsay.console.about import describe_environments
-from orsay.episode import Limits
+from orsay.runtimes.execution.episode import Limits
 from orsay.runtimes.local import LocalRuntime
-from orsay.runtimes.mixed import Member, MixedRuntime
+from orsay.runtimes.router import Member, MixedRuntime
 
 from ..runtimes.worlds import Plain
 from ..system.serving import WORLDS, ServerProcess, api_for, server, until

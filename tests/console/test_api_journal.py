@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
-from orsay.journal import query
 from orsay.journal.export import Export, Recipe
-from orsay.journal.filters import Filter
+from orsay.journal.read import query
+from orsay.journal.read.filters import Filter
 from sqlalchemy import Engine, create_engine
 
 from ..journal.fill import START, Fill, Filled, fill

@@ -7,13 +7,13 @@ import json
 from typing import Any
 
 import pytest
-from orsay.calls import CallLimits, TaskIds
 from orsay.console.live import Feed, count
 from orsay.errors import Faulted
 from orsay.faults import FaultLog
-from orsay.meter import Meter
 from orsay.runtimes.base import EnvironmentInfo
-from orsay.session import Session, SessionLimits, Shared
+from orsay.sessions.calls import CallLimits, TaskIds
+from orsay.sessions.meter import Meter
+from orsay.sessions.session import Session, SessionLimits, Shared
 from orsay_protocol.tools import ListToolsOutput
 
 from .api import LIMIT_S

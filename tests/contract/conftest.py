@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
-from orsay.contract import Target
+from orsay.conformance import Target
 
 from ..interop.servers import KIT, RunningServer, serve
 

@@ -1,8 +1,8 @@
 """The ledger: every behaviour we owe, where it is owed from, and in one sentence what it is.
 
-Three kinds of entries: promises of ours, behaviours of the wire that the contract suite checks on any server
-(``orsay.contract``), and behaviours that need an environment made for them. ``test_ledger.py`` fails for an
-entry without a test and for a test that names no entry.
+Three kinds of entries: our promises, behaviours of the wire that the conformance suite checks on any server
+(``orsay.conformance``), and behaviours that need an environment made for them. ``test_ledger.py`` fails for
+an entry without a test and for a test that names no entry.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from orsay.contract import CHECKS
+from orsay.conformance import CHECKS
 
 __all__ = ["ENTRIES", "Entry"]
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from orsay.contract.target import Reply, Target, TargetSession
+from orsay.conformance.target import Reply, Target, TargetSession
 from orsay_protocol.sse import Decoder, Event
 
 __all__ = ["OpenStream", "error_of", "fault_of", "open_stream", "session_of", "text_of", "until"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from orsay.contract import CHECKS, Check, Target, run_check
+from orsay.conformance import CHECKS, Check, Target, run_check
 
 from ..interop.servers import KIT, serve
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx
 import pytest
-from orsay.contract.target import Target
+from orsay.conformance.target import Target
 
 from ..interop.servers import RunningServer
 from .playing import session_of, text_of

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from orsay.contract import CHECKS
+from orsay.conformance import CHECKS
 
 from .ledger import ENTRIES
 

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from orsay.contract.target import Target, TargetSession
+from orsay.conformance.target import Target, TargetSession
 
 from ..interop.servers import RunningServer
 from .playing import open_stream, session_of, text_of, until

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from orsay.contract.target import Target, TargetSession
+from orsay.conformance.target import Target, TargetSession
 from orsay.settings import Settings
 
 from ..interop.servers import RunningServer, serve

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from orsay.loader import load
+from orsay.runtimes.loader import load
 from orsay_client import Client
 
 from tests.docs.texts import EXAMPLES, ROOT, Block, blocks

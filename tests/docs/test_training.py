@@ -14,10 +14,10 @@ from pathlib import Path
 
 import orsay_trl
 import pytest
-from orsay_trl import metrics
-from orsay_trl.rollout import func as rollout_function
 from orsay_trl.rollout import metrics as rollout_metrics
-from orsay_trl.rollout.play import StopReason
+from orsay_trl.rollout import rollout_func as rollout_function
+from orsay_trl.rollout.loop import StopReason
+from orsay_trl.trainer import metrics
 
 from tests.docs.texts import EXAMPLES, ROOT, blocks, cells
 from tests.interop.servers import BUNDLED, serve
@@ -138,7 +138,7 @@ def run(code: str) -> str:
 def test_the_first_step_is_made(url: str, tmp_path: Path) -> None:
     """As it is shown, but for a model without a hub and the settings of a CPU."""
     pytest.importorskip("trl", reason="needs the extra 'trl'")
-    from orsay_trl import tiny
+    from orsay_trl.testing import tiny_model as tiny
 
     settings = (
         f"output_dir={str(tmp_path / 'out')!r}, max_steps=1, per_device_train_batch_size=2, "

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from orsay import Server, ToolOutput
-from orsay.hosted import host
-from orsay.loader import load
+from orsay.authoring.hosted import host
+from orsay.runtimes.loader import load
 from orsay.settings import Settings
 from orsay_client import AsyncClient
 

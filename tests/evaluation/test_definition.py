@@ -88,7 +88,7 @@ def test_an_evaluation_can_be_a_key() -> None:
 @pytest.mark.parametrize("name", ["last", "sum", "max", "mean", "discounted:0.9"])
 def test_rewards_mean_what_they_mean_in_training(name: str, rewards: list[float | None]) -> None:
     pytest.importorskip("trl", reason="needs the extra 'trl'")
-    from orsay_trl.reward import Discounted, reduce_rewards
+    from orsay_trl.play.reward import Discounted, reduce_rewards
 
     theirs = Discounted(0.9) if name.startswith("discounted") else name
     expected = reduce_rewards(theirs, rewards)  # type: ignore[arg-type]  # one of the names

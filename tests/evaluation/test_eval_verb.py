@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from orsay.cli import main
-from orsay.cli.standing import Standing
+from orsay.cli.eval_progress import Standing
 from orsay_eval import Evaluation, evaluate, load_report
 from rich.console import Console
 

@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from orsay import Environment, ToolOutput, tool
-from orsay.calls import Call, CallLimits
-from orsay.delays import Delay
-from orsay.episode import Limits
 from orsay.errors import Faulted, KeyConflict, SessionConflict, SessionGone, UnknownSession
 from orsay.faults import FaultLog
 from orsay.runtimes.base import OpenSession
+from orsay.runtimes.execution.episode import Limits
 from orsay.runtimes.local import LocalRuntime
-from orsay.sessions import SessionLimits, Sessions
+from orsay.sessions.calls import Call, CallLimits
+from orsay.sessions.registry import SessionLimits, Sessions
+from orsay.sessions.timers import Delay
 
 SIDS = st.sampled_from(["a", "b", "c"])
 OWNERS = st.sampled_from(["", "", "", "thief"])

@@ -11,7 +11,7 @@ from dataclasses import replace
 from orsay.runtimes.base import Runtime
 from orsay.runtimes.remote.options import RemoteOptions
 from orsay.runtimes.remote.runtime import RemoteRuntime
-from orsay.serving import Running
+from orsay.serving.assembly import Running
 from orsay.settings import Settings
 
 from ..client.scripted import Handler, Reply, Request

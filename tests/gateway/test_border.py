@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from orsay.errors import ConfigError
-from orsay.runtimes.remote.border import Border, Broken, Misdirected, parse_url, place_of
+from orsay.runtimes.remote.http import Border, Broken, Misdirected, parse_url, place_of
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from orsay.cli import main
 from orsay.runtimes.remote.options import RemoteOptions
-from orsay.serving import Running
+from orsay.serving.assembly import Running
 from orsay_client import AsyncClient, SetupError, ToolError
 from pydantic import SecretStr
 

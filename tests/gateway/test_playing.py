@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 import pytest_asyncio
-from orsay.serving import Running
+from orsay.serving.assembly import Running
 from orsay_client import AsyncClient, BadRequest, ToolError, ToolRefused, Unsupported
 from orsay_protocol import GroupCandidate, Message, TextBlock
 from orsay_protocol.sse import Decoder

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from orsay.errors import ConfigError, LoadError
-from orsay.runtimes.mixed import Member, MixedRuntime
 from orsay.runtimes.remote.runtime import RemoteRuntime
-from orsay.serving import Running
+from orsay.runtimes.router import Member, MixedRuntime
+from orsay.serving.assembly import Running
 from pydantic import SecretStr
 
 from ..client.proxy import CutProxy

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from docker.utils.build import exclude_paths
 from orsay.errors import LoadError
-from orsay.packing.context import read, tar
-from orsay.packing.ignore import Patterns, line_for
-from orsay.packing.project import Project
-from orsay.packing.project import read as read_project
+from orsay.packaging.context import read, tar
+from orsay.packaging.ignore import Patterns, line_for
+from orsay.packaging.project import Project
+from orsay.packaging.project import read as read_project
 
 TREE = (
     *(

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from orsay.cli.init import project_files
 from orsay.errors import ConfigError
-from orsay.packing.dockerfile import arguments, generate, text
-from orsay.packing.project import read
+from orsay.packaging.dockerfile import arguments, generate, text
+from orsay.packaging.project import read
 
 from tests.engine import ROOT
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from orsay.cli import main
 from orsay.errors import LoadError
-from orsay.packing.project import read
+from orsay.packaging.project import read
 
 from tests.engine import ROOT
 
@@ -82,7 +82,7 @@ def test_modules_that_cannot_be_imported_here_are_read_all_the_same(tmp_path: Pa
         "import orsay\nclass One(orsay.Environment): ...",
         "import orsay as o\nclass One(o.Environment): ...",
         "from orsay import Environment as E\nclass One(E): ...",
-        "from orsay.env import Environment\nclass One(Environment): ...",
+        "from orsay.authoring.environment import Environment\nclass One(Environment): ...",
         "from .shared import Base\nclass One(Base): ...",
         "from . import shared\nclass One(shared.Base): ...",
         "from pkg import Base\nclass One(Base): ...",

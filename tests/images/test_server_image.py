@@ -58,7 +58,7 @@ async def test_the_server_plays_every_bundled_environment_without_a_place_to_wri
 def test_every_process_is_of_user_1000(server: Any) -> None:
     processes = server.top(ps_args="-eo pid,uid,args")["Processes"]
     assert {uid for _, uid, _ in processes} == {"1000"}
-    assert any("orsay.runtimes.worker" in command for _, _, command in processes)
+    assert any("orsay.runtimes.process.worker" in command for _, _, command in processes)
 
 
 def test_orsay_is_the_first_process_so_signals_reach_it(server: Any) -> None:
@@ -99,7 +99,7 @@ def test_nothing_is_inside_but_wheels_and_what_they_need(name: ImageName) -> Non
 
 
 def test_everything_it_imports_was_compiled_beforehand() -> None:
-    modules = "orsay.app, orsay.cli.serve, orsay.runtimes.worker, echo_env.env"
+    modules = "orsay.serving.server, orsay.cli.serve, orsay.runtimes.process.worker, echo_env.env"
     with container(image("server"), ["sleep", "60"], **HARDENED) as found:
         said = shell(found, f"python -v -c 'import {modules}' 2>&1")
     sources = [line for line in said.splitlines() if line.startswith("# code object from ")]

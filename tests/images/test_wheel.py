@@ -14,11 +14,13 @@ from pathlib import Path
 
 import pytest
 from orsay.errors import ConfigError
-from orsay.packing.wheel import Requirement, requirement
+from orsay.packaging.wheel import Requirement, requirement
 
 from tests.engine import ROOT
 
-ASK = "from orsay.packing.wheel import requirement; found = requirement(); print(found.pip, len(found.files))"
+ASK = (
+    "from orsay.packaging.wheel import requirement; found = requirement(); print(found.pip, len(found.files))"
+)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from orsay.contract import CHECKS, Target, run_check
+from orsay.conformance import CHECKS, Target, run_check
 
 from .servers import KIT, serve
 from .venvs import python_for

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from orsay.contract import CHECKS, Check, Outcome, Target, run_check
+from orsay.conformance import CHECKS, Check, Outcome, Target, run_check
 
 from .servers import released
 from .venvs import OPENREWARD, ORS, python_for

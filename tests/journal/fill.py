@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from orsay.journal.database import Store
 from orsay.journal.ids import moment_of
-from orsay.journal.location import JournalOptions, journal_url
+from orsay.journal.options import JournalOptions, journal_url
 from orsay.journal.schema import calls, prompts, sessions, values
-from orsay.journal.store import Store
 from sqlalchemy import Connection, insert
 
 __all__ = ["ENVIRONMENTS", "START", "Fill", "Filled", "empty_journal", "fill", "id_at"]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from orsay.journal.store import Store
+from orsay.journal.database import Store
 
 from tests.journal.fill import Fill, Filled, empty_journal, fill
 

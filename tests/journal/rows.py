@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from orsay.journal.ids import new_id
-from orsay.journal.location import JournalOptions, journal_url
-from orsay.journal.rows import CallEnded, CallStarted, Prompted, SessionEnded, SessionOpened
-from orsay.journal.writer import Writer, WriterLimits
+from orsay.journal.options import JournalOptions, journal_url
+from orsay.journal.records import CallEnded, CallStarted, Prompted, SessionEnded, SessionOpened
+from orsay.journal.write.writer import Writer, WriterLimits
 from orsay_protocol.sse import encode_result
 
 SOON = WriterLimits(patience_s=0.2, stall_s=60, retry_s=0.1, close_s=1.0, tick_s=0.05)

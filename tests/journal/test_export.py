@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 from orsay.errors import ConfigError
-from orsay.journal.chat import conversation, functions
+from orsay.journal.database import Store
 from orsay.journal.export import Export, Recipe, to_dataset
-from orsay.journal.filters import Filter
-from orsay.journal.query import trajectories, trajectory
+from orsay.journal.read.chat import conversation, functions
+from orsay.journal.read.filters import Filter
+from orsay.journal.read.models import Image, Step, Text, Trajectory
+from orsay.journal.read.query import trajectories, trajectory
 from orsay.journal.schema import prompts
-from orsay.journal.store import Store
-from orsay.journal.trajectory import Image, Step, Text, Trajectory
 from sqlalchemy import delete
 
 from tests.journal.fill import START, Fill, Filled

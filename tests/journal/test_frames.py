@@ -6,10 +6,10 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from orsay.journal import frames
-from orsay.journal.groups import Group, encode
-from orsay.journal.rows import EvaluationSaved, Row
+from orsay.journal.records import EvaluationSaved, Row
 from orsay.journal.values import LARGE_CHARS
+from orsay.journal.write import wal_codec as frames
+from orsay.journal.write.batch import Group, encode
 from orsay_protocol.redact import Redactor
 
 from .rows import called, dump, ended, opened, prompted, started

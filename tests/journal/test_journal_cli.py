@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 from orsay.cli import main
-from orsay.journal.query import Filter, count, trajectories
-from orsay.journal.searchstore import search_file
-from orsay.journal.store import Store
+from orsay.journal.database import Store
+from orsay.journal.read.query import Filter, count, trajectories
+from orsay.journal.search.index import search_file
 from orsay_client import Client
 
 from tests.interop.servers import serve

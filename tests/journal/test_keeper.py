@@ -12,10 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from orsay.journal.database import Store
 from orsay.journal.ids import new_id
-from orsay.journal.keeper import PAGES_AT_ONCE, free_pages, give_back, remove, size_bytes, steps, to_remove
-from orsay.journal.store import Store
-from orsay.journal.writer import Writer, WriterLimits
+from orsay.journal.write.retention import (
+    PAGES_AT_ONCE,
+    free_pages,
+    give_back,
+    remove,
+    size_bytes,
+    steps,
+    to_remove,
+)
+from orsay.journal.write.writer import Writer, WriterLimits
 
 from .postgres import Postgres, running_postgres
 from .rows import called, ended, opened, options, prompted, put, query, writing

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from orsay.errors import ConfigError
-from orsay.journal.location import JournalOptions, journal_url, options_from, shown
+from orsay.journal.options import JournalOptions, journal_url, options_from, shown
 from orsay.settings import Settings
 
 from .rows import opened, options, put, query, writing
@@ -145,7 +145,7 @@ def test_a_journal_that_exists_is_opened_without_loading_alembic(tmp_path: Path)
     path = tmp_path / "journal.db"
     asyncio.run(_begin(path))
     code = (
-        "import sys; from orsay.journal.location import *; from orsay.journal.store import Store\n"
+        "import sys; from orsay.journal.options import *; from orsay.journal.database import Store\n"
         "store = Store(JournalOptions(journal_url(sys.argv[1]))); store.open(); store.close()\n"
         "assert 'alembic' not in sys.modules"
     )

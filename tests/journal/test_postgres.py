@@ -14,10 +14,10 @@ import pytest
 import structlog
 from orsay.errors import JournalDown
 from orsay.journal.ids import new_id
-from orsay.journal.query import Filter, trajectories
-from orsay.journal.rows import EvaluationSaved
+from orsay.journal.read.query import Filter, trajectories
+from orsay.journal.records import EvaluationSaved
 from orsay.journal.values import unpack
-from orsay.journal.writer import WriterLimits
+from orsay.journal.write.writer import WriterLimits
 from sqlalchemy import Connection, text
 
 from .postgres import PASSWORD, Postgres, running_postgres

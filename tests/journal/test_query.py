@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from orsay.journal import migrations
-from orsay.journal.query import Filter, count, evaluation, evaluations, trajectories, trajectory
+from orsay.journal.database import Store
+from orsay.journal.read.query import Filter, count, evaluation, evaluations, trajectories, trajectory
 from orsay.journal.schema import calls, prompts, scores, values
 from orsay.journal.schema import evaluations as evaluations_table
-from orsay.journal.store import Store
 from orsay.journal.values import pack
 from sqlalchemy import Connection, create_engine, event, insert, inspect, select
 

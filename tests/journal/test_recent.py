@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 import structlog
+from orsay.journal.database import Store
 from orsay.journal.ids import new_id
-from orsay.journal.recent import Segment
-from orsay.journal.store import Store
+from orsay.journal.write.wal import Segment
 from orsay_protocol.redact import Redactor
 
 from .rows import (
@@ -64,7 +64,7 @@ def open_and_close(path: Path) -> None:
 @pytest.fixture
 def without_haste(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows stay beside the tables until something else takes them there."""
-    monkeypatch.setattr("orsay.journal.writer.AGE_S", 3600.0)
+    monkeypatch.setattr("orsay.journal.write.writer.AGE_S", 3600.0)
 
 
 @pytest.mark.parametrize("calls", [1, 40, 4_500])
@@ -186,7 +186,7 @@ async def test_the_file_stays_small(tmp_path: Path, without_haste: None) -> None
 async def test_where_the_disk_is_slow_rows_go_into_the_tables_at_once(
     tmp_path: Path, without_haste: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orsay.journal.writer._SLOW_S", 0.0)
+    monkeypatch.setattr("orsay.journal.write.writer._SLOW_S", 0.0)
     path = tmp_path / "journal.db"
     async with writing(path) as writer:
         await brought_up_to_date(writer)
@@ -209,7 +209,7 @@ async def test_a_row_that_comes_alone_is_committed_at_once_and_others_by_turns_o
             sizes.append(rows)
 
     monkeypatch.setattr(Segment, "append", counted)
-    monkeypatch.setattr("orsay.journal.writer._MOST_SINGLES", 2)
+    monkeypatch.setattr("orsay.journal.write.writer._MOST_SINGLES", 2)
     told: list[bool] = []
 
     async def in_one_turn(rows: int) -> None:
@@ -223,7 +223,7 @@ async def test_a_row_that_comes_alone_is_committed_at_once_and_others_by_turns_o
             await in_one_turn(rows)
         writer.add(called(1), told.append)
         assert (sizes, told) == ([10, 1, 1, 1], [True] * 13)  # before anything else had its turn
-        monkeypatch.setattr("orsay.journal.writer._RUSH_S", BOUND_S)
+        monkeypatch.setattr("orsay.journal.write.writer._RUSH_S", BOUND_S)
         await asyncio.sleep(0.01)
         for rows in (11, 10):  # the first of a rush comes alone, as far as anybody knows
             await in_one_turn(rows)
@@ -256,7 +256,7 @@ def test_the_rest_of_another_version_is_kept_and_told(
     path = tmp_path / "journal.db"
     open_and_close(path)
     with monkeypatch.context() as patched:
-        patched.setattr("orsay.journal.recent._FORM", marshal.dumps((2, ["id", "session"])))
+        patched.setattr("orsay.journal.write.wal._FORM", marshal.dumps((2, ["id", "session"])))
         segment = Segment(path)
         (file,) = left(path)
         kept = file.read_bytes()

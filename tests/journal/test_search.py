@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from orsay.errors import JournalDown
-from orsay.journal.catchup import CatchUp
-from orsay.journal.query import Filter, trajectories, trajectory
+from orsay.journal.database import Store
+from orsay.journal.read.query import Filter, trajectories, trajectory
 from orsay.journal.schema import calls, prompts, sessions, values
-from orsay.journal.search import catch_up, matches
-from orsay.journal.searchstore import search_file
-from orsay.journal.searchtext import Phrase, document, normal, phrases, texts_of
-from orsay.journal.store import Store
+from orsay.journal.search.index import search_file
+from orsay.journal.search.indexer import CatchUp
+from orsay.journal.search.query import catch_up, matches
+from orsay.journal.search.words import Phrase, document, normal, phrases, texts_of
 from orsay.journal.values import pack
-from orsay.journal.writer import Writer
+from orsay.journal.write.writer import Writer
 from sqlalchemy import delete, insert, select, update
 
 from tests.journal.fill import Fill, Filled, fill
@@ -219,7 +219,7 @@ def test_any_text_is_words_and_nothing_else(journal: Journal, text: str) -> None
 
 @given(st.text(max_size=60))
 def test_any_text_at_all_can_be_asked_of_sqlite(text: str) -> None:
-    from orsay.journal.searchtext import as_fts5
+    from orsay.journal.search.words import as_fts5
 
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute("CREATE VIRTUAL TABLE words USING fts5(text)")

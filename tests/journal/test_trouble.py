@@ -18,8 +18,8 @@ import pytest
 import structlog
 from orsay.errors import JournalDown
 from orsay.journal.ids import new_id
-from orsay.journal.recent import Segment
-from orsay.journal.writer import Writer, WriterLimits
+from orsay.journal.write.wal import Segment
+from orsay.journal.write.writer import Writer, WriterLimits
 
 from .rows import brought_up_to_date, called, ended, opened, put, query, until, writing
 

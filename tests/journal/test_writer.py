@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from orsay.errors import JournalDown
 from orsay.journal.ids import Ids, moment_of, new_id
-from orsay.journal.rows import EvaluationSaved
+from orsay.journal.records import EvaluationSaved
 from orsay.journal.values import unpack
 from orsay_protocol.sse import encode_result
 from sqlalchemy import text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from orsay.meter import Meter
+from orsay.sessions.meter import Meter
 
 
 class Clock:

@@ -10,17 +10,17 @@ from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanag
 from pathlib import Path
 from typing import Any
 
-from orsay.episode import Limits
 from orsay.errors import Faulted, Refused
-from orsay.loader import load
-from orsay.outcome import Outcome
 from orsay.runtimes.base import Handle, OpenSession, Operation, Runtime, Stop
 from orsay.runtimes.docker.engine import Engine
-from orsay.runtimes.frames import WorkerConfig
+from orsay.runtimes.execution.episode import Limits
+from orsay.runtimes.loader import load
 from orsay.runtimes.local import LocalRuntime
-from orsay.runtimes.mixed import Member, MixedRuntime
-from orsay.runtimes.process import ProcessRuntime
+from orsay.runtimes.outcome import Outcome
+from orsay.runtimes.process.frames import WorkerConfig
+from orsay.runtimes.process.pool import ProcessRuntime
 from orsay.runtimes.remote.runtime import RemoteRuntime
+from orsay.runtimes.router import Member, MixedRuntime
 from orsay_protocol.faults import FaultClass
 from orsay_protocol.sse import Decoder
 

@@ -11,8 +11,8 @@ import pytest
 from orsay.errors import Faulted, LoadError, Overloaded, UnknownEnvironment
 from orsay.runtimes.base import OpenSession, TaskQuery
 from orsay.runtimes.local import LocalRuntime
-from orsay.runtimes.mixed import Member, MixedRuntime
-from orsay.runtimes.process import ProcessHandle
+from orsay.runtimes.process.pool import ProcessHandle
+from orsay.runtimes.router import Member, MixedRuntime
 
 from .stand import Log, Player, local_runtime, open_session, process_runtime, until
 from .worlds import FILE

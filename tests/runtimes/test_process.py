@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 from orsay.errors import Faulted, LoadError, Overloaded
 from orsay.runtimes.base import OpenSession, TaskQuery
-from orsay.runtimes.process import ProcessRuntime
+from orsay.runtimes.process.pool import ProcessRuntime
 
 from .stand import Log, Player, open_session, process_runtime, started, until
 from .worlds import FILE

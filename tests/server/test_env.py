@@ -21,7 +21,7 @@ from orsay import (
     terminal,
     tool,
 )
-from orsay.env import Splits
+from orsay.authoring.environment import Splits
 from pydantic import BaseModel
 
 TASKS = [{"n": 0}, {"n": 1}, {"n": 2}]
@@ -234,7 +234,7 @@ def test_a_toolset_reads_the_sandbox_of_its_environment() -> None:
 
 def test_importing_the_package_loads_no_server_and_no_client() -> None:
     code = (
-        "import sys, orsay, orsay.hosted, orsay.loader;"
+        "import sys, orsay, orsay.authoring.hosted, orsay.runtimes.loader;"
         "loaded = {name.partition('.')[0] for name in sys.modules};"
         "heavy = {'fastapi', 'starlette', 'uvicorn', 'httpx', 'structlog', 'numpy', 'PIL'};"
         "heavy |= {'openreward', 'ors'};"

@@ -9,8 +9,7 @@ from typing import Any
 
 import orsay
 import pytest
-from orsay.errors import BadTask, InvalidIndex, ListingUnsupported, LoadError
-from orsay.hosted import (
+from orsay.authoring.hosted import (
     HostedEnvironment,
     builtin_toolset,
     host,
@@ -23,6 +22,7 @@ from orsay.hosted import (
     to_output,
     to_scores,
 )
+from orsay.errors import BadTask, InvalidIndex, ListingUnsupported, LoadError
 from pydantic import BaseModel, Field
 
 openreward = pytest.importorskip("openreward.environments", reason="needs the package openreward")

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from orsay.gate import Gate
-from orsay.tools import ToolRow
+from orsay.authoring.tools import ToolRow
+from orsay.runtimes.execution.tool_lock import Gate
 
 
 def row(name: str, *, concurrent: bool = False, exclusive: bool = False) -> ToolRow:

@@ -20,15 +20,15 @@ from orsay import (
     terminal,
     tool,
 )
-from orsay.env import Splits
-from orsay.errors import BadTask, LoadError
-from orsay.hosted import (
+from orsay.authoring.environment import Splits
+from orsay.authoring.hosted import (
     builtin_toolset,
     host,
     session_listing,
     session_toolset_table,
     to_candidates,
 )
+from orsay.errors import BadTask, LoadError
 
 
 class Echo(Environment):

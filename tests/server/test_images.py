@@ -10,7 +10,7 @@ import numpy as np
 import PIL.Image
 import pytest
 from orsay import ImageBlock
-from orsay.images import image_block, is_image
+from orsay.authoring.images import image_block, is_image
 
 
 def opened(block: ImageBlock) -> Any:
@@ -102,7 +102,7 @@ def test_without_pillow_an_array_says_what_to_install(monkeypatch: pytest.Monkey
 
 def test_neither_pillow_nor_numpy_is_imported_for_text_and_bytes() -> None:
     code = (
-        "import sys, orsay; from orsay.results import to_output; to_output('a', 't');"
+        "import sys, orsay; from orsay.authoring.results import to_output; to_output('a', 't');"
         "to_output(bytes([0xff, 0xd8, 0xff]), 't'); assert not {'PIL', 'numpy'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from orsay import Environment, tool
 from orsay.errors import LoadError
-from orsay.loader import load, source_of
+from orsay.runtimes.loader import load, source_of
 
 ENV = """
 from orsay import Environment, tool
@@ -217,7 +217,7 @@ def test_a_class_that_no_other_process_can_load_is_told() -> None:
 
 MAIN = """
 import sys
-from orsay.loader import load, source_of
+from orsay.runtimes.loader import load, source_of
 if __name__ == "__main__":
     target = source_of(Echo)
     print(target)
@@ -251,7 +251,9 @@ def test_a_class_of_a_module_run_with_m_is_loaded_by_its_name(here: Path) -> Non
 
 def test_a_class_of_a_shell_needs_the_local_runtime(here: Path) -> None:
     done = run(
-        "-c", ENV.format(name="Echo") + "\nfrom orsay.loader import source_of\nsource_of(Echo)", cwd=here
+        "-c",
+        ENV.format(name="Echo") + "\nfrom orsay.runtimes.loader import source_of\nsource_of(Echo)",
+        cwd=here,
     )
     assert done.returncode == 1
     assert "defined in a notebook or a shell" in done.stderr

@@ -19,7 +19,7 @@ from orsay import (
     ToolResultBlock,
     ToolSpec,
 )
-from orsay.results import flatten, to_blocks, to_listing, to_messages, to_output, to_scores
+from orsay.authoring.results import flatten, to_blocks, to_listing, to_messages, to_output, to_scores
 from pydantic import ValidationError
 
 PNG = base64.b64decode(

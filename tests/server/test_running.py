@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from orsay.errors import Faulted
-from orsay.running import Group, Run, Runs
+from orsay.runtimes.execution.runs import Group, Run, Runs
 
 
 class Answer:

@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from orsay.app import Server
 from orsay.errors import Faulted
 from orsay.runtimes.base import OpenSession
+from orsay.serving.server import Server
 from orsay.settings import Settings
 
 WORLDS = Path(__file__).parents[1] / "runtimes" / "worlds.py"

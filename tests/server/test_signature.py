@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, Optional
 
 import pytest
 from orsay import Environment, ToolOutput, tool
+from orsay.authoring.tool_table import read_tools
+from orsay.authoring.tools import ToolRow
 from orsay.errors import ToolDefinitionError
-from orsay.tables import read_tools
-from orsay.tools import ToolRow
 from pydantic import BaseModel, Field, ValidationError
 
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import pytest
 from orsay import Environment, Toolset, tool
-from orsay.env import Splits
+from orsay.authoring.environment import Splits
+from orsay.authoring.hosted import host
+from orsay.authoring.tool_table import read_tools
+from orsay.authoring.tools import ToolRow
 from orsay.errors import LoadError
-from orsay.hosted import host
-from orsay.tables import read_tools
-from orsay.tools import ToolRow
 from pydantic import BaseModel, Field
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 import pytest
 from orsay import Environment, tool
-from orsay.env import Splits
+from orsay.authoring.environment import Splits
+from orsay.authoring.hosted import host
+from orsay.authoring.tasks import LISTING_LIMIT, TaskSource
 from orsay.errors import InvalidIndex, InvalidSplit, ListingUnsupported
-from orsay.hosted import host
-from orsay.tasks import LISTING_LIMIT, TaskSource
 
 TASKS = [{"n": number} for number in range(5)]
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 from orsay.errors import Overloaded
-from orsay.threads import Threads
+from orsay.runtimes.execution.threads import Threads
 
 
 async def until_idle(threads: Threads) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from orsay import Environment, ToolOutput, Toolset, terminal, tool
+from orsay.authoring.tool_table import new_toolset, tool_table, toolset_table
+from orsay.authoring.tools import listing
 from orsay.errors import ToolDefinitionError
-from orsay.tables import new_toolset, tool_table, toolset_table
-from orsay.tools import listing
 from pydantic import BaseModel
 
 

@@ -175,7 +175,7 @@ def test_trl_trains_on_a_bundled_environment(echo: str) -> None:
     with running(echo) as space:
         space.wait()
         seen = trains(space.url, [right, wrong])
-        workers = [each for each in space.processes() if "orsay.runtimes.worker" in each]
+        workers = [each for each in space.processes() if "orsay.runtimes.process.worker" in each]
     assert seen["scores"] == [1.0, 0.0]
     assert len(workers) == 1, "one worker for the one core of the quota, however many the machine has"
 

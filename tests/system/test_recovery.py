@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 import pytest
 from orsay.journal.export import existing
-from orsay.journal.location import JournalOptions, journal_url
-from orsay.journal.recent import wait_for_living
+from orsay.journal.options import JournalOptions, journal_url
+from orsay.journal.write.wal import wait_for_living
 from orsay_client import AsyncClient, Retry
 from orsay_protocol.sse import Decoder
 

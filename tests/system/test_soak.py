@@ -14,8 +14,8 @@ from typing import Any
 
 import httpx
 import pytest
-from orsay.app import Server
-from orsay.serving import Running
+from orsay.serving.assembly import Running
+from orsay.serving.server import Server
 from orsay.settings import Settings
 from orsay_protocol.faults import FAULT_CLASSES
 from structlog.testing import capture_logs

@@ -12,16 +12,16 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .episode import Episode, Reply, Step
-from .faults import TooManyFaults
 from .mixture import Mixture
-from .reward import discounted
+from .play.episode import Episode, Reply, Step
+from .play.fault_budget import TooManyFaults
+from .play.reward import discounted
 from .spec import EnvironmentSpec
 
 if TYPE_CHECKING:
-    from .rollout.func import vllm_rollout_func
     from .rollout.openenv import create_openenv_vllm_rollout_func
-    from .trainer import GRPOTrainer, attach
+    from .rollout.rollout_func import reward_func, vllm_rollout_func
+    from .trainer.concurrent import GRPOTrainer, attach
 
 __all__ = [
     "EnvironmentSpec",
@@ -34,14 +34,16 @@ __all__ = [
     "attach",
     "create_openenv_vllm_rollout_func",
     "discounted",
+    "reward_func",
     "vllm_rollout_func",
 ]
 
 _LATER = {
-    "GRPOTrainer": ".trainer",
-    "attach": ".trainer",
+    "GRPOTrainer": ".trainer.concurrent",
+    "attach": ".trainer.concurrent",
     "create_openenv_vllm_rollout_func": ".rollout.openenv",
-    "vllm_rollout_func": ".rollout.func",
+    "reward_func": ".rollout.rollout_func",
+    "vllm_rollout_func": ".rollout.rollout_func",
 }
 
 

@@ -11,7 +11,7 @@ from .slots import Slots
 from .spec import EnvironmentFactory, EnvironmentSpec
 
 if TYPE_CHECKING:
-    from .episode import Episode
+    from .play.episode import Episode
 
 __all__ = ["Mixture"]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import dataset
-from .scoring import EnvironmentReward, GroupReward
+from .trainer import dataset
+from .trainer.rewards import EnvironmentReward, GroupReward
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -70,6 +70,6 @@ class Slots(ABC):
 
     def callback(self) -> TrainerCallback:
         """Tells sessions the step, and ends them with the training; without it they end with the process."""
-        from .callback import SpecCallback  # needs transformers, which is an extra
+        from .trainer.callback import SpecCallback  # needs transformers, which is an extra
 
         return SpecCallback(self.members())

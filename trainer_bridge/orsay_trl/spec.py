@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from orsay_client import errors
 
-from . import dataset
-from .binding import RolloutEnvironment, environment_class
-from .discovery import discover
-from .episode import Episode, Rules, Tools, common_prompt
-from .faults import FaultWatch, TooManyFaults
-from .parsing import guard
-from .reward import RewardPolicy, check_policy
-from .run import calling_player, is_trainer, run_name, starting_trainer, tokenizer_of
+from .play.discovery import discover
+from .play.episode import Episode, Rules, Tools, common_prompt
+from .play.fault_budget import FaultWatch, TooManyFaults
+from .play.parsing import guard
+from .play.pool import Stage
+from .play.reward import RewardPolicy, check_policy
+from .play.source import ServerSource, Source, TaskRef
 from .slots import DATASETS, Slots
-from .source import ServerSource, Source, TaskRef
-from .stage import Stage
-from .worker import stay_until_heard
+from .trainer import dataset
+from .trainer.async_worker import stay_until_heard
+from .trainer.environment import RolloutEnvironment, environment_class
+from .trainer.run_context import calling_player, is_trainer, run_name, starting_trainer, tokenizer_of
 
 if TYPE_CHECKING:
     from .mixture import Mixture
@@ -340,7 +340,7 @@ class EnvironmentSpec(Slots):
                 secrets=self._secrets,
                 tries=self._request_tries,
             )
-        from .catalog import CatalogSource  # needs openreward
+        from .play.catalog import CatalogSource  # needs openreward
 
         return CatalogSource(
             self._target, env_name=self._env_name, api_key=self._api_key, secrets=self._secrets

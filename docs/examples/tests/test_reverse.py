@@ -1,4 +1,4 @@
-from orsay.hosted import host
+from orsay import host
 
 from reverse import Reverse
 

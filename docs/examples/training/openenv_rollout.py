@@ -1,6 +1,6 @@
 from datasets import Dataset
 from orsay_trl import create_openenv_vllm_rollout_func
-from orsay_trl.rollout.func import reward_func
+from orsay_trl import reward_func
 from parrot_env.client import ParrotEnv
 from parrot_env.models import ParrotAction
 from trl import GRPOConfig, GRPOTrainer

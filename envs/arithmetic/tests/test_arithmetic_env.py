@@ -8,8 +8,7 @@ import pytest
 from arithmetic_env.env import ArithmeticEnvironment
 from arithmetic_env.policy import play, play_wrong
 from arithmetic_env.problems import Problems
-from orsay import TextBlock, ToolOutput
-from orsay.hosted import host
+from orsay import TextBlock, ToolOutput, host
 
 
 class Direct:

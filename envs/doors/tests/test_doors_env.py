@@ -8,8 +8,7 @@ import pytest
 from doors_env.env import DoorsEnvironment
 from doors_env.policy import play, play_blind, play_word
 from doors_env.tasks import DOORS, TASKS, WORDS, code_word
-from orsay import JSONObject, TextBlock, ToolOutput
-from orsay.hosted import host
+from orsay import JSONObject, TextBlock, ToolOutput, host
 
 
 class Direct:

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from echo_env.env import EchoEnvironment
 from echo_env.policy import play, play_wrong
-from orsay import TextBlock, ToolOutput
-from orsay.hosted import host
+from orsay import TextBlock, ToolOutput, host
 
 
 class Direct:

@@ -8,9 +8,8 @@ import pytest
 from guess_env.env import GuessEnvironment
 from guess_env.policy import play, play_stubborn
 from guess_env.tasks import SPLITS, TASKS_PER_SPLIT, hidden_number, make_task
-from orsay import TextBlock, ToolOutput
+from orsay import TextBlock, ToolOutput, host
 from orsay.errors import InvalidIndex, ListingUnsupported
-from orsay.hosted import host
 
 
 class Direct:

@@ -9,9 +9,8 @@ pytest.importorskip(
     "textarena", reason="needs the package textarena: tests/envs/test_textarena.py runs this file where it is"
 )
 
-from orsay import TextBlock
+from orsay import TextBlock, host
 from orsay.errors import ListingUnsupported
-from orsay.hosted import host
 from orsay_protocol import ToolOutput
 from textarena_env.env import TextArena
 from textarena_env.policy import play, play_nonsense

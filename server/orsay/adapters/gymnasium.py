@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from ..authoring.imports import search_here
+from ..authoring.results import ToolOutput
+from ..authoring.tools import tool
 from ..errors import LoadError, ToolDefinitionError
-from ..modules import search_here
-from ..results import ToolOutput
-from ..tools import tool
 from . import manual
 from .plain import plain
 from .procedural import Seeded, Seeds, changed, class_name, environment_name, origin

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from ..results import ToolOutput
-from ..tools import tool
+from ..authoring.results import ToolOutput
+from ..authoring.tools import tool
 
 __all__ = ["schema_tool"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..authoring.imports import attribute, import_place, nearest, place_of, split_target
 from ..errors import LoadError
-from ..modules import attribute, import_place, nearest, place_of, split_target
 
 __all__ = ["find", "place_or_problem"]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from ..authoring.results import ToolOutput
 from ..errors import BadTask, LoadError
-from ..results import ToolOutput
 from .inputs import schema_tool
 from .objects import find, place_or_problem
 from .openenv_offer import ActionRefused, Offer, Play

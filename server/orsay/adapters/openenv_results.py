@@ -10,8 +10,8 @@ from typing import Any
 
 from orsay_protocol import ImageBlock, TextBlock
 
+from ..authoring.results import ToolOutput
 from ..errors import Faulted
-from ..results import ToolOutput
 from .plain import plain
 
 __all__ = ["Reply", "observation_blocks", "to_output", "tool_result"]

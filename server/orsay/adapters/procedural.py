@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..env import Environment
+from ..authoring.environment import Environment
 from ..errors import BadTask, LoadError
 from .spelling import write
 

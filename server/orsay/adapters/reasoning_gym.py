@@ -11,9 +11,9 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from ..authoring.results import ToolOutput
+from ..authoring.tools import terminal, tool
 from ..errors import BadTask, LoadError
-from ..results import ToolOutput
-from ..tools import terminal, tool
 from .plain import plain
 from .procedural import Adapted, Procedural, Seeds, changed, class_name, environment_name, origin
 from .spelling import unknown_setting

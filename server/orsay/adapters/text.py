@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar, Literal, Protocol, get_type_hints
 
+from ..authoring.results import ToolOutput, when_ready
+from ..authoring.tools import tool
 from ..errors import LoadError
-from ..results import ToolOutput, when_ready
-from ..tools import tool
 from .objects import find, place_or_problem
 from .procedural import Seeded, Seeds, changed, class_name, environment_name, origin, step_limit
 from .spelling import unknown_setting

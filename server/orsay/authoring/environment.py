@@ -1,6 +1,6 @@
 """The classes that authors derive from: ``Environment`` and ``Toolset``.
 
-They hold defaults only. What a class is, as the server sees it, is read by ``orsay.hosted``.
+They hold defaults only. What a class is, as the server sees it, is read by ``hosted``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from orsay_protocol import (
 )
 
 from .results import flatten, to_blocks, to_messages, to_output, when_ready
-from .tables import check_tools, new_toolset, tool_table
+from .tool_table import check_tools, new_toolset, tool_table
 from .tools import listing
 
 __all__ = ["Environment", "Prompt", "Splits", "Toolset"]

@@ -13,12 +13,12 @@ from typing import Any
 
 from orsay_protocol import MESSAGE_BLOCK_TYPES, GroupCandidate, ListToolsOutput, Split
 
-from .env import Environment
-from .errors import BadTask, LoadError, ToolDefinitionError
-from .foreign import foreign_base, foreign_internals, to_foreign_candidates
+from ..errors import BadTask, LoadError, ToolDefinitionError
+from .compat import foreign_base, foreign_internals, to_foreign_candidates
+from .environment import Environment
 from .results import to_blocks, to_listing, to_messages, to_output, to_scores
-from .tables import new_toolset, tool_table, toolset_table
 from .tasks import Run, TaskSource, overrides, run_author
+from .tool_table import new_toolset, tool_table, toolset_table
 from .tools import ToolTable, listing, terminal_spec
 
 __all__ = [

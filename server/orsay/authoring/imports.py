@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .errors import LoadError
+from ..errors import LoadError
 
 __all__ = ["attribute", "import_place", "is_file", "nearest", "place_of", "search_here", "split_target"]
 

@@ -1,6 +1,6 @@
 """What author code returns, as the models of the wire.
 
-Takes our own models, those of another package in the same shape (``orsay.foreign``), and the plain Python
+Takes our own models, those of another package in the same shape (``compat``), and the plain Python
 values that stand for them: a string, an image, a list of both. Every function raises TypeError or ValueError
 (pydantic's ValidationError is one) that says what was found.
 """

@@ -19,8 +19,8 @@ from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from ..errors import ToolDefinitionError
 from .docstrings import read_docstring
-from .errors import ToolDefinitionError
 
 __all__ = ["Bind", "Signature", "Unresolved", "annotations_of", "capture_scope", "read_signature"]
 

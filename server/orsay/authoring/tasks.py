@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from orsay_protocol import Split
 
-from .errors import InvalidIndex, InvalidSplit, ListingUnsupported
+from ..errors import InvalidIndex, InvalidSplit, ListingUnsupported
 
 __all__ = ["LISTING_LIMIT", "Run", "TaskSource", "run_author"]
 

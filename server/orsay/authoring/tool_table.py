@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .errors import ToolDefinitionError
+from ..errors import ToolDefinitionError
 from .signature import Signature, Unresolved, annotations_of, read_signature
 from .tools import ToolRow, ToolTable, mark_of, method_of
 

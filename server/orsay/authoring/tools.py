@@ -1,6 +1,6 @@
 """Tools: the marks on methods, and what a marked method is to the server.
 
-``orsay.tables`` reads classes into rows. Marks are the ones that ``openreward.environments`` and ``ors`` set,
+``tool_table`` reads classes into rows. Marks are the ones that ``openreward.environments`` and ``ors`` set,
 so that their classes read the same.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, TypeVar, overload
 
 from orsay_protocol import ListToolsOutput, TerminalToolSpec, ToolSpec
 
-from .errors import ToolDefinitionError
+from ..errors import ToolDefinitionError
 from .signature import Bind, capture_scope
 
 __all__ = ["ToolRow", "ToolTable", "listing", "mark_of", "method_of", "terminal", "terminal_spec", "tool"]

@@ -16,15 +16,15 @@ from rich.status import Status
 from rich.text import Text
 
 from ..errors import ConfigError, EngineError, LoadError
-from ..packing.building import Recipe, build
-from ..packing.context import Contents
-from ..packing.project import Project, read
+from ..packaging.building import Recipe, build
+from ..packaging.context import Contents
+from ..packaging.project import Project, read
 from ..plain import one_line
 from ..runtimes.docker.engine import Engine
+from .image_check import try_image
 from .packed import left_out_lines, sent_lines
 from .terminal import complain
 from .terminal import console as console_of
-from .trial import try_image
 
 __all__ = ["add_parser", "run"]
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from orsay.contract import (
+from orsay.conformance import (
     CHECKS,
     Check,
     Outcome,

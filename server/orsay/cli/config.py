@@ -13,8 +13,8 @@ from ..config import Configuration, find_file, read, unread_variables
 from ..config.report import report
 from ..config.schema import schema
 from ..errors import ConfigError
-from ..places import CodePlace, plan
-from ..resolve import resolve
+from ..serving.plan import CodePlace, plan
+from ..serving.resolve import resolve
 from .terminal import complain, say
 
 __all__ = ["add_parser"]

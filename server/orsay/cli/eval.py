@@ -159,7 +159,7 @@ def run(args: argparse.Namespace) -> int:
 def _compare(args: argparse.Namespace) -> int:
     from orsay_eval import compare, load_report
 
-    from .standing import show_comparison
+    from .eval_progress import show_comparison
 
     if args.url is not None:
         raise _Wrong("--compare takes two reports and no server")
@@ -175,7 +175,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     from orsay_eval.definition import parse_tasks
     from orsay_eval.reward import parse_reward
 
-    from .standing import Standing, show_report
+    from .eval_progress import Standing, show_report
 
     if args.url is None:
         raise _Wrong("say which server: orsay eval http://127.0.0.1:8080 --model M --base-url URL")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import orsay
 
-from ..packing.dockerfile import generate
+from ..packaging.dockerfile import generate
 from .terminal import complain, say
 
 __all__ = ["BadName", "add_parser", "check_name", "class_name", "project_files", "run"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..config import find_file, read
 from ..errors import ConfigError, JournalDown
-from ..journal.location import JournalOptions, journal_url, options_from
+from ..journal.options import JournalOptions, journal_url, options_from
 from ..settings import Settings
 from .terminal import complain, console, say
 
@@ -159,8 +159,8 @@ def _settings() -> Settings:
 
 def _stats(args: argparse.Namespace) -> int:
     from ..journal.export import existing
-    from ..journal.tally import tally
-    from .ledger import show_tally
+    from ..journal.read.counts import tally
+    from .journal_commands import show_tally
 
     with existing(_options(args)) as store:
         found = tally(store)
@@ -173,8 +173,8 @@ def _stats(args: argparse.Namespace) -> int:
 
 def _export(args: argparse.Namespace) -> int:
     from ..journal.export import Export, Recipe
-    from ..journal.filters import Filter
-    from .ledger import export_to
+    from ..journal.read.filters import Filter
+    from .journal_commands import export_to
 
     if args.output is None:
         raise _Wrong("name a FILE to export to: FILE.jsonl, FILE.parquet, FOLDER/, or - for standard output")
@@ -227,7 +227,7 @@ def _format(args: argparse.Namespace) -> str:
 
 
 def _prune(args: argparse.Namespace) -> int:
-    from .ledger import prune
+    from .journal_commands import prune
 
     options = _options(args)
     days = None if args.older_than is None else _seconds(args.older_than, "--older-than") / 86_400
@@ -242,7 +242,7 @@ def _prune(args: argparse.Namespace) -> int:
 
 
 def _vacuum(args: argparse.Namespace) -> int:
-    from .ledger import vacuum
+    from .journal_commands import vacuum
 
     return vacuum(_options(args), console(), rewrite=args.rewrite)
 

@@ -17,13 +17,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from ..journal import keeper
+from ..journal.database import Store
+from ..journal.driver_errors import trouble
 from ..journal.export import Export, dataset_of, existing
-from ..journal.location import JournalOptions
-from ..journal.searchstore import forget
-from ..journal.store import Store
-from ..journal.tally import Tally
-from ..journal.trouble import trouble
+from ..journal.options import JournalOptions
+from ..journal.read.counts import Tally
+from ..journal.search.index import forget
+from ..journal.write import retention as keeper
 from ..plain import one_line, safe
 from .terminal import write_lines
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.filesize import decimal
 
-from ..packing.context import Contents, LeftOut
+from ..packaging.context import Contents, LeftOut
 from ..plain import one_line
 
 __all__ = ["left_out_lines", "sent_lines"]

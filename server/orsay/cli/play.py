@@ -21,10 +21,10 @@ from orsay_client import (
 )
 from orsay_protocol import ToolOutput
 
-from ..labels import trial_run
+from ..journal.trials import trial_run
 from ..plain import one_line
 from .forms import NotAnswered, ask_arguments
-from .screen import Screen
+from .render import Screen
 from .terminal import complain, console
 
 __all__ = ["Game", "add_parser", "run"]

@@ -14,7 +14,7 @@ from rich.status import Status
 from rich.text import Text
 
 from ..errors import ConfigError, LoadError, SpaceError
-from ..packing import project
+from ..packaging import project
 from ..settings import named_variable
 from ..spaces import folder
 from ..spaces.hub import Hub

@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ..app import Server
 from ..config import find_file
 from ..errors import ConfigError, LoadError
+from ..serving.server import Server
 from ..settings import Settings
 from .terminal import complain, say
 

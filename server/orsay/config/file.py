@@ -18,8 +18,8 @@ from typing import Any
 from pydantic import SecretStr, ValidationError
 
 from ..adapters import is_adapter_target
+from ..authoring.imports import is_file, split_target
 from ..errors import ConfigError, LoadError
-from ..modules import is_file, split_target
 from ..settings import Settings, read_keys
 from .entries import TABLES, ClassTable, DirectoryTable, Entry, ImageTable, UpstreamOptions
 from .layers import SECRETS, FileSettings

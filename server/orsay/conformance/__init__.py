@@ -1,6 +1,6 @@
 """The contract of an ORS server, as checks against any server by URL."""
 
-from .model import Check, Failed, Group, NotSupported, Outcome, Status, expect
+from .check import Check, Failed, Group, NotSupported, Outcome, Status, expect
 from .probe import Roles
 from .report import to_json, to_junit
 from .suite import CHECKS, checks_named, run_check, run_suite

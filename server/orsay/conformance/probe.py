@@ -9,10 +9,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from .check import Failed, NotSupported
 from .counting import Counter, find_counter
 from .echo import Echo, find_echo
 from .inputs import fitting, only_string_property, property_named
-from .model import Failed, NotSupported
 from .reply import Reply
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 from orsay_protocol.sse import Event
 
-from .model import expect
+from .check import expect
 from .strict import read_json, utf8
 
 __all__ = ["Reply"]

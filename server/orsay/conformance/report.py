@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from .model import Outcome
+from .check import Outcome
 
 __all__ = ["to_json", "to_junit"]
 

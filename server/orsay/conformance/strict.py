@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import httpx
 
-from .model import Failed
+from .check import Failed
 
 __all__ = ["json_of", "read_json", "utf8"]
 

@@ -9,6 +9,7 @@ from types import ModuleType
 
 import httpx
 
+from .check import Check, Failed, NotSupported, Outcome, Status
 from .checks import (
     apart,
     attach,
@@ -22,7 +23,6 @@ from .checks import (
     streams,
     tasks,
 )
-from .model import Check, Failed, NotSupported, Outcome, Status
 from .target import Target
 
 __all__ = ["CHECKS", "checks_named", "run_check", "run_suite"]

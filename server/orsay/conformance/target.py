@@ -16,8 +16,8 @@ import httpx
 from orsay_protocol import headers as names
 from orsay_protocol.sse import Decoder
 
-from ..labels import trial_run
-from .model import Failed, NotSupported, expect
+from ..journal.trials import trial_run
+from .check import Failed, NotSupported, expect
 from .probe import Probe, Roles
 from .reply import Reply
 from .strict import json_of

@@ -13,8 +13,8 @@ from pydantic import BaseModel, RootModel
 
 from ..errors import UnknownEnvironment
 from ..runtimes.base import EnvironmentInfo, Runtime
-from ..runtimes.mixed import MixedRuntime
-from ..session import Place, Session
+from ..runtimes.router import MixedRuntime
+from ..sessions.session import Place, Session
 from .live import Tally, count
 
 __all__ = [

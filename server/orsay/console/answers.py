@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import to_json
 
+from ..http.asgi import Headers, Send, send_once
 from ..http.assets import accepts_gzip
-from ..http.faces import Pairs
-from ..http.messages import Headers, Send, send_once
+from ..http.mounts import Pairs
 
 __all__ = ["compress", "plain", "send_body", "send_value", "strict_headers"]
 

@@ -7,12 +7,12 @@ import zlib
 from sqlalchemy import Connection
 
 from ..errors import JournalDown
+from ..http.asgi import has_gone
 from ..http.assets import accepts_gzip
-from ..http.faces import Pairs
-from ..http.messages import has_gone
+from ..http.mounts import Pairs
 from ..journal.export import Export, Recipe
-from ..journal.filters import Filter
-from ..journal.writer import Writer
+from ..journal.read.filters import Filter
+from ..journal.write.writer import Writer
 from ..logs import get_logger
 from .answers import strict_headers
 from .policy import DetailPolicy

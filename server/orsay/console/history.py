@@ -20,13 +20,13 @@ from sqlalchemy import Connection, select
 
 from ..errors import BadRequest, JournalDown
 from ..faults import FaultLog
-from ..http.messages import read_body
-from ..journal import query
-from ..journal.catchup import CatchUp
-from ..journal.filters import Filter
+from ..http.asgi import read_body
 from ..journal.ids import new_id
-from ..journal.rows import EvaluationSaved
+from ..journal.read import query
+from ..journal.read.filters import Filter
+from ..journal.records import EvaluationSaved
 from ..journal.schema import evaluations
+from ..journal.search.indexer import CatchUp
 from .download import send_export
 from .policy import DetailPolicy
 from .queries import (
@@ -41,7 +41,7 @@ from .queries import (
 from .request import BadQuery, Request
 
 if TYPE_CHECKING:
-    from ..journal.writer import Writer
+    from ..journal.write.writer import Writer
 
 __all__ = ["History"]
 

@@ -17,9 +17,9 @@ from typing import TypeAlias
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from ..labels import parse_labels
 from ..logs import get_logger
-from ..session import Place, Session
+from ..sessions.labels import parse_labels
+from ..sessions.session import Place, Session
 from .answers import plain
 
 __all__ = [

@@ -14,10 +14,10 @@ from orsay_protocol.sse import encode_event
 
 from ..auth import Keys
 from ..errors import Overloaded, ShuttingDown, Unsupported
-from ..http.faces import Endpoint, Pairs
-from ..http.messages import Headers, Receive, Scope, Send, has_gone
+from ..http.asgi import Headers, Receive, Scope, Send, has_gone
+from ..http.mounts import Endpoint, Pairs
 from ..http.operations import Operation
-from ..sessions import Sessions
+from ..sessions.registry import Sessions
 from .about import JournalState, ServerFacts, describe_environments, describe_server
 from .answers import plain, send_value, strict_headers
 from .live import Feed
@@ -26,7 +26,7 @@ from .request import Request
 from .site import Site
 
 if TYPE_CHECKING:
-    from ..journal.writer import Writer
+    from ..journal.write.writer import Writer
     from .history import History
 
 __all__ = ["ConsoleFace"]

@@ -6,7 +6,7 @@ from orsay_protocol.evaluation import EvaluationReport
 from pydantic import BaseModel, RootModel
 
 from ..http.operations import Operation
-from ..journal.trajectory import EvaluationItem, Page, RunSummary, Series, TaskCell, Trajectory
+from ..journal.read.models import EvaluationItem, Page, RunSummary, Series, TaskCell, Trajectory
 from .about import Environments, ServerEntry
 from .live import Snapshot
 from .queries import (

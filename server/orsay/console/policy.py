@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from ..faults import FaultLog
-from ..journal.trajectory import Page, Step, Summary, Trajectory
+from ..journal.read.models import Page, Step, Summary, Trajectory
 
 __all__ = ["DetailPolicy"]
 

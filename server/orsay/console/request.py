@@ -8,9 +8,9 @@ from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
 
+from ..http.asgi import Headers, Receive, Scope, Send
 from ..http.errors import problems_answer
-from ..http.faces import Pairs
-from ..http.messages import Headers, Receive, Scope, Send
+from ..http.mounts import Pairs
 from .answers import send_body, send_value
 
 __all__ = ["BadQuery", "Request"]

@@ -11,8 +11,8 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..http.asgi import Headers, Scope, Send, send_once
 from ..http.assets import Asset, read_asset, send_asset
-from ..http.messages import Headers, Scope, Send, send_once
 from .answers import strict_headers
 
 __all__ = ["Site"]

@@ -7,7 +7,7 @@ import asyncio
 from ..auth import Keys
 from ..errors import Unauthorized
 from ..logs import get_logger
-from .messages import Headers
+from .asgi import Headers
 
 __all__ = ["Admitted"]
 

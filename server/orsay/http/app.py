@@ -27,11 +27,11 @@ from ..errors import (
 from ..faults import FaultLog
 from ..logs import get_logger
 from ..runtimes.base import Runtime
+from .asgi import Headers, Receive, Scope, Send, address_of, break_off, read_body, replay, send_json
 from .episodes import EpisodeEndpoints
 from .errors import error_answer, validation_answer
-from .faces import Endpoint, Face, Faces
 from .guard import Guard, note_page
-from .messages import Headers, Receive, Scope, Send, address_of, break_off, read_body, replay, send_json
+from .mounts import Endpoint, Face, Faces
 
 __all__ = ["HttpApp"]
 
@@ -86,7 +86,7 @@ class HttpApp:
         await asyncio.shield(self._rest)
 
     def _build_rest(self) -> Application:
-        cold = importlib.import_module(".cold", __package__)
+        cold = importlib.import_module(".fastapi_app", __package__)
         app: Application = cold.build(
             self._runtime, self._faults, index_only=self._index_only, more=self.faces.operations
         )

@@ -7,8 +7,8 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from .faces import Pairs
-from .messages import Headers, Send, send_once
+from .asgi import Headers, Send, send_once
+from .mounts import Pairs
 
 __all__ = ["Asset", "accepts_gzip", "read_asset", "send_asset"]
 

@@ -20,15 +20,13 @@ from orsay_protocol.sse import PING, encode_event
 from pydantic_core import to_json
 from sse_starlette import EventSourceResponse
 
-from ..calls import Call
-from ..delays import Delay
 from ..errors import BadRequest, Faulted, Unsupported
-from ..outcome import Outcome
 from ..runtimes.base import Operation
-from ..sessions import Session, Sessions
-from .choice import choose
-from .faces import Endpoint
-from .messages import (
+from ..runtimes.outcome import Outcome
+from ..sessions.calls import Call
+from ..sessions.registry import Session, Sessions
+from ..sessions.timers import Delay
+from .asgi import (
     Headers,
     Receive,
     Scope,
@@ -40,6 +38,8 @@ from .messages import (
     session_id,
     text_header,
 )
+from .choice import choose
+from .mounts import Endpoint
 from .opening import open_request, run_of, secrets_of, traceparent_of
 
 __all__ = ["EpisodeEndpoints"]

@@ -1,7 +1,7 @@
 """Other protocols that the server speaks beside ORS: where their requests go.
 
 A face answers some paths of its own, over HTTP and WebSocket. Keys and pages are checked and errors become
-status codes here and in ``http/app.py``, for every face alike. ``orsay.also`` holds the faces.
+status codes here and in ``http/app.py``, for every face alike. ``orsay.protocols`` holds the faces.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ..errors import Faulted, Forbidden, Refused, Unauthorized, UnknownEnvironme
 from ..faults import FaultLog
 from ..logs import get_logger
 from .admitted import Admitted
+from .asgi import Headers, Receive, Scope, Send, send_json
 from .errors import error_answer
 from .guard import Guard, note_page
-from .messages import Headers, Receive, Scope, Send, send_json
 from .operations import Operation
 
 __all__ = ["Endpoint", "Face", "Faces", "Page", "Pairs"]

@@ -12,7 +12,7 @@ from orsay_protocol.trace import new_trace, read_traceparent
 
 from ..errors import BadRequest, BadTask
 from ..runtimes.base import EnvironmentInfo, OpenSession
-from .messages import Headers, text_header
+from .asgi import Headers, text_header
 
 __all__ = ["open_request", "run_of", "secrets_of", "traceparent_of"]
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from .asgi import Headers, Receive, Scope, Send, send_once
 from .assets import Asset, read_asset, send_asset
-from .faces import Endpoint, Pairs
-from .messages import Headers, Receive, Scope, Send, send_once
+from .mounts import Endpoint, Pairs
 from .operations import Operation
 
 __all__ = ["ReferenceFace"]

@@ -15,11 +15,11 @@ from sqlalchemy.exc import DatabaseError
 
 from ..errors import JournalDown
 from ..logs import get_logger
-from .location import JournalOptions, shown
+from .driver_errors import trouble
 from .migrations import is_current, migrate
-from .recent import IS_HERE, left_behind
-from .sinks import SqliteSink, write_all
-from .trouble import trouble
+from .options import JournalOptions, shown
+from .write.statements import SqliteSink, write_all
+from .write.wal import IS_HERE, left_behind
 
 __all__ = ["Store"]
 

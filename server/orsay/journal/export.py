@@ -19,17 +19,17 @@ from pydantic_core import to_json
 from sqlalchemy import Connection, select
 
 from ..errors import ConfigError
-from .chat import Arguments, conversation, functions, images_of
-from .episodes import whole
-from .filters import Filter
-from .location import JournalOptions, journal_url
-from .query import count, trajectories
-from .reading import as_json, read_tools
-from .recent import wait_for_living
+from .database import Store
+from .options import JournalOptions, journal_url
+from .read.chat import Arguments, conversation, functions, images_of
+from .read.decode import as_json, read_tools
+from .read.episodes import whole
+from .read.filters import Filter
+from .read.models import Summary, Trajectory
+from .read.query import count, trajectories
 from .schema import prompts, sessions, values
-from .search import catch_up
-from .store import Store
-from .trajectory import Summary, Trajectory
+from .search.query import catch_up
+from .write.wal import wait_for_living
 
 if TYPE_CHECKING:
     from datasets import Dataset

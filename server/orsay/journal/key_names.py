@@ -14,7 +14,7 @@ from ..errors import JournalDown
 from .schema import evaluations, facts, sessions
 
 if TYPE_CHECKING:
-    from .writer import Writer
+    from .write.writer import Writer
 
 __all__ = ["has_owner", "read_salt", "rename_owner", "salt_of"]
 

@@ -17,14 +17,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.utils import floatToGoString
 
-from ..meter import Durations
 from ..runtimes.base import Gauged, Runtime
-from ..sessions import Sessions
+from ..sessions.meter import Durations
+from ..sessions.registry import Sessions
 from .names import RUNTIME_FIGURES
 from .observed import Observed
 
 if TYPE_CHECKING:
-    from ..journal.writer import Writer
+    from ..journal.write.writer import Writer
 
 __all__ = ["gather"]
 

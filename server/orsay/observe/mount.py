@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
-from ..http.faces import Endpoint
-from ..http.messages import Headers, Receive, Scope, Send, send_once, text_header
+from ..http.asgi import Headers, Receive, Scope, Send, send_once, text_header
+from ..http.mounts import Endpoint
 from ..http.operations import Operation
 from .observed import Observed
 

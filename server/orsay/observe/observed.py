@@ -11,10 +11,10 @@ from ..auth import Keys
 from ..errors import Faulted
 from ..http.guard import Guard
 from ..runtimes.base import EnvironmentInfo, Runtime
-from ..sessions import Sessions
+from ..sessions.registry import Sessions
 
 if TYPE_CHECKING:
-    from ..journal.writer import Writer
+    from ..journal.write.writer import Writer
 
 __all__ = ["Observed", "tools_of"]
 

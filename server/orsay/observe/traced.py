@@ -27,8 +27,6 @@ from orsay_protocol.trace import Traceparent, read_traceparent
 from pydantic_core import from_json
 
 from ..errors import Faulted, Refused
-from ..outcome import Outcome
-from ..running import Done
 from ..runtimes.base import (
     EnvironmentInfo,
     Handle,
@@ -40,7 +38,9 @@ from ..runtimes.base import (
     Stop,
     TaskQuery,
 )
-from ..session import Session
+from ..runtimes.execution.runs import Done
+from ..runtimes.outcome import Outcome
+from ..sessions.session import Session
 
 __all__ = ["TracedRuntime"]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ..authoring.imports import nearest
 from ..errors import LoadError
-from ..modules import nearest
 from .classes import find_targets
 
 __all__ = ["Kind", "Project", "read"]

@@ -10,9 +10,9 @@ import importlib
 from collections.abc import Sequence
 
 from ..errors import ConfigError
-from ..http.faces import Face
-from ..sessions import Sessions
-from .playing import Players
+from ..http.mounts import Face
+from ..sessions.registry import Sessions
+from .session_driver import Players
 
 __all__ = ["make_faces", "require"]
 
@@ -39,13 +39,13 @@ def make_faces(
     faces: list[Face] = []
     plain = None
     if "openenv" in names:
-        from .openenv.face import OpenEnvFace  # optional: extra openenv
+        from .openenv.mount import OpenEnvFace  # optional: extra openenv
 
         openenv = OpenEnvFace(players, max_body_bytes=max_body_bytes)
         plain = openenv.answer_rpc
         faces.append(openenv)
     if "mcp" in names:
-        from .mcp.face import McpFace  # optional: extra mcp
+        from .mcp.mount import McpFace  # optional: extra mcp
 
         faces.insert(0, McpFace(players, plain=plain, max_body_bytes=max_body_bytes))
     return faces

@@ -18,15 +18,15 @@ from orsay_protocol.sse import Decoder
 from orsay_protocol.tools import ListToolsOutput, RunToolError, RunToolOutput, RunToolSuccess, ToolSpec
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter
 
-from ..calls import Call
-from ..delays import Delay
 from ..errors import BadTask, Faulted, InvalidIndex, SessionConflict, Starting
 from ..faults import FaultLog
 from ..http.choice import choose
 from ..http.opening import open_request
 from ..runtimes.base import EnvironmentInfo, Handle, TaskQuery
-from ..session import Session
-from ..sessions import Sessions
+from ..sessions.calls import Call
+from ..sessions.registry import Sessions
+from ..sessions.session import Session
+from ..sessions.timers import Delay
 
 __all__ = ["Choice", "Player", "Players", "all_tools"]
 

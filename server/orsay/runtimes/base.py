@@ -16,7 +16,7 @@ from orsay_protocol.trace import Traceparent
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..errors import Faulted, Refused
-from ..running import Done
+from .execution.runs import Done
 
 __all__ = [
     "EnvironmentInfo",

@@ -6,10 +6,10 @@ import inspect
 from collections.abc import Iterable
 from types import ModuleType
 
-from .adapters import adapt, is_adapter_target, target_of
-from .errors import LoadError
-from .hosted import environment_base, host
-from .modules import attribute, import_place, nearest, place_of, split_target
+from ..adapters import adapt, is_adapter_target, target_of
+from ..authoring.hosted import environment_base, host
+from ..authoring.imports import attribute, import_place, nearest, place_of, split_target
+from ..errors import LoadError
 
 __all__ = ["load", "source_of"]
 

@@ -11,12 +11,12 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from ..episode import Episode, Limits
 from ..errors import Faulted, Refused
-from ..running import Done
-from ..trace import mark_log_records, within
+from ..tracing import mark_log_records, within
 from .base import EnvironmentInfo, Listener, OpenSession, Operation, Progress, Stop, TaskQuery
-from .stage import Stage, start_operation
+from .execution.episode import Episode, Limits
+from .execution.host import Stage, start_operation
+from .execution.runs import Done
 
 __all__ = ["LocalRuntime"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from orsay_protocol.sse import encode_result
 from orsay_protocol.tools import RunToolError, RunToolErrorReason
 
-from .errors import Faulted
+from ..errors import Faulted
 
 __all__ = ["Outcome", "episode_finished", "refusal"]
 

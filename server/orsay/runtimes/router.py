@@ -16,7 +16,6 @@ from orsay_protocol.faults import FaultClass
 from ..config.problems import close_to
 from ..errors import ConfigError, Faulted, LoadError, Overloaded, Refused, ShuttingDown, UnknownEnvironment
 from ..logs import get_logger
-from ..running import Done
 from .base import (
     EnvironmentInfo,
     Gauge,
@@ -30,6 +29,7 @@ from .base import (
     Stop,
     TaskQuery,
 )
+from .execution.runs import Done
 
 __all__ = ["Member", "MixedHandle", "MixedRuntime"]
 

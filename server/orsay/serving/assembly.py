@@ -15,33 +15,33 @@ from typing import TYPE_CHECKING, cast
 
 import uvicorn
 
-from .auth import Keys, old_name
-from .calls import CallLimits
-from .console.about import ServerFacts
-from .console.face import ConsoleFace
+from ..auth import Keys, old_name
+from ..console.about import ServerFacts
+from ..console.mount import ConsoleFace
+from ..errors import JournalDown
+from ..faults import FaultLog
+from ..http.app import HttpApp
+from ..http.asgi import Scope
+from ..http.episodes import EpisodeEndpoints
+from ..http.guard import Guard
+from ..http.limits import Door
+from ..http.mounts import Face
+from ..http.names import Names
+from ..http.reference import ReferenceFace
+from ..http.uvicorn_protocol import Connection
+from ..logs import get_logger, set_level
+from ..observe.mount import MetricsFace
+from ..observe.observed import Observed
+from ..observe.telemetry import make_telemetry
+from ..runtimes.base import Runtime
+from ..runtimes.router import MixedRuntime
+from ..sessions.calls import CallLimits
+from ..sessions.registry import SessionLimits, Sessions
+from ..settings import Settings, otel_variables
 from .descriptors import MORE_DESCRIPTORS, connections_for, descriptor_limit, has_free_descriptor
-from .errors import JournalDown
-from .faults import FaultLog
-from .http.app import HttpApp
-from .http.connection import Connection
-from .http.episodes import EpisodeEndpoints
-from .http.faces import Face
-from .http.guard import Guard
-from .http.limits import Door
-from .http.messages import Scope
-from .http.names import Names
-from .http.reference import ReferenceFace
-from .logs import get_logger, set_level
-from .observe.face import MetricsFace
-from .observe.observed import Observed
-from .observe.telemetry import make_telemetry
-from .runtimes.base import Runtime
-from .runtimes.mixed import MixedRuntime
-from .sessions import SessionLimits, Sessions
-from .settings import Settings, otel_variables
 
 if TYPE_CHECKING:
-    from .journal.writer import Writer
+    from ..journal.write.writer import Writer
 
 __all__ = ["Running"]
 
@@ -160,7 +160,11 @@ class Running:
         if self.journal is None:
             self._keys.know(os.urandom(32))
             return
-        from .journal.salt import has_owner, rename_owner, salt_of  # what is off costs no time at the start
+        from ..journal.key_names import (  # what is off costs no time at the start
+            has_owner,
+            rename_owner,
+            salt_of,
+        )
 
         try:
             self._keys.know(await salt_of(self.journal, patience_s=_SALT_PATIENCE_S))
@@ -262,8 +266,8 @@ def _journal(settings: Settings) -> Writer | None:
     """Raises ConfigError for a setting that names no journal."""
     if settings.journal == "off":
         return None
-    from .journal.location import options_from  # what is off costs no time at the start
-    from .journal.writer import Writer
+    from ..journal.options import options_from  # what is off costs no time at the start
+    from ..journal.write.writer import Writer
 
     options = options_from(settings)
     return None if options is None else Writer(options)
@@ -274,8 +278,8 @@ def _sessions(
 ) -> Sessions:
     recorder = recovery = None
     if journal is not None:
-        from .journal.recorder import Recorder
-        from .recovery import Recovery
+        from ..sessions.recorder import Recorder
+        from ..sessions.recovery import Recovery
 
         recorder = Recorder(journal, server_id)
         recovery = Recovery(recorder, runtime)
@@ -294,7 +298,7 @@ def _sessions(
 def _other_faces(settings: Settings, sessions: Sessions) -> list[Face]:
     if not settings.other_protocols:
         return []
-    from .also import make_faces  # loaded only when asked for
+    from ..protocols import make_faces  # loaded only when asked for
 
     return make_faces(
         settings.other_protocols,
@@ -315,7 +319,7 @@ def _console(settings: Settings, sessions: Sessions, keys: Keys, journal: Writer
 
 
 def _websocket() -> type[asyncio.Protocol]:
-    from .http.websocket import WebSocket  # needs a package of the extra 'openenv'
+    from ..http.uvicorn_websocket import WebSocket  # needs a package of the extra 'openenv'
 
     return WebSocket
 

@@ -13,18 +13,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from .config.entries import CodeOptions, Entry, ImageTable, Table, UpstreamOptions, UrlTable
-from .episode import Limits
-from .loader import load
-from .runtimes.base import Runtime
-from .runtimes.docker.options import DockerOptions
-from .runtimes.frames import WorkerConfig
-from .runtimes.local import LocalRuntime
-from .runtimes.mixed import Member
-from .runtimes.process import ProcessRuntime
-from .runtimes.remote.options import RemoteOptions
-from .settings import Settings
-from .trace import mark_log_records
+from ..config.entries import CodeOptions, Entry, ImageTable, Table, UpstreamOptions, UrlTable
+from ..runtimes.base import Runtime
+from ..runtimes.docker.options import DockerOptions
+from ..runtimes.execution.episode import Limits
+from ..runtimes.loader import load
+from ..runtimes.local import LocalRuntime
+from ..runtimes.process.frames import WorkerConfig
+from ..runtimes.process.pool import ProcessRuntime
+from ..runtimes.remote.options import RemoteOptions
+from ..runtimes.router import Member
+from ..settings import Settings
+from ..tracing import mark_log_records
 
 __all__ = ["CodePlace", "Place", "docker_options", "plan"]
 
@@ -202,7 +202,7 @@ class UrlPlace:
     title: str = field(compare=False)
 
     def member(self) -> Member:
-        from .runtimes.remote.runtime import RemoteRuntime  # an HTTP client, only for those who need one
+        from ..runtimes.remote.runtime import RemoteRuntime  # an HTTP client, only for those who need one
 
         runtime = RemoteRuntime(self.table.url, self.options, label=self.label)
         return _member(self.title, self.table, runtime, place=self.label)
@@ -219,7 +219,7 @@ class ImagePlace:
     title: str = field(compare=False)
 
     def member(self) -> Member:
-        from .runtimes.docker.runtime import DockerRuntime  # needs the extra docker
+        from ..runtimes.docker.runtime import DockerRuntime  # needs the extra docker
 
         runtime = DockerRuntime(self.options, server_id=self.server_id, label=self.label)
         return _member(self.title, self.table, runtime, place=self.label)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from .config import Configuration
-from .config.entries import Entry
-from .errors import ConfigError, LoadError, ShuttingDown
-from .logs import get_logger
-from .places import Place, plan
-from .runtimes.mixed import Member, MixedRuntime
-from .settings import Settings
+from ..config import Configuration
+from ..config.entries import Entry
+from ..errors import ConfigError, LoadError, ShuttingDown
+from ..logs import get_logger
+from ..runtimes.router import Member, MixedRuntime
+from ..settings import Settings
+from .plan import Place, plan
 
 __all__ = ["LIVE", "Hosting", "Reread"]
 

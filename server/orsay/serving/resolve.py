@@ -14,14 +14,14 @@ from dataclasses import replace
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from .adapters import is_adapter_target
-from .config.entries import DirectoryTable, Entry, ImageTable
-from .config.problems import Problem, config_error
-from .errors import ConfigError, LoadError
-from .modules import is_file, nearest, split_target
-from .packing.project import read
-from .places import docker_options
-from .settings import Settings
+from ..adapters import is_adapter_target
+from ..authoring.imports import is_file, nearest, split_target
+from ..config.entries import DirectoryTable, Entry, ImageTable
+from ..config.problems import Problem, config_error
+from ..errors import ConfigError, LoadError
+from ..packaging.project import read
+from ..settings import Settings
+from .plan import docker_options
 
 __all__ = ["resolve"]
 

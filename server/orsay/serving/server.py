@@ -20,25 +20,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .config import Configuration, read
-from .config.entries import Entry
-from .config.targets import read_targets
+from ..config import Configuration, read
+from ..config.entries import Entry
+from ..config.targets import read_targets
+from ..errors import ConfigError, LoadError
+from ..logs import configure, get_logger
+from ..plain import safe
+from ..runtimes.base import Runtime
+from ..runtimes.loader import source_of
+from ..runtimes.process.pool import ProcessRuntime
+from ..runtimes.process.worker_connection import WORKER_MODULE
+from ..runtimes.router import MixedRuntime
+from ..settings import Settings
+from .assembly import Running
 from .descriptors import raise_descriptor_limit
-from .errors import ConfigError, LoadError
-from .loader import source_of
-from .logs import configure, get_logger
-from .places import CodePlace, plan
-from .plain import safe
-from .reload import Watch
-from .reread import Hosting, Reread
+from .plan import CodePlace, plan
+from .reconfigure import Hosting, Reread
 from .resolve import resolve
-from .runtimes.base import Runtime
-from .runtimes.link import WORKER_MODULE
-from .runtimes.mixed import MixedRuntime
-from .runtimes.process import ProcessRuntime
-from .serving import Running
-from .settings import Settings
 from .signals import Signals
+from .watch import Watch
 
 __all__ = ["Server"]
 
@@ -164,7 +164,7 @@ class Server:
     async def _running(self, configuration: Configuration) -> AsyncIterator[tuple[Running, Hosting | None]]:
         settings = configuration.settings
         if settings.other_protocols:
-            from .also import require  # loaded only when asked for
+            from ..protocols import require  # loaded only when asked for
 
             require(settings.other_protocols)
         raise_descriptor_limit()

@@ -15,11 +15,11 @@ from hashlib import blake2b
 
 from pydantic_core import from_json, to_json
 
-from .delays import Delay
-from .errors import Faulted, KeyConflict, Refused
-from .journal.values import input_of
-from .outcome import Outcome
-from .runtimes.base import Operation, Stop
+from ..errors import Faulted, KeyConflict, Refused
+from ..journal.values import input_of
+from ..runtimes.base import Operation, Stop
+from ..runtimes.outcome import Outcome
+from .timers import Delay
 
 __all__ = ["Call", "CallLimits", "Calls", "Share", "TaskIds"]
 

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 from orsay_protocol.redact import NOTHING, Redactor, redactor
 
 from ..auth import short_name
-from ..labels import parse_labels
-from ..outcome import Outcome
+from ..journal.ids import new_id
+from ..journal.read.intervals import finite
+from ..journal.records import CallEnded, CallStarted, Prompted, Row, SessionEnded, SessionOpened
 from ..runtimes.base import OpenSession
-from .ids import new_id
-from .rows import CallEnded, CallStarted, Prompted, Row, SessionEnded, SessionOpened
-from .statistics import finite
+from ..runtimes.outcome import Outcome
+from .labels import parse_labels
 
 if TYPE_CHECKING:
-    from .writer import Writer
+    from ..journal.write.writer import Writer
 
 __all__ = ["Record", "Recorder", "digest_of", "task_name"]
 

@@ -22,10 +22,9 @@ from orsay_protocol.sse import encode_result
 from pydantic_core import from_json
 from sqlalchemy import Connection
 
-from .calls import Call
-from .errors import Faulted, JournalDown, Overloaded, Refused, SessionGone, ShuttingDown, Starting
-from .journal.ids import new_id
-from .journal.past import (
+from ..errors import Faulted, JournalDown, Overloaded, Refused, SessionGone, ShuttingDown, Starting
+from ..journal.ids import new_id
+from ..journal.read.open_sessions import (
     Ended,
     PastAsk,
     PastCall,
@@ -36,13 +35,14 @@ from .journal.past import (
     left_open,
     read_content,
 )
-from .journal.recorder import Record, Recorder, digest_of, task_name
-from .journal.values import result_of
-from .logs import get_logger
-from .order import Disorder, Step, steps_of
-from .outcome import Outcome, episode_finished
-from .running import settle
-from .runtimes.base import EnvironmentInfo, Handle, OpenSession, Operation, Runtime
+from ..journal.values import result_of
+from ..logs import get_logger
+from ..runtimes.base import EnvironmentInfo, Handle, OpenSession, Operation, Runtime
+from ..runtimes.execution.runs import settle
+from ..runtimes.outcome import Outcome, episode_finished
+from .calls import Call
+from .recorder import Record, Recorder, digest_of, task_name
+from .replay_order import Disorder, Step, steps_of
 from .session import REPEATABLE, Place, Session
 
 __all__ = ["Recovery"]

@@ -22,9 +22,7 @@ from typing import TYPE_CHECKING, Any
 from orsay_protocol.faults import FaultClass
 from orsay_protocol.redact import redactor
 
-from .calls import Call, CallLimits, TaskIds
-from .delays import Delay
-from .errors import (
+from ..errors import (
     Faulted,
     OpeningLost,
     Overloaded,
@@ -35,17 +33,19 @@ from .errors import (
     Starting,
     UnknownSession,
 )
-from .faults import FaultLog
-from .graveyard import Graveyard, Tombstone
-from .journal.recorder import task_name
-from .logs import get_logger
+from ..faults import FaultLog
+from ..logs import get_logger
+from ..runtimes.base import EnvironmentInfo, Handle, OpenSession, Runtime
+from .calls import Call, CallLimits, TaskIds
 from .meter import Meter
-from .runtimes.base import EnvironmentInfo, Handle, OpenSession, Runtime
+from .recorder import task_name
 from .session import Place, Session, SessionLimits, Shared, State
+from .timers import Delay
+from .tombstones import Graveyard, Tombstone
 
 if TYPE_CHECKING:
-    from .journal.past import Ended, PastSession
-    from .journal.recorder import Recorder
+    from ..journal.read.open_sessions import Ended, PastSession
+    from .recorder import Recorder
     from .recovery import Recovery
 
 __all__ = ["Session", "SessionLimits", "Sessions"]

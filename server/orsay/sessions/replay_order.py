@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from pydantic_core import from_json
 
-from .journal.past import PastAsk, PastCall, PastContent
-from .runtimes.base import EnvironmentInfo
+from ..journal.read.open_sessions import PastAsk, PastCall, PastContent
+from ..runtimes.base import EnvironmentInfo
 
 __all__ = ["Disorder", "Step", "steps_of"]
 

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from orsay_protocol.faults import FaultClass
 from orsay_protocol.redact import NOTHING, Redactor
 
+from ..errors import Faulted, Overloaded, Refused, SessionGone, Starting
+from ..faults import FaultLog
+from ..logs import get_logger
+from ..runtimes.base import EnvironmentInfo, Handle, Operation
+from ..runtimes.execution.runs import settle
+from ..runtimes.outcome import Outcome
 from .calls import Call, CallLimits, Calls, TaskIds
-from .errors import Faulted, Overloaded, Refused, SessionGone, Starting
-from .faults import FaultLog
-from .logs import get_logger
 from .meter import Meter
-from .outcome import Outcome
-from .running import settle
-from .runtimes.base import EnvironmentInfo, Handle, Operation
 
 if TYPE_CHECKING:
-    from .journal.recorder import Record
+    from .recorder import Record
 
 __all__ = ["REPEATABLE", "Place", "Session", "SessionLimits", "Shared", "State"]
 

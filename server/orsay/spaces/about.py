@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from typing import Any
 
-from ..packing.project import Project
+from ..packaging.project import Project
 from .card import Card
 from .readme import heading
 

@@ -15,9 +15,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from ..errors import SpaceError
-from ..packing import context, dockerfile, wheel
-from ..packing.files import Kept
-from ..packing.project import Project
+from ..packaging import context, dockerfile, wheel
+from ..packaging.files import Kept
+from ..packaging.project import Project
 from .about import about
 from .readme import readme
 

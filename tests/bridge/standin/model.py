@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from orsay_trl import tiny
+from orsay_trl.testing import tiny_model as tiny
 
 __all__ = ["CALL", "build", "fingerprint"]
 

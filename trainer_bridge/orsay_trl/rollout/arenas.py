@@ -6,17 +6,17 @@ import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..metrics import log_episodes
-from .play import Rollout, StopReason, Talk, play_tools, text_only
+from ..trainer.metrics import log_episodes
+from .loop import Rollout, StopReason, Talk, play_tools, text_only
 from .text import EpisodeGame, merged, play_text
 from .tokens import Message
 
 if TYPE_CHECKING:
-    from ..episode import Episode
     from ..mixture import Mixture
+    from ..play.episode import Episode
     from ..spec import EnvironmentSpec
-    from .desk import Desk
-    from .func import Player
+    from .context import Desk
+    from .rollout_func import Player
     from .text import ActionParser, PromptBuilder
 
 __all__ = ["SpecArena", "TextSpecArena"]

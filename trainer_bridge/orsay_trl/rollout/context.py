@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from .loop import Limits
 from .parse import TurnParser
-from .play import Limits
 from .sampling import Sampler, Sampling
 from .tokens import ChatFormat, TemplateError, tokenizer_of
 

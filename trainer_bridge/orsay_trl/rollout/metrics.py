@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import get_args
 
-from .play import Rollout, StopReason
+from .loop import Rollout, StopReason
 
 __all__ = ["log_rollouts"]
 

@@ -14,13 +14,13 @@ from typing import Any, Literal, TypeVar
 
 from orsay_client.loop_thread import LoopThread
 
-from ..faults import FaultWatch
-from ..groups import groups_of
-from .desk import Desk, DeskSettings
+from ..play.fault_budget import FaultWatch
+from ..trainer.groups import groups_of
+from .context import Desk, DeskSettings
 from .evalprotocol import EvaluationTest
-from .func import Player, RolloutFunction
+from .loop import Rollout, StopReason, Talk, text_only
 from .openenv_client import ClientMaker, OpenEnvGame
-from .play import Rollout, StopReason, Talk, text_only
+from .rollout_func import Player, RolloutFunction
 from .sampling import Sampler
 from .sync import DiskSync
 from .text import ActionParser, PromptBuilder, merged, play_text
@@ -68,7 +68,7 @@ def create_openenv_vllm_rollout_func(
     """A rollout function that plays one episode of an OpenEnv environment for each prompt.
 
     It returns what TRL asks for, and for reward functions ``env_reward`` (the sum of the steps' rewards),
-    ``step_rewards`` and ``eval_score``. Put ``orsay_trl.rollout.func.reward_func`` among the reward
+    ``step_rewards`` and ``eval_score``. Put ``orsay_trl.reward_func`` among the reward
     functions, or one of your own.
 
     Args:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ..reward import LARGEST
+from ..play.reward import LARGEST
 
 __all__ = ["ClientMaker", "OpenEnvGame"]
 

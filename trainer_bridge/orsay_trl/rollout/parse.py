@@ -14,7 +14,7 @@ from typing import Any
 
 from orsay_protocol.texts import well_formed
 
-from ..parsing import unguarded
+from ..play.parsing import unguarded
 from .tokens import tokenizer_of, vendored_name
 
 __all__ = ["Call", "Turn", "TurnParser"]

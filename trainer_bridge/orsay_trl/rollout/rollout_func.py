@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from .desk import Desk, DeskSettings
+from .context import Desk, DeskSettings
+from .loop import Rollout
 from .metrics import log_rollouts
 from .parity import parity
-from .play import Rollout
 
 if TYPE_CHECKING:
     from ..mixture import Mixture
@@ -159,7 +159,7 @@ def vllm_rollout_func(
 
     Raises ValueError for arguments that contradict each other.
     """
-    from .specs import SpecArena, TextSpecArena
+    from .arenas import SpecArena, TextSpecArena
 
     if (prompt_builder is None) != (action_parser is None):
         raise ValueError("a text environment needs both prompt_builder and action_parser")

@@ -11,8 +11,8 @@ from typing import Any, Protocol, TypeAlias
 
 from orsay_protocol.texts import well_formed
 
+from .loop import PlayedEpisode, StopReason, Talk, text_only
 from .parse import TurnParser
-from .play import PlayedEpisode, StopReason, Talk, text_only
 from .tokens import Message
 
 __all__ = ["ActionParser", "EpisodeGame", "Game", "PromptBuilder", "merged", "play_text"]

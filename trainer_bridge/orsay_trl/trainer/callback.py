@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import TrainerCallback
 
 if TYPE_CHECKING:
-    from .spec import EnvironmentSpec
+    from ..spec import EnvironmentSpec
 
 __all__ = ["SpecCallback"]
 

@@ -18,10 +18,10 @@ import torch
 import trl
 from trl.chat_template_utils import parse_response
 
-from .binding import BoundTool, RolloutEnvironment
+from ..spec import EnvironmentFactory, EnvironmentSpec
 from .callback import SpecCallback
+from .environment import BoundTool, RolloutEnvironment
 from .groups import groups_of
-from .spec import EnvironmentFactory, EnvironmentSpec
 
 __all__ = ["ConcurrentEnvironments", "GRPOTrainer", "attach", "attach_quietly"]
 

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 from orsay_client import errors
 from orsay_client.transport import encode_json
 
-from .content import Content
-from .episode import Episode, Reply, Tools
-from .naming import attribute_names
-from .run import calling_trainer
+from ..play.content import Content
+from ..play.episode import Episode, Reply, Tools
+from ..play.naming import attribute_names
+from .run_context import calling_trainer
 
 if TYPE_CHECKING:
-    from .spec import EnvironmentSpec
+    from ..spec import EnvironmentSpec
 
 __all__ = ["BoundTool", "RolloutEnvironment", "environment_class"]
 

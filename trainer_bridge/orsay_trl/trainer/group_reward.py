@@ -14,14 +14,14 @@ from orsay_protocol import GroupCandidate, Message, TextBlock, ToolCallBlock, To
 from orsay_protocol.texts import well_formed
 from pydantic_core import from_json
 
-from .content import text_of
+from ..play.content import text_of
+from ..play.reward import LARGEST
 from .groups import Groups, groups_of, require_one_task, trainer_of
 from .processes import everywhere
-from .reward import LARGEST
 
 if TYPE_CHECKING:
-    from .binding import RolloutEnvironment
-    from .episode import Episode
+    from ..play.episode import Episode
+    from .environment import RolloutEnvironment
 
 __all__ = ["Completion", "GroupReward", "candidate"]
 

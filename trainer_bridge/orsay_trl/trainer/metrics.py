@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from .processes import everywhere
 
 if TYPE_CHECKING:
-    from .binding import RolloutEnvironment
-    from .episode import Episode
-    from .spec import EnvironmentSpec
+    from ..play.episode import Episode
+    from ..spec import EnvironmentSpec
+    from .environment import RolloutEnvironment
 
 __all__ = ["episode_metrics", "log", "log_episodes"]
 

@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..play.content import text_of
+from ..play.episode import common_prompt
 from . import metrics
-from .content import text_of
-from .episode import common_prompt
+from .group_reward import Completion, GroupReward, candidate
 from .groups import groups_of, trainer_of
-from .groupscore import Completion, GroupReward, candidate
 from .processes import everywhere
 
 if TYPE_CHECKING:
-    from .binding import RolloutEnvironment
-    from .episode import Episode
+    from ..play.episode import Episode
+    from .environment import RolloutEnvironment
 
 __all__ = ["EnvironmentReward", "GroupReward", "candidate"]
 
@@ -128,6 +128,6 @@ def _offer_attachment(played: Sequence[RolloutEnvironment], log_metric: Any) -> 
     trainer = trainer_of(log_metric)
     if trainer is None or not any(environment.spec.attach for environment in played):
         return
-    from .trainer import attach_quietly  # needs trl, which called us
+    from .concurrent import attach_quietly  # needs trl, which called us
 
     attach_quietly(trainer)

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from orsay.contract.model import Failed, expect, promise
-from orsay.contract.target import Target, TargetSession
+from orsay.conformance.check import Failed, expect, promise
+from orsay.conformance.target import Target, TargetSession
 
 _SHORT_S, _LONG_S = 1, 8
 _BEGIN_S = 0.5

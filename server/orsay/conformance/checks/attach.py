@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from orsay.contract.model import expect, standard
-from orsay.contract.target import Target
+from orsay.conformance.check import expect, standard
+from orsay.conformance.target import Target
 
 from .running import expect_one_run
 

@@ -6,10 +6,10 @@ import asyncio
 import time
 from typing import Any
 
-from orsay.contract.echo import require
-from orsay.contract.inputs import fitting, unfitting
-from orsay.contract.model import Failed, NotSupported, expect, standard
-from orsay.contract.target import Reply, Target, TargetSession
+from orsay.conformance.check import Failed, NotSupported, expect, standard
+from orsay.conformance.echo import require
+from orsay.conformance.inputs import fitting, unfitting
+from orsay.conformance.target import Reply, Target, TargetSession
 
 from .sessions import _blocks_in_shape
 

@@ -7,9 +7,9 @@ import uuid
 import httpx
 from orsay_protocol.sse import Decoder
 
-from orsay.contract.model import NotSupported, expect, standard
-from orsay.contract.strict import json_of
-from orsay.contract.target import Target
+from orsay.conformance.check import NotSupported, expect, standard
+from orsay.conformance.strict import json_of
+from orsay.conformance.target import Target
 
 _SPLIT_TYPES = ("train", "validation", "test")
 

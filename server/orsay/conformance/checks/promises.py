@@ -14,10 +14,10 @@ from typing import Any
 from orsay_protocol.headers import FAULT, SECRETS, SESSION_ID
 from orsay_protocol.sse import Decoder
 
-from orsay.contract.inputs import fitting
-from orsay.contract.model import NotSupported, expect, promise
-from orsay.contract.strict import json_of
-from orsay.contract.target import Target, TargetSession, fresh_sid
+from orsay.conformance.check import NotSupported, expect, promise
+from orsay.conformance.inputs import fitting
+from orsay.conformance.strict import json_of
+from orsay.conformance.target import Target, TargetSession, fresh_sid
 
 from .calls import private_names
 

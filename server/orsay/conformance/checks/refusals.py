@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from orsay.contract.model import NotSupported, expect, standard
-from orsay.contract.strict import json_of
-from orsay.contract.target import Target, TargetSession, fresh_sid
+from orsay.conformance.check import NotSupported, expect, standard
+from orsay.conformance.strict import json_of
+from orsay.conformance.target import Target, TargetSession, fresh_sid
 
 _DISCOVERY = {
     "/tasks": {},

@@ -10,10 +10,10 @@ from typing import Any
 
 from orsay_protocol.headers import IDEMPOTENCY_KEY
 
-from orsay.contract.counting import Counter
-from orsay.contract.echo import require
-from orsay.contract.model import expect, promise
-from orsay.contract.target import Target, TargetSession, fresh_sid
+from orsay.conformance.check import expect, promise
+from orsay.conformance.counting import Counter
+from orsay.conformance.echo import require
+from orsay.conformance.target import Target, TargetSession, fresh_sid
 
 from .running import expect_one_run
 

@@ -14,9 +14,9 @@ from typing import Any, cast
 
 from orsay_protocol.sse import Decoder
 
-from orsay.contract.model import Failed, NotSupported, expect
-from orsay.contract.probe import Waiting
-from orsay.contract.target import Reply, Target, TargetSession
+from orsay.conformance.check import Failed, NotSupported, expect
+from orsay.conformance.probe import Waiting
+from orsay.conformance.target import Reply, Target, TargetSession
 
 __all__ = ["expect_one_run"]
 

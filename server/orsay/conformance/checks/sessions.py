@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 from orsay_protocol.headers import SECRETS, encode_secrets
 
-from orsay.contract.model import NotSupported, expect, standard
-from orsay.contract.strict import json_of
-from orsay.contract.target import Target, TargetSession, fresh_sid
+from orsay.conformance.check import NotSupported, expect, standard
+from orsay.conformance.strict import json_of
+from orsay.conformance.target import Target, TargetSession, fresh_sid
 
 _BLOCKS = {"text": {"text", "detail", "type"}, "image": {"data", "mimeType", "detail", "type"}}
 

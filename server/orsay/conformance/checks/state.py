@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from orsay.contract.model import Failed, NotSupported, expect, standard
-from orsay.contract.target import Target
+from orsay.conformance.check import Failed, NotSupported, expect, standard
+from orsay.conformance.target import Target
 
 _AT_ONCE = 3
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 
-from orsay.contract.model import NotSupported, expect, standard
-from orsay.contract.strict import read_json
-from orsay.contract.target import Reply, Target
+from orsay.conformance.check import NotSupported, expect, standard
+from orsay.conformance.strict import read_json
+from orsay.conformance.target import Reply, Target
 
 _TASK_ID = re.compile(r"[0-9a-f]{32}")
 _FIELD = re.compile(rb"(event|data): ?.*|:.*", re.DOTALL)

@@ -6,9 +6,9 @@ from typing import Any
 
 import httpx
 
-from orsay.contract.model import NotSupported, expect, standard
-from orsay.contract.strict import json_of
-from orsay.contract.target import Target, TargetSession
+from orsay.conformance.check import NotSupported, expect, standard
+from orsay.conformance.strict import json_of
+from orsay.conformance.target import Target, TargetSession
 
 _SPLITS_PLAYED = 8
 

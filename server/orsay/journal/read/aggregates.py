@@ -30,10 +30,10 @@ from sqlalchemy import (
     select,
 )
 
+from ..schema import calls, sessions
 from .filters import Filter, among, conditions
-from .schema import calls, sessions
-from .sofar import SoFar, so_far
-from .statistics import Moments, mean_interval, share_interval
+from .intervals import Moments, mean_interval, share_interval
+from .open_totals import SoFar, so_far
 
 __all__ = [
     "BY_RUN",

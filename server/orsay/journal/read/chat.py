@@ -12,8 +12,8 @@ from binascii import a2b_base64
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
-from .reading import read_blocks
-from .trajectory import Block, Image, Step, Trajectory
+from .decode import read_blocks
+from .models import Block, Image, Step, Trajectory
 
 __all__ = ["Arguments", "conversation", "functions", "images_of"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pydantic import BaseModel
 from sqlalchemy import Connection, func, select
 
+from ..database import Store
+from ..schema import calls, evaluations, sessions
+from ..search.index import search_file
+from .models import RunSummary
 from .query import runs
-from .schema import calls, evaluations, sessions
-from .searchstore import search_file
-from .store import Store
-from .trajectory import RunSummary
 
 __all__ = ["EnvironmentTally", "Tally", "tally"]
 

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 from sqlalchemy import Row
 
-from .trajectory import Block, Image, Score, Step, Text
+from .models import Block, Image, Score, Step, Text
 
 __all__ = ["Large", "as_json", "read_blocks", "read_step", "read_tools"]
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
+from ..schema import calls, prompts, scores, sessions, values
+from .decode import Large, as_json, read_blocks, read_step, read_tools
 from .filters import among
-from .reading import Large, as_json, read_blocks, read_step, read_tools
-from .schema import calls, prompts, scores, sessions, values
-from .sofar import so_far
-from .statistics import finite
-from .trajectory import Summary, Trajectory
+from .intervals import finite
+from .models import Summary, Trajectory
+from .open_totals import so_far
 
 __all__ = ["SUMMARY", "summaries", "whole"]
 

@@ -24,8 +24,8 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from ..labels import TRIAL_NAMES, TRIAL_PREFIXES
-from .schema import calls, sessions
+from ..schema import calls, sessions
+from ..trials import TRIAL_NAMES, TRIAL_PREFIXES
 
 __all__ = ["Filter", "among", "conditions", "is_lost"]
 

@@ -9,10 +9,10 @@ from orsay_protocol.faults import FaultClass
 from pydantic_core import to_json
 from sqlalchemy import Connection, Row, and_, func, select
 
-from .rows import SessionEnded
-from .schema import asks, calls, prompts, sessions, values
-from .statistics import finite
-from .values import unpack
+from ..records import SessionEnded
+from ..schema import asks, calls, prompts, sessions, values
+from ..values import unpack
+from .intervals import finite
 
 __all__ = [
     "Ended",

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, select
 
-from .schema import calls
-from .statistics import finite
+from ..schema import calls
+from .intervals import finite
 
 __all__ = ["SoFar", "so_far"]
 

@@ -13,16 +13,16 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, func, select
 
+from ..schema import evaluations as evaluations_table
+from ..schema import sessions
+from ..search.query import catch_up, matches
+from .decode import as_json
 from .episodes import SUMMARY, summaries, whole
 from .filters import Filter, among, conditions
-from .reading import as_json
+from .models import EvaluationItem, Page, Trajectory
 from .runs import runs
-from .schema import evaluations as evaluations_table
-from .schema import sessions
-from .search import catch_up, matches
 from .series import series
-from .taskmap import task_map
-from .trajectory import EvaluationItem, Page, Trajectory
+from .task_grid import task_map
 
 __all__ = [
     "SEARCH_S",

@@ -8,10 +8,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, case, desc, func, select
 
+from ..schema import sessions
+from .aggregates import BY_RUN, ENDED, OF_REWARDS, Total, add_spreads, open_sessions, sums
 from .filters import Filter, conditions
-from .schema import sessions
-from .sums import BY_RUN, ENDED, OF_REWARDS, Total, add_spreads, open_sessions, sums
-from .trajectory import RunSummary
+from .models import RunSummary
 
 __all__ = ["runs"]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Integer, and_, case, cast, func, select
 
+from ..schema import sessions
+from .aggregates import BY_RUN, ENDED, OF_REWARDS, PLAYED, Live, Total, add_spreads, open_sessions, sums
 from .filters import Filter, conditions
-from .schema import sessions
-from .sums import BY_RUN, ENDED, OF_REWARDS, PLAYED, Live, Total, add_spreads, open_sessions, sums
-from .trajectory import Histogram, Point, Series
+from .models import Histogram, Point, Series
 
 __all__ = ["series"]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
+from ..schema import sessions
+from .aggregates import Scores, open_sessions, sums
 from .filters import Filter
-from .schema import sessions
-from .sofar import SoFar
-from .sums import Scores, open_sessions, sums
-from .trajectory import TaskCell
+from .models import TaskCell
+from .open_totals import SoFar
 
 __all__ = ["task_map"]
 

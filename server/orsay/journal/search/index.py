@@ -17,8 +17,8 @@ from typing import Protocol
 
 from sqlalchemy import Connection, text
 
-from ..errors import JournalDown
-from .searchtext import Phrase, as_fts5, as_tsquery
+from ...errors import JournalDown
+from .words import Phrase, as_fts5, as_tsquery
 
 __all__ = ["SearchStore", "Span", "forget", "search_file", "search_store"]
 

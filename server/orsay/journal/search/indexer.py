@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ..errors import JournalDown
-from ..logs import get_logger
-from .search import catch_up
+from ...errors import JournalDown
+from ...logs import get_logger
+from .query import catch_up
 
 if TYPE_CHECKING:
-    from .writer import Writer
+    from ..write.writer import Writer
 
 __all__ = ["CatchUp"]
 

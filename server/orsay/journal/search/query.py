@@ -12,11 +12,11 @@ from collections.abc import Generator, Sequence
 
 from sqlalchemy import Connection, func, select
 
-from .filters import among
-from .reading import as_json
-from .schema import calls, prompts, sessions, values
-from .searchstore import SearchStore, Span, search_store
-from .searchtext import document, phrases, texts_of
+from ..read.decode import as_json
+from ..read.filters import among
+from ..schema import calls, prompts, sessions, values
+from .index import SearchStore, Span, search_store
+from .words import document, phrases, texts_of
 
 __all__ = ["catch_up", "matches"]
 

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 from orsay_protocol.redact import Redactor
 
-from .rows import CallEnded, CallStarted, EvaluationSaved, Prompted, Row, SessionEnded, SessionOpened
-from .values import LARGE_CHARS, input_of, is_large, pack, result_of
+from ..records import CallEnded, CallStarted, EvaluationSaved, Prompted, Row, SessionEnded, SessionOpened
+from ..values import LARGE_CHARS, input_of, is_large, pack, result_of
 
 __all__ = [
     "COLUMNS",

@@ -11,8 +11,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, or_, select, text
 
-from .location import JournalOptions
-from .schema import asks, calls, prompts, scores, sessions, values
+from ..options import JournalOptions
+from ..schema import asks, calls, prompts, scores, sessions, values
 
 __all__ = [
     "AT_ONCE",

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 from pydantic_core import to_json
 
-from ..logs import get_logger
-from .groups import COLUMNS, FIRST_STAYS, Group, Params, single, writable
-from .schema import metadata
-from .trouble import is_about_rows, trouble
+from ...logs import get_logger
+from ..driver_errors import is_about_rows, trouble
+from ..schema import metadata
+from .batch import COLUMNS, FIRST_STAYS, Group, Params, single, writable
 
 __all__ = ["PostgresSink", "Sink", "SqliteSink", "write_all", "write_row"]
 

@@ -13,15 +13,15 @@ from typing import TypeAlias
 
 from sqlalchemy import Connection
 
-from ..errors import JournalDown
-from ..logs import get_logger
-from .aside import move_aside
-from .groups import encode, without
-from .recent import Segment
-from .rows import CallEnded, CallStarted, Prompted, Row, SessionEnded, SessionOpened
-from .sinks import PostgresSink, Sink, SqliteSink, write_all, write_row
-from .store import Store
-from .trouble import is_about_rows, trouble
+from ...errors import JournalDown
+from ...logs import get_logger
+from ..database import Store
+from ..driver_errors import is_about_rows, trouble
+from ..quarantine import move_aside
+from ..records import CallEnded, CallStarted, Prompted, Row, SessionEnded, SessionOpened
+from .batch import encode, without
+from .statements import PostgresSink, Sink, SqliteSink, write_all, write_row
+from .wal import Segment
 
 __all__ = ["Chore", "Scribe"]
 

@@ -25,10 +25,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..logs import get_logger
-from . import frames
-from .groups import Group
-from .rows import Row
+from ...logs import get_logger
+from ..records import Row
+from . import wal_codec as frames
+from .batch import Group
 
 if sys.platform != "win32":
     import fcntl

@@ -10,8 +10,8 @@ import marshal
 from collections.abc import Sequence
 from typing import Any
 
-from .groups import COLUMNS, Group, encode
-from .rows import CallEnded, CallStarted, EvaluationSaved, Prompted, Row, SessionEnded, SessionOpened
+from ..records import CallEnded, CallStarted, EvaluationSaved, Prompted, Row, SessionEnded, SessionOpened
+from .batch import COLUMNS, Group, encode
 
 __all__ = ["FORM", "add", "pack"]
 

@@ -19,14 +19,14 @@ from typing import Literal, TypeVar
 
 from sqlalchemy import Connection
 
-from ..errors import JournalDown
-from ..logs import get_logger
-from .keeper import PAGES_AT_ONCE, free_pages, give_back, remove, steps, to_remove
-from .location import JournalOptions
-from .recent import AGE_S, IS_HERE, MOST_ROWS, Recent, Segment
-from .rows import CallEnded, Row, SessionEnded, SessionOpened
-from .scribe import Chore, Scribe
-from .store import Store
+from ...errors import JournalDown
+from ...logs import get_logger
+from ..database import Store
+from ..options import JournalOptions
+from ..records import CallEnded, Row, SessionEnded, SessionOpened
+from .retention import PAGES_AT_ONCE, free_pages, give_back, remove, steps, to_remove
+from .thread import Chore, Scribe
+from .wal import AGE_S, IS_HERE, MOST_ROWS, Recent, Segment
 
 __all__ = ["JournalHealth", "Writer", "WriterLimits"]
 

@@ -14,14 +14,14 @@ from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
 from ...errors import BadRequest, Faulted, Refused, ShuttingDown, UnknownSession
-from ...http.faces import Endpoint
-from ...http.messages import Headers, Receive, Scope, Send, has_gone, read_body, replay, send_json
+from ...http.asgi import Headers, Receive, Scope, Send, has_gone, read_body, replay, send_json
+from ...http.mounts import Endpoint
 from ...http.opening import secrets_of, traceparent_of
 from ...http.operations import OPENING_ERRORS, Operation
 from ...logs import get_logger
-from ..playing import Choice, Players
-from .conversation import Conversation
-from .shapes import failed
+from ..session_driver import Choice, Players
+from .models import failed
+from .session import Conversation
 
 __all__ = ["McpFace"]
 

@@ -14,8 +14,8 @@ from orsay_protocol.blocks import ImageBlock, TextBlock
 from ...errors import Faulted, Refused, ShuttingDown
 from ...faults import FaultLog
 from ...logs import get_logger
-from ..playing import Player
-from .shapes import PROMPT, failed, messages, result, text_of_prompt, tool
+from ..session_driver import Player
+from .models import PROMPT, failed, messages, result, text_of_prompt, tool
 
 __all__ = ["Conversation"]
 

@@ -8,7 +8,7 @@ from typing import Any
 from orsay_protocol.tools import ToolSpec
 
 from ...errors import BadRequest
-from .shapes import schema_of
+from .models import schema_of
 
 __all__ = ["action_schema", "lists_tools", "tool_call"]
 

@@ -13,18 +13,18 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json, to_json
 
 from ...errors import BadRequest, Faulted, Overloaded, Refused, exception_text
-from ...http.faces import Endpoint
-from ...http.messages import Headers, Receive, Scope, Send, read_body, send_json, session_id
+from ...http.asgi import Headers, Receive, Scope, Send, read_body, send_json, session_id
+from ...http.mounts import Endpoint
 from ...http.opening import secrets_of, traceparent_of
 from ...http.operations import OPENING_ERRORS, Operation
 from ...logs import get_logger
 from ...runtimes.base import EnvironmentInfo
-from ..playing import Player, Players, all_tools
+from ..session_driver import Player, Players, all_tools
 from .actions import action_schema
-from .room import Room
+from .models import ResetRequest, StepRequest, StepResponse, failure
 from .rpc import Rpc
-from .shapes import ResetRequest, StepRequest, StepResponse, failure
-from .socket import serve_socket
+from .session import Room
+from .websocket import serve_socket
 
 __all__ = ["OpenEnvFace"]
 

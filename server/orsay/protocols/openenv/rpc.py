@@ -14,9 +14,9 @@ from pydantic_core import from_json
 from ...errors import Faulted, Refused, UnknownSession
 from ...runtimes.base import EnvironmentInfo
 from ..failures import fault_of, text_of
-from ..playing import Choice, Player, Players
-from .room import Room
-from .shapes import called, schema_of
+from ..session_driver import Choice, Player, Players
+from .models import called, schema_of
+from .session import Room
 
 __all__ = ["Rpc"]
 

@@ -11,9 +11,9 @@ from typing import Any
 from orsay_protocol.tools import RunToolError, RunToolSuccess, ToolSpec
 
 from ...runtimes.base import EnvironmentInfo
-from ..playing import Choice, Player, Players, all_tools
+from ..session_driver import Choice, Player, Players, all_tools
 from .actions import lists_tools, tool_call
-from .shapes import ResetRequest, called, listed, shown
+from .models import ResetRequest, called, listed, shown
 
 __all__ = ["Room"]
 

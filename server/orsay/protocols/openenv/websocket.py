@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from ...http.messages import Receive, Send
+from ...http.asgi import Receive, Send
 
 __all__ = ["Conversation", "serve_socket"]
 

@@ -24,15 +24,15 @@ from orsay_protocol.tools import ToolOutput
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from . import hosted as convert
-from .author import author_fault, cause, guard_author, guard_now, run_author
-from .errors import BadTask, Faulted
-from .gate import Gate
-from .hosted import HostedEnvironment
-from .outcome import Outcome, episode_finished, refusal
-from .running import Done, Group, Run, Runs
+from ...authoring import hosted as convert
+from ...authoring.hosted import HostedEnvironment
+from ...authoring.tools import ToolRow, ToolTable
+from ...errors import BadTask, Faulted
+from ..outcome import Outcome, episode_finished, refusal
+from .guard import author_fault, cause, guard_author, guard_now, run_author
+from .runs import Done, Group, Run, Runs
 from .threads import Threads
-from .tools import ToolRow, ToolTable
+from .tool_lock import Gate
 
 __all__ = ["Episode", "Limits", "Place"]
 

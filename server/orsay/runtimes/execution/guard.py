@@ -11,7 +11,7 @@ from typing import Any
 from orsay_protocol.faults import FaultClass
 from orsay_protocol.redact import NOTHING, Redactor
 
-from .errors import Faulted, Refused, exception_text
+from ...errors import Faulted, Refused, exception_text
 from .threads import Threads
 
 __all__ = ["author_fault", "cause", "guard_author", "guard_now", "run_author"]

@@ -12,14 +12,14 @@ from typing import Any
 from orsay_protocol.redact import redactor
 from pydantic_core import to_json
 
-from ..author import guard_author, run_author
-from ..episode import Episode, Limits, Place
-from ..errors import Faulted, LoadError, UnknownEnvironment
-from ..hosted import HostedEnvironment, host
-from ..running import Done, Run, Runs
-from ..threads import Threads
-from ..trace import within
-from .base import EnvironmentInfo, OpenSession, Operation, TaskQuery
+from ...authoring.hosted import HostedEnvironment, host
+from ...errors import Faulted, LoadError, UnknownEnvironment
+from ...tracing import within
+from ..base import EnvironmentInfo, OpenSession, Operation, TaskQuery
+from .episode import Episode, Limits, Place
+from .guard import guard_author, run_author
+from .runs import Done, Run, Runs
+from .threads import Threads
 
 __all__ = ["Stage", "describe", "start_operation"]
 

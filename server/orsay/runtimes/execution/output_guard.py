@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from orsay_protocol.redact import Redactor, latest, redact, redactor
 
-from .trace import current_hide, current_trace
+from ...tracing import current_hide, current_trace
 
 __all__ = ["Guard", "guard_output"]
 

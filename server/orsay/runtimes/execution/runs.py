@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from .errors import Faulted, Refused, exception_text
+from ...errors import Faulted, Refused, exception_text
 
 __all__ = ["Done", "Group", "Run", "Runs", "settle"]
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .errors import Overloaded
+from ...errors import Overloaded
 
 __all__ = ["Interrupted", "Job", "Threads"]
 

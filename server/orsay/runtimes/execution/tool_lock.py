@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from .tools import ToolRow
+from ...authoring.tools import ToolRow
 
 __all__ = ["Gate"]
 

@@ -16,7 +16,7 @@ from orsay_protocol.faults import FaultClass
 from pydantic import BaseModel
 from pydantic_core import from_json, to_json
 
-from ..errors import REFUSALS, Faulted, Refused
+from ...errors import REFUSALS, Faulted, Refused
 from ..outcome import Outcome
 
 __all__ = [

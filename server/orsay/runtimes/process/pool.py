@@ -12,12 +12,12 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ..errors import Faulted, LoadError, Overloaded, Refused, ShuttingDown, Starting
-from ..logs import get_logger
-from ..running import Done
-from .base import EnvironmentInfo, Gauge, Listener, OpenSession, Operation, Progress, Stop, TaskQuery
+from ...errors import Faulted, LoadError, Overloaded, Refused, ShuttingDown, Starting
+from ...logs import get_logger
+from ..base import EnvironmentInfo, Gauge, Listener, OpenSession, Operation, Progress, Stop, TaskQuery
+from ..execution.runs import Done
 from .frames import Kind, WorkerConfig, with_session
-from .link import Link
+from .worker_connection import Link
 
 __all__ = ["ProcessHandle", "ProcessRuntime"]
 

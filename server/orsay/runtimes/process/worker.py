@@ -1,7 +1,7 @@
 """A worker process: loads the environments, plays episodes for the server at the other end of a socket.
 
-Started as ``python -m orsay.runtimes.worker FD``. Ends when told to, when the socket closes, or, should its
-own event loop be blocked, soon after its parent is gone.
+Started as ``python -m orsay.runtimes.process.worker FD``. Ends when told to, when the socket closes, or,
+should its own event loop be blocked, soon after its parent is gone.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from typing import Any, cast
 from orsay_protocol.redact import NOTHING
 from pydantic_core import to_json
 
-from ..episode import Episode, Limits
-from ..errors import Faulted, LoadError, Refused
-from ..guarded import Guard, guard_output
+from ...errors import Faulted, LoadError, Refused
+from ...tracing import mark_last_resort, mark_log_records, within
+from ..base import OpenSession, Operation, TaskQuery
+from ..execution.episode import Episode, Limits
+from ..execution.host import Stage, start_operation
+from ..execution.output_guard import Guard, guard_output
+from ..execution.runs import Run
 from ..loader import load
 from ..outcome import Outcome
-from ..running import Run
-from ..trace import mark_last_resort, mark_log_records, within
-from .base import OpenSession, Operation, TaskQuery
 from .frames import (
     FrameReader,
     Kind,
@@ -40,7 +41,6 @@ from .frames import (
     split_session,
     with_session,
 )
-from .stage import Stage, start_operation
 
 __all__ = ["main"]
 

@@ -14,14 +14,14 @@ from typing import Any, cast
 from orsay_protocol.faults import FaultClass
 from pydantic_core import from_json
 
-from ..errors import Faulted, LoadError, Refused
-from ..running import Done, settle
-from .base import EnvironmentInfo, Listener, Stop
+from ...errors import Faulted, LoadError, Refused
+from ..base import EnvironmentInfo, Listener, Stop
+from ..execution.runs import Done, settle
 from .frames import FrameReader, Kind, Outbox, WorkerConfig, read_error, split_session, unpack_outcome
 
 __all__ = ["WORKER_MODULE", "Link"]
 
-WORKER_MODULE = "orsay.runtimes.worker"
+WORKER_MODULE = "orsay.runtimes.process.worker"
 _END_GRACE_S = 3.0
 _EXIT_WAIT_S = 2.0
 

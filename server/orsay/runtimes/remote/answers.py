@@ -29,7 +29,7 @@ from ...errors import (
     UnknownEnvironment,
     Unsupported,
 )
-from .border import Answer
+from .http import Answer
 
 __all__ = [
     "detail_of",

@@ -15,14 +15,14 @@ from orsay_protocol.headers import IDEMPOTENCY_KEY
 from pydantic_core import from_json, to_json
 
 from ...errors import Faulted
-from ...outcome import Outcome
 from ..base import Operation, Progress
+from ..outcome import Outcome
 from .answers import error_of, fault_of, is_from_between
-from .border import Answer, Broken, Stream
+from .backoff import Patience
 from .events import EventReader, Passed, TextTracker, TooLong, guarded, has_space_at_edge
-from .patience import Patience
+from .http import Answer, Broken, Stream
+from .read_timeouts import Heard
 from .results import NotANumber, NotAResult, check_scores, read_result
-from .silence import Heard
 
 if TYPE_CHECKING:
     from .handle import RemoteHandle

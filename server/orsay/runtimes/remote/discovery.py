@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from ...errors import Forbidden
 from ..base import EnvironmentInfo
 from .answers import detail_of, is_starting
-from .border import Answer, Broken
+from .http import Answer, Broken
 
 __all__ = ["Found", "Unusable", "discover", "env_path"]
 

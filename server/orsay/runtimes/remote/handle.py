@@ -16,12 +16,12 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from ...errors import Faulted
-from ...running import Done, Group, Run
 from ..base import Listener, Operation, Progress, Stop
+from ..execution.runs import Done, Group, Run
 from .answers import error_of, fault_of, is_missing_route, is_starting, says_gone
-from .border import Answer, Broken
-from .calling import RemoteCall
-from .patience import Patience
+from .backoff import Patience
+from .call import RemoteCall
+from .http import Answer, Broken
 
 if TYPE_CHECKING:
     from .upstream import Upstream

@@ -11,10 +11,10 @@ from orsay_protocol.redact import Redactor
 from ...errors import LoadError
 from ...logs import get_logger
 from .answers import detail_of
-from .border import Answer, Broken
+from .backoff import backoff_s
 from .discovery import Found, Unusable, discover
+from .http import Answer, Broken
 from .options import RemoteOptions
-from .patience import backoff_s
 
 __all__ = ["Watch"]
 

@@ -16,8 +16,8 @@ from pydantic_core import from_json, to_json
 from ...errors import BadTask, Faulted, OpeningLost, Refused, UnknownEnvironment
 from ..base import OpenSession
 from .answers import detail_of, error_of
-from .border import Answer, Broken
-from .patience import Patience
+from .backoff import Patience
+from .http import Answer, Broken
 
 if TYPE_CHECKING:
     from .upstream import Upstream

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .border import Broken
+from .http import Broken
 
 __all__ = ["Heard", "Silence"]
 

@@ -10,9 +10,9 @@ from pydantic_core import from_json, to_json
 from ...errors import BadRequest, ListingUnsupported, Starting
 from ..base import TaskQuery
 from .answers import error_of
-from .border import Broken
+from .backoff import Patience
 from .discovery import env_path
-from .patience import Patience
+from .http import Broken
 
 if TYPE_CHECKING:
     from .upstream import Upstream

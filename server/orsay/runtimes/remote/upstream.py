@@ -14,17 +14,17 @@ from orsay_protocol.headers import API_KEY, STATE
 from orsay_protocol.redact import Redactor, latest, redactor
 
 from ...errors import Faulted, Starting
-from ...running import Runs
 from ..base import EnvironmentInfo, Listener, OpenSession
+from ..execution.runs import Runs
 from .answers import is_from_between
-from .border import Answer, Border, Broken, Misdirected, Stream, parse_url, place_of
+from .backoff import Patience
 from .discovery import Unusable, env_path
 from .handle import RemoteHandle
+from .health import Watch
+from .http import Answer, Border, Broken, Misdirected, Stream, parse_url, place_of
 from .opening import new_session
 from .options import RemoteOptions
-from .patience import Patience
-from .silence import Silence
-from .watch import Watch
+from .read_timeouts import Silence
 
 __all__ = ["Upstream"]
 

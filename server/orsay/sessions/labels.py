@@ -2,26 +2,17 @@
 
 The header is the name of a run, or a JSON object with ``run``, ``step`` (integer) and ``rollout``; whatever
 else it holds is kept as it is.
-
-Some runs are trials, known by their names: those of ``orsay check``, of ``orsay play`` and of the console's
-playground. Their rewards say nothing of a model, so no figure over several runs counts them.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Literal
 
 from orsay_protocol.texts import well_formed
 
-__all__ = ["TRIAL_NAMES", "TRIAL_PREFIXES", "Labels", "parse_labels", "trial_run"]
+__all__ = ["Labels", "parse_labels"]
 
-TRIAL_NAMES = ("playground",)
-"""Runs that are trials: see ``console/src/ors/requests.ts``."""
-TRIAL_PREFIXES = ("orsay check ", "orsay play ")
-"""And those whose names begin so; a day follows."""
 _LONGEST = 200  # characters of a name
 _OURS = ("run", "step", "rollout")
 
@@ -58,8 +49,3 @@ def parse_labels(header: str | None) -> Labels:
 
 def _name(found: object) -> str | None:
     return None if found is None else well_formed(str(found))[:_LONGEST]
-
-
-def trial_run(verb: Literal["check", "play"]) -> str:
-    """The run of today's sessions of that verb of the command line: the whole header."""
-    return f"orsay {verb} {datetime.now(UTC):%Y-%m-%d}"

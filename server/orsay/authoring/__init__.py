@@ -1,0 +1,1 @@
+"""What an author writes, and the tables that it is read into once."""

@@ -1,0 +1,1 @@
+"""Execution of author code: episodes, their threads, time limits and locks."""

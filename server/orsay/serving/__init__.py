@@ -1,0 +1,1 @@
+"""A running server: from configuration to runtimes, endpoints and signals."""

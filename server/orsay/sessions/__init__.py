@@ -1,0 +1,1 @@
+"""Sessions: their registry, life, calls, recording and recovery."""

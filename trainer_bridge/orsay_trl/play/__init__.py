@@ -1,0 +1,1 @@
+"""Episodes on an environment server, as a trainer plays them."""
