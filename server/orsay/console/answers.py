@@ -9,11 +9,11 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from ..http.asgi import Headers, Send, send_once
 from ..http.assets import accepts_gzip
 from ..http.mounts import Pairs
+from ..http.request import Request
 
-__all__ = ["compress", "plain", "send_body", "send_value", "strict_headers"]
+__all__ = ["compress", "plain", "refuse", "send_body", "send_value", "strict_headers"]
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'{nonce}; img-src 'self' data: blob:;"
@@ -51,19 +51,23 @@ async def compress(body: bytes) -> bytes:
 
 
 async def send_value(
-    send: Send, headers: Headers, value: BaseModel | Any, *, status: int = 200, more: Pairs = ()
+    request: Request, value: BaseModel | Any, *, status: int = 200, more: Pairs = ()
 ) -> None:
     """A model, or anything that is JSON."""
     body = value.model_dump_json().encode() if isinstance(value, BaseModel) else to_json(value)
-    await send_body(send, headers, body, status=status, more=more)
+    await send_body(request, body, status=status, more=more)
 
 
-async def send_body(
-    send: Send, headers: Headers, body: bytes, *, status: int = 200, more: Pairs = ()
-) -> None:
+async def refuse(request: Request, status: int, code: str, detail: str, *, more: Pairs = ()) -> None:
+    """An error as JSON; ``code`` is for programs."""
+    headers = ((b"x-orsay-code", code.encode()), *more)
+    await send_value(request, {"detail": detail}, status=status, more=headers)
+
+
+async def send_body(request: Request, body: bytes, *, status: int = 200, more: Pairs = ()) -> None:
     """JSON that is bytes already."""
     more += ((b"vary", b"accept-encoding"),)
-    if len(body) >= _WORTH_BYTES and accepts_gzip(headers):
+    if len(body) >= _WORTH_BYTES and accepts_gzip(request.headers):
         body = await compress(body)
         more += ((b"content-encoding", b"gzip"),)
-    await send_once(send, status, body, (*_JSON, *more, *_NO_NONCE))
+    await request.send_once(status, body, (*_JSON, *more, *_NO_NONCE))

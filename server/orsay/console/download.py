@@ -7,7 +7,6 @@ import zlib
 from sqlalchemy import Connection
 
 from ..errors import JournalDown
-from ..http.asgi import has_gone
 from ..http.assets import accepts_gzip
 from ..http.mounts import Pairs
 from ..journal.export import Export, Recipe
@@ -17,7 +16,7 @@ from ..logs import get_logger
 from .answers import strict_headers
 from .policy import DetailPolicy
 from .queries import ExportQuery
-from .request import Request
+from .request import JournalRequest
 
 __all__ = ["send_export"]
 
@@ -32,14 +31,14 @@ _HEADERS: Pairs = (
 
 
 async def send_export(
-    writer: Writer, policy: DetailPolicy, wanted: ExportQuery, which: Filter, request: Request
+    writer: Writer, policy: DetailPolicy, wanted: ExportQuery, which: Filter, request: JournalRequest
 ) -> None:
     """JSON lines of all sessions that ``which`` lets through. Raises JournalDown before anything is sent.
 
     When the journal fails later, the answer breaks off, which clients notice.
     """
     export = Export(_recipe(wanted, which), told=policy.trajectory)
-    packer = zlib.compressobj(5, zlib.DEFLATED, _GZIP) if accepts_gzip(request.headers) else None
+    packer = zlib.compressobj(5, zlib.DEFLATED, _GZIP) if accepts_gzip(request.http.headers) else None
 
     def more(connection: Connection) -> bytes:
         lines = export.lines(connection)
@@ -52,13 +51,13 @@ async def send_export(
     headers = [*_HEADERS, *strict_headers()]
     if packer is not None:
         headers.append((b"content-encoding", b"gzip"))
-    await request.send({"type": "http.response.start", "status": 200, "headers": headers})
+    await request.http.send({"type": "http.response.start", "status": 200, "headers": headers})
     try:
         while True:
             done = export.done
             if part or done:
-                await request.send({"type": "http.response.body", "body": part, "more_body": not done})
-            if done or has_gone(request.receive):
+                await request.http.send({"type": "http.response.body", "body": part, "more_body": not done})
+            if done or request.http.has_gone():
                 return
             part = await writer.read(more)
     except JournalDown as down:

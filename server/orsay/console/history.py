@@ -20,7 +20,6 @@ from sqlalchemy import Connection, select
 
 from ..errors import BadRequest, JournalDown
 from ..faults import FaultLog
-from ..http.asgi import read_body
 from ..journal.ids import new_id
 from ..journal.read import query
 from ..journal.read.filters import Filter
@@ -38,14 +37,14 @@ from .queries import (
     TasksQuery,
     TrajectoriesQuery,
 )
-from .request import BadQuery, Request
+from .request import BadQuery, JournalRequest
 
 if TYPE_CHECKING:
     from ..journal.write.writer import Writer
 
 __all__ = ["History"]
 
-Answer: TypeAlias = Callable[[Request], Awaitable[bytes | None]]
+Answer: TypeAlias = Callable[[JournalRequest], Awaitable[bytes | None]]
 _ONE = re.compile(r"/(trajectories|evaluations)/([0-9]+)")
 _LARGEST_ID = 2**63 - 1
 _COLUMNS = ("name", "run", "environment", "split", "model")
@@ -72,15 +71,15 @@ class History:
         """Before the journal is closed."""
         await self._catch_up.close()
 
-    async def answer(self, path: str, request: Request) -> None:
-        """For a path below ``/console/api`` that is one of these. Raises what ``read_body`` raises, and
+    async def answer(self, path: str, request: JournalRequest) -> None:
+        """For a path below ``/console/api`` that is one of these. Raises what ``Request.body`` raises, and
         ValidationError for a body that does not fit.
         """
         try:
             if path == "/export":
                 await self._export(request)
                 return
-            found = await self._find(path, request.method)(request)
+            found = await self._find(path, request.http.method)(request)
         except BadQuery as bad:
             await request.answer(bad.body, status=422)
         except JournalDown as down:
@@ -100,7 +99,7 @@ class History:
 
     # sessions
 
-    async def _trajectories(self, request: Request) -> bytes:
+    async def _trajectories(self, request: JournalRequest) -> bytes:
         wanted = request.query(TrajectoriesQuery)
         which = filter_of(wanted, request.owner)
 
@@ -113,48 +112,48 @@ class History:
             self._catch_up.go_on()
         return found
 
-    async def _trajectory(self, id: int, request: Request) -> bytes | None:
+    async def _trajectory(self, id: int, request: JournalRequest) -> bytes | None:
         def read(connection: Connection) -> bytes | None:
             found = query.trajectory(connection, id, owner=request.owner)
             return None if found is None else _json(self._policy.trajectory(found))
 
         return None if id > _LARGEST_ID else await self._writer.read(read)
 
-    async def _export(self, request: Request) -> None:
+    async def _export(self, request: JournalRequest) -> None:
         wanted = request.query(ExportQuery)
         which = replace(filter_of(wanted, request.owner), trials=wanted.trials)
         await send_export(self._writer, self._policy, wanted, which, request)
 
     # figures
 
-    async def _runs(self, request: Request) -> bytes:
+    async def _runs(self, request: JournalRequest) -> bytes:
         wanted = request.query(RunsQuery).model_dump()
         return await self._writer.read(lambda c: to_json(query.runs(c, **wanted, owner=request.owner)))
 
-    async def _series(self, request: Request) -> bytes:
+    async def _series(self, request: JournalRequest) -> bytes:
         wanted = request.query(SeriesQuery).model_dump()
         return await self._writer.read(lambda c: _json(query.series(c, **wanted, owner=request.owner)))
 
-    async def _tasks(self, request: Request) -> bytes:
+    async def _tasks(self, request: JournalRequest) -> bytes:
         wanted = request.query(TasksQuery).model_dump()
         return await self._writer.read(lambda c: to_json(query.task_map(c, **wanted, owner=request.owner)))
 
     # evaluations
 
-    async def _evaluations(self, request: Request) -> bytes:
+    async def _evaluations(self, request: JournalRequest) -> bytes:
         wanted = request.query(EvaluationsQuery).model_dump()
         return await self._writer.read(lambda c: to_json(query.evaluations(c, **wanted, owner=request.owner)))
 
-    async def _evaluation(self, id: int, request: Request) -> bytes | None:
+    async def _evaluation(self, id: int, request: JournalRequest) -> bytes | None:
         def read(connection: Connection) -> bytes | None:
             found = query.evaluation(connection, id, owner=request.owner)
             return None if found is None else to_json(found)
 
         return None if id > _LARGEST_ID else await self._writer.read(read)
 
-    async def _save_evaluation(self, request: Request) -> bytes:
+    async def _save_evaluation(self, request: JournalRequest) -> bytes:
         """Keep a report, in place of an earlier one of the same evaluation, as when that was resumed."""
-        body = await read_body(request.headers, request.receive, self._max_body)
+        body = await request.http.body(self._max_body)
         report = await asyncio.to_thread(EvaluationReport.model_validate_json, body)
         for name in _COLUMNS:
             if "\0" in getattr(report, name):

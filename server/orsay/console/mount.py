@@ -14,15 +14,15 @@ from orsay_protocol.sse import encode_event
 
 from ..auth import Keys
 from ..errors import Overloaded, ShuttingDown, Unsupported
-from ..http.asgi import Headers, Receive, Scope, Send, has_gone
-from ..http.mounts import Endpoint, Pairs
+from ..http.mounts import Pairs
 from ..http.operations import Operation
+from ..http.request import Endpoint, Request
 from ..sessions.registry import Sessions
 from .about import JournalState, ServerFacts, describe_environments, describe_server
-from .answers import plain, send_value, strict_headers
+from .answers import plain, refuse, send_value, strict_headers
 from .live import Feed
 from .recent import Ended, Faults, RecentFaults
-from .request import Request
+from .request import JournalRequest
 from .site import Site
 
 if TYPE_CHECKING:
@@ -132,16 +132,14 @@ class ConsoleFace:
 
     # the page
 
-    async def _page(
-        self, place: str, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
-    ) -> None:
-        await self._site.answer(scope, headers, send, place)
+    async def _page(self, place: str, request: Request) -> None:
+        await self._site.answer(request.scope, request.headers, request.send, place)
 
     # the API
 
-    async def _server(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+    async def _server(self, request: Request) -> None:
         entry = describe_server(self._facts, keys=bool(self._keys), journal=self._journal_state())
-        await send_value(send, headers, entry)
+        await send_value(request, entry)
 
     def _journal_state(self) -> JournalState | None:
         if self._journal is None:
@@ -155,56 +153,47 @@ class ConsoleFace:
             lost=health.lost,
         )
 
-    async def _environments(
-        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
-    ) -> None:
-        found = await describe_environments(self._sessions.runtime, self._sessions.live, owner)
-        await send_value(send, headers, found)
+    async def _environments(self, request: Request) -> None:
+        found = await describe_environments(self._sessions.runtime, self._sessions.live, request.owner)
+        await send_value(request, found)
 
-    async def _recent_faults(
-        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
-    ) -> None:
-        await send_value(send, headers, Faults(self._faults.of(owner)))
+    async def _recent_faults(self, request: Request) -> None:
+        await send_value(request, Faults(self._faults.of(request.owner)))
 
-    async def _end(
-        self, sid: str, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
-    ) -> None:
-        session = self._sessions.get(sid, owner)
+    async def _end(self, sid: str, request: Request) -> None:
+        session = self._sessions.get(sid, request.owner)
         fault = await self._sessions.close(session, "Session ended from the console")
         text = None if fault is None else plain(self._sessions.faults.text(fault))
-        await send_value(send, headers, Ended(sid=sid, fault=text))
+        await send_value(request, Ended(sid=sid, fault=text))
 
-    async def _live(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+    async def _live(self, request: Request) -> None:
         if self._feed.closed:
             raise ShuttingDown("the server is shutting down")
         if len(self._feed) >= _STREAMS:
             raise Overloaded(f"the console at maximum capacity: {_STREAMS} streams are open")
-        if self._keys.several and self._feed.listeners(owner) >= _STREAMS_PER_KEY:
+        if self._keys.several and self._feed.listeners(request.owner) >= _STREAMS_PER_KEY:
             raise Overloaded(f"this key is at maximum capacity: {_STREAMS_PER_KEY} streams of the console")
-        with self._feed.listening(owner) as listener:
+        with self._feed.listening(request.owner) as listener:
             start = {"type": "http.response.start", "status": 200}
-            await send({**start, "headers": [*_STREAM, *strict_headers()]})
-            while not has_gone(receive) and (snapshot := await listener.next()) is not None:
+            await request.send({**start, "headers": [*_STREAM, *strict_headers()]})
+            while not request.has_gone() and (snapshot := await listener.next()) is not None:
                 event = encode_event("snapshot", snapshot.decode())
                 try:
                     async with asyncio.timeout(_PATIENCE_S):
-                        await send({"type": "http.response.body", "body": event, "more_body": True})
+                        await request.send({"type": "http.response.body", "body": event, "more_body": True})
                 except TimeoutError:  # it is there, and reads nothing
                     break
-        await send({"type": "http.response.body", "body": b""})
+        await request.send({"type": "http.response.body", "body": b""})
 
     # the journal
 
-    async def _past(
-        self, path: str, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
-    ) -> None:
-        request = Request(scope, headers, owner if self._keys else None, receive, send)
+    async def _past(self, path: str, request: Request) -> None:
         if self._journal is None:
-            await request.refuse(409, "journal_off", _OFF)
+            await refuse(request, 409, "journal_off", _OFF)
             return
         if self._history is None:  # loaded when it is first asked for: it takes a while
             module = await asyncio.to_thread(importlib.import_module, ".history", __package__)
             faults = self._sessions.faults
             self._history = module.History(self._journal, faults, max_body_bytes=self._max_body)
         history: History = self._history
-        await history.answer(path, request)
+        await history.answer(path, JournalRequest(request, request.owner if self._keys else None))

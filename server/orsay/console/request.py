@@ -1,19 +1,18 @@
-"""One request for the console's API, and its query, checked."""
+"""One request for what the journal holds, and its query, checked."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
 
-from ..http.asgi import Headers, Receive, Scope, Send
 from ..http.errors import problems_answer
 from ..http.mounts import Pairs
-from .answers import send_body, send_value
+from ..http.request import Request
+from .answers import refuse, send_body
 
-__all__ = ["BadQuery", "Request"]
+__all__ = ["BadQuery", "JournalRequest"]
 
 Q = TypeVar("Q", bound=BaseModel)
 
@@ -26,23 +25,18 @@ class BadQuery(Exception):
         self.body = body
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What came, and where the answer goes. ``owner`` is whose sessions may be seen; None: everybody's."""
+class JournalRequest:
+    """A request for the journal. ``owner`` is whose sessions may be seen; None: everybody's."""
 
-    scope: Scope
-    headers: Headers
-    owner: str | None
-    receive: Receive
-    send: Send
+    __slots__ = ("http", "owner")
 
-    @property
-    def method(self) -> str:
-        return str(self.scope["method"])
+    def __init__(self, http: Request, owner: str | None) -> None:
+        self.http = http
+        self.owner = owner
 
     def query(self, model: type[Q]) -> Q:
         """What the query asks for; an empty value is as good as none, as forms send it. Raises BadQuery."""
-        given = dict(parse_qsl(self.scope["query_string"].decode("latin-1")))
+        given = dict(parse_qsl(self.http.scope["query_string"].decode("latin-1")))
         try:
             return model.model_validate(given)
         except ValidationError as exc:
@@ -52,9 +46,8 @@ class Request:
 
     async def answer(self, body: bytes, *, status: int = 200) -> None:
         """With JSON."""
-        await send_body(self.send, self.headers, body, status=status)
+        await send_body(self.http, body, status=status)
 
     async def refuse(self, status: int, code: str, detail: str, *, more: Pairs = ()) -> None:
         """With what went wrong; ``code`` is for programs."""
-        headers = ((b"x-orsay-code", code.encode()), *more)
-        await send_value(self.send, self.headers, {"detail": detail}, status=status, more=headers)
+        await refuse(self.http, status, code, detail, more=more)

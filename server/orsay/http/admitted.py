@@ -7,7 +7,7 @@ import asyncio
 from ..auth import Keys
 from ..errors import Unauthorized
 from ..logs import get_logger
-from .asgi import Headers
+from .request import Request
 
 __all__ = ["Admitted"]
 
@@ -22,14 +22,14 @@ class Admitted:
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
-        self._under_way: dict[asyncio.Task[object] | None, tuple[Headers, str]] = {}
+        self._under_way: dict[asyncio.Task[object] | None, Request] = {}
         self._revoked: set[asyncio.Task[object] | None] = set()
         keys.watch(self._judge)
 
-    def enter(self, headers: Headers, owner: str) -> asyncio.Task[object] | None:
-        """The task that runs now works for ``owner``."""
+    def enter(self, request: Request) -> asyncio.Task[object] | None:
+        """The task that runs now works for that request."""
         task = asyncio.current_task()
-        self._under_way[task] = (headers, owner)
+        self._under_way[task] = request
         return task
 
     def leave(self, task: asyncio.Task[object] | None) -> None:
@@ -47,8 +47,8 @@ class Admitted:
 
     def _judge(self) -> None:
         """The keys are others."""
-        under_way = [(task, *entry) for task, entry in self._under_way.items() if task not in self._revoked]
-        bad = [task for task, headers, owner in under_way if not self._is_good(headers, owner)]
+        under_way = [each for each in self._under_way.items() if each[0] not in self._revoked]
+        bad = [task for task, request in under_way if not self._is_good(request)]
         self._revoked.update(bad)
         for task in bad:
             if task is not None:
@@ -56,8 +56,8 @@ class Admitted:
         if bad:
             _log.info("key_taken_back", connections=len(bad))
 
-    def _is_good(self, headers: Headers, owner: str) -> bool:
+    def _is_good(self, request: Request) -> bool:
         try:
-            return self._keys.owner(headers) == owner
+            return self._keys.owner(request.headers) == request.owner
         except Unauthorized:
             return False

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from pydantic import ValidationError
 
-from ..auth import ANYONE, Keys
+from ..auth import Keys
 from ..errors import (
     BadRequest,
     Faulted,
@@ -27,11 +27,12 @@ from ..errors import (
 from ..faults import FaultLog
 from ..logs import get_logger
 from ..runtimes.base import Runtime
-from .asgi import Headers, Receive, Scope, Send, address_of, break_off, read_body, replay, send_json
+from .asgi import Receive, Scope, Send, address_of, break_off, replay
 from .episodes import EpisodeEndpoints
 from .errors import error_answer, validation_answer
 from .guard import Guard, note_page
-from .mounts import Endpoint, Face, Faces
+from .mounts import Face, Faces, Pairs
+from .request import Endpoint, Request
 
 __all__ = ["HttpApp"]
 
@@ -98,42 +99,47 @@ class HttpApp:
             return
         if scope["path"].endswith("/"):  # answered as without it: a redirect would cost a round trip
             scope = {**scope, "path": scope["path"].rstrip("/") or "/"}
-        path, method = scope["path"], scope["method"]
-        headers: Headers = dict(scope["headers"])
+        request = Request(scope, dict(scope["headers"]), receive, send)
         try:
-            endpoint: Endpoint | None
-            owner = ANYONE
+            await self._endpoint(request)(request)
+        except ValidationError as exc:
+            await self._send_error(request, 422, validation_answer(exc))
+        except (Refused, Faulted) as exc:
+            if isinstance(exc, Unauthorized):
+                _log.info("key_refused", client=address_of(scope), method=request.method, path=request.path)
+            elif isinstance(exc, Forbidden):
+                note_page(request)
             try:
-                if path not in _OPEN_PATHS:
-                    owner = self._keys.owner(headers)
-                    if not owner:
-                        self._guard.check(scope, headers)
+                await self._send_error(request, *error_answer(exc, self._faults))
+            except RuntimeError:  # an answer had begun
+                await break_off(receive, send)
+        except Exception as exc:
+            _log.exception("request_failed", method=request.method, path=request.path)
+            fault = Faulted("internal", exception_text(exc))
+            with contextlib.suppress(RuntimeError):  # an answer had begun, and breaks off
+                await self._send_error(request, *error_answer(fault, self._faults))
+
+    def _endpoint(self, request: Request) -> Endpoint:
+        """The endpoint for the request, whose owner is known then. Raises Unauthorized, Forbidden, BadRequest
+        and Starting, unless the path is open to anybody.
+        """
+        path, method = request.scope["path"], request.scope["method"]
+        if path not in _OPEN_PATHS:
+            try:
+                request.owner = self._keys.owner(request.headers)
+                if not request.owner:
+                    self._guard.check(request)
             except (Unauthorized, Forbidden, BadRequest):
                 endpoint = self.faces.find_open(method, path)
                 if endpoint is None:
                     raise
-            else:
-                endpoint = self._exact.get((method, path)) or self._find(method, path)
-                if endpoint is None:
-                    endpoint = self.faces.find(method, path) or self._answer_rest
-            await endpoint(scope, headers, owner, receive, send)
-        except ValidationError as exc:
-            await send_json(send, validation_answer(exc), status=422, headers=self.faces.headers(path))
-        except (Refused, Faulted) as exc:
-            if isinstance(exc, Unauthorized):
-                _log.info("key_refused", client=address_of(scope), method=method, path=path)
-            elif isinstance(exc, Forbidden):
-                note_page(scope, headers)
-            status, body, extra = error_answer(exc, self._faults)
-            try:
-                await send_json(send, body, status=status, headers=(*extra, *self.faces.headers(path)))
-            except RuntimeError:  # an answer had begun
-                await break_off(receive, send)
-        except Exception as exc:
-            _log.exception("request_failed", method=method, path=path)
-            status, body, extra = error_answer(Faulted("internal", exception_text(exc)), self._faults)
-            with contextlib.suppress(RuntimeError):  # an answer had begun, and breaks off
-                await send_json(send, body, status=status, headers=(*extra, *self.faces.headers(path)))
+                return endpoint
+        found = self._exact.get((method, path)) or self._find(method, path)
+        return found or self.faces.find(method, path) or self._answer_rest
+
+    async def _send_error(self, request: Request, status: int, body: bytes, extra: Pairs = ()) -> None:
+        headers = (*extra, *self.faces.headers(request.path))
+        await request.send_json(body, status=status, headers=headers)
 
     def lets_in(self, scope: Scope) -> bool:
         """A request under way needs no key, or has one that is good still."""
@@ -146,21 +152,19 @@ class HttpApp:
             return path in _OPEN_PATHS or self.faces.find_open(scope["method"], path) is not None
         return True
 
-    async def _answer_rest(
-        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
-    ) -> None:
-        parts = scope["path"].strip("/").split("/")
+    async def _answer_rest(self, request: Request) -> None:
+        parts = request.path.strip("/").split("/")
         allowed = self._methods.get(parts[-1]) if len(parts) <= 2 else None
-        if scope["path"] in _OPEN_PATHS:
+        if request.path in _OPEN_PATHS:
             allowed = "GET"
         if allowed is not None:
             text = b'{"detail":"Method Not Allowed"}'
-            await send_json(send, text, status=405, headers=((b"allow", allowed.encode()),))
+            await request.send_json(text, status=405, headers=((b"allow", allowed.encode()),))
             return
         await self.load_rest()
         assert self._rest is not None
-        body = await read_body(headers, receive, self._max_body)
-        await self._rest.result()(scope, replay(body, receive), send)
+        body = await request.body(self._max_body)
+        await self._rest.result()(request.scope, replay(body, request.receive), request.send)
 
     def _find(self, method: str, path: str) -> Endpoint | None:
         """For another letter case, or an environment's name that is not ours."""
@@ -169,14 +173,14 @@ class HttpApp:
             return None
         return self._endpoints.get((method, parts[-1]))
 
-    async def _health(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
-        await send_json(send, b'{"status":"ok"}')
+    async def _health(self, request: Request) -> None:
+        await request.send_json(b'{"status":"ok"}')
 
-    async def _ready(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+    async def _ready(self, request: Request) -> None:
         if not self._runtime.environments:
             raise Starting("the environments are still being loaded")
         if not self._keys.are_named:
             raise Starting("the journal is still being read")
         if self._stopping():
             raise ShuttingDown("the server is shutting down")
-        await send_json(send, b'{"status":"ready"}')
+        await request.send_json(b'{"status":"ready"}')

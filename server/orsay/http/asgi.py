@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any, TypeAlias
 
-from ..errors import BadRequest, TooLarge
-
 __all__ = [
     "Headers",
     "Receive",
@@ -15,12 +13,9 @@ __all__ = [
     "address_of",
     "break_off",
     "has_gone",
-    "read_body",
     "replay",
     "send_json",
     "send_once",
-    "session_id",
-    "text_header",
 ]
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -35,29 +30,6 @@ def address_of(scope: Scope) -> str:
     """Of the client: behind a trusted proxy, the one that the proxy tells."""
     client = scope.get("client")
     return str(client[0]) if client else ""
-
-
-async def read_body(headers: Headers, receive: Receive, limit: int) -> bytes:
-    """The whole body. Raises TooLarge before reading what a Content-Length announces as too much."""
-    announced = headers.get(b"content-length")
-    if announced is not None and announced.isdigit() and int(announced) > limit:
-        raise TooLarge(f"the request body has {int(announced)} bytes; this server takes {limit}")
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    if not message.get("more_body"):
-        if len(body) > limit:
-            raise TooLarge(f"the request body is over the {limit} bytes that this server takes")
-        return body
-    parts, size = [body], len(body)
-    while message.get("more_body"):
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise BadRequest("the connection closed before the whole body had arrived")
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > limit:
-            raise TooLarge(f"the request body is over the {limit} bytes that this server takes")
-    return b"".join(parts)
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
@@ -115,18 +87,3 @@ async def send_json(
     send: Send, body: bytes, *, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = ()
 ) -> None:
     await send_once(send, status, body, (_JSON, *headers))
-
-
-def session_id(headers: Headers) -> str:
-    """X-Session-ID, trimmed. Raises BadRequest when missing or empty."""
-    sid = headers.get(b"x-session-id", b"").strip()
-    if not sid:
-        raise BadRequest("X-Session-ID header is required: send the session's id")
-    if len(sid) > 256:
-        raise BadRequest("X-Session-ID is longer than 256 bytes")
-    return sid.decode("latin-1")
-
-
-def text_header(headers: Headers, name: bytes) -> str | None:
-    value = headers.get(name)
-    return value.decode("latin-1") if value else None

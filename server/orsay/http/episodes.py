@@ -7,10 +7,8 @@ environment's name in the path is not compared with the session's: the session i
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from collections.abc import AsyncIterator, MutableMapping
-from functools import partial
 from typing import Any
 
 from orsay_protocol.headers import ORSAY, STATE, TRACE
@@ -26,21 +24,9 @@ from ..runtimes.outcome import Outcome
 from ..sessions.calls import Call
 from ..sessions.registry import Session, Sessions
 from ..sessions.timers import Delay
-from .asgi import (
-    Headers,
-    Receive,
-    Scope,
-    Send,
-    has_gone,
-    read_body,
-    send_json,
-    send_once,
-    session_id,
-    text_header,
-)
 from .choice import choose
-from .mounts import Endpoint
 from .opening import open_request, run_of, secrets_of, traceparent_of
+from .request import Endpoint, Request
 
 __all__ = ["EpisodeEndpoints"]
 
@@ -58,7 +44,7 @@ _CALL = CallTool.__pydantic_validator__
 
 
 class EpisodeEndpoints:
-    """One method an endpoint: ``(scope, headers, owner, receive, send)``."""
+    """One method for each endpoint."""
 
     def __init__(
         self,
@@ -72,7 +58,6 @@ class EpisodeEndpoints:
         self._sessions = sessions
         self._faults = sessions.faults
         self._max_body = max_body_bytes
-        self._now = time.monotonic  # as sessions do
         self._at_once = Delay(stream_after_s)
         self._soon = Delay(min(1.0, stream_ping_s))
         self._stream_ping_s = stream_ping_s
@@ -93,154 +78,141 @@ class EpisodeEndpoints:
 
     # beginning and end
 
-    async def create_session(
-        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
-    ) -> None:
+    async def create_session(self, request: Request) -> None:
         sid = str(uuid.uuid4())
-        if b"text/event-stream" in headers.get(b"accept", b""):
+        if b"text/event-stream" in request.headers.get(b"accept", b""):
             body = encode_event("task_id", sid) + b"event: end\r\ndata: \r\n\r\n"
-            await send_once(send, 200, body, _STREAM_HEADERS + _MARK)
+            await request.send_once(200, body, _STREAM_HEADERS + _MARK)
         else:
-            await send_json(send, to_json({"sid": sid}), headers=_MARK)
+            await request.send_json(to_json({"sid": sid}), headers=_MARK)
 
-    async def delete_session(
-        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
-    ) -> None:
-        await send_json(send, to_json({"sid": session_id(headers)}))
+    async def delete_session(self, request: Request) -> None:
+        await request.send_json(to_json({"sid": request.session_id()}))
 
-    async def create(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
-        sid = session_id(headers)
-        body = CreateSession.model_validate_json(await read_body(headers, receive, self._max_body) or b"null")
-        secrets = secrets_of(headers)
+    async def create(self, request: Request) -> None:
+        sid = request.session_id()
+        body = CreateSession.model_validate_json(await request.body(self._max_body) or b"null")
+        secrets = secrets_of(request)
         if secrets is None:
             secrets = {name: value for name, value in (body.secrets or {}).items() if value is not None}
         hide = redactor(secrets.values())  # held, so that it is made once
-        deployment = text_header(headers, b"x-deployment")
-        info = choose(self._sessions.runtime, body.env_name, deployment)
-        request = open_request(
+        info = choose(self._sessions.runtime, body.env_name, request.header(b"x-deployment"))
+        wanted = open_request(
             info,
             body,
             secrets,
             index_only=self._index_only,
-            run=run_of(headers, hide),
-            traceparent=traceparent_of(headers),
+            run=run_of(request, hide),
+            traceparent=traceparent_of(request),
         )
-        client = text_header(headers, b"user-agent") or ""
-        session = await self._sessions.create(sid, owner, info, request, client)
+        client = request.header(b"user-agent") or ""
+        session = await self._sessions.create(sid, request.owner, info, wanted, client)
         state = _READY if session.state == "ready" else _STARTING
         trace = (_TRACE, (session.trace or "").encode())
-        await send_json(send, to_json({"sid": sid}), headers=(*state, trace))
+        await request.send_json(to_json({"sid": sid}), headers=(*state, trace))
 
-    async def delete(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
-        sid = session_id(headers)
+    async def delete(self, request: Request) -> None:
+        sid = request.session_id()
         answer: dict[str, Any] = {"sid": sid}
-        fault = await self._sessions.delete(sid, owner)
+        fault = await self._sessions.delete(sid, request.owner)
         if fault is not None:
             answer["fault"] = self._faults.event(fault).model_dump(by_alias=True)
-        await send_json(send, to_json(answer))
+        await request.send_json(to_json(answer))
 
-    async def ping(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
-        self._sessions.get(session_id(headers), owner)
-        await send_json(send, _OK)
+    async def ping(self, request: Request) -> None:
+        self._session(request)
+        await request.send_json(_OK)
 
     # what a session shows
 
-    async def prompt(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
-        session = self._sessions.get(session_id(headers), owner)
-        await send_json(send, await session.ask(await session.ready(), "prompt"))
+    async def prompt(self, request: Request) -> None:
+        session = self._session(request)
+        await request.send_json(await session.ask(await session.ready(), "prompt"))
 
-    async def messages(
-        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
-    ) -> None:
-        session = self._sessions.get(session_id(headers), owner)
-        await send_json(send, await session.ask(await session.ready(), "messages"))
+    async def messages(self, request: Request) -> None:
+        session = self._session(request)
+        await request.send_json(await session.ask(await session.ready(), "messages"))
 
-    async def task_tools(
-        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
-    ) -> None:
-        session = self._sessions.get(session_id(headers), owner)
-        await send_json(send, await session.ask(await session.ready_to_list(), "task_tools"))
+    async def task_tools(self, request: Request) -> None:
+        session = self._session(request)
+        await request.send_json(await session.ask(await session.ready_to_list(), "task_tools"))
+
+    def _session(self, request: Request) -> Session:
+        return self._sessions.get(request.session_id(), request.owner)
 
     # calls
 
-    async def call(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
-        session = self._sessions.get(session_id(headers), owner)
-        body = await read_body(headers, receive, self._max_body)
-        request = _CALL.validate_json(body)
-        await self._answer(
-            session, "call", request.name, body, request.task_id, scope, headers, receive, send
-        )
+    async def call(self, request: Request) -> None:
+        session = self._session(request)
+        body = await request.body(self._max_body)
+        wanted = _CALL.validate_json(body)
+        await self._answer(request, session, "call", wanted.name, body, wanted.task_id)
 
-    async def score_group(
-        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
-    ) -> None:
-        session = self._sessions.get(session_id(headers), owner)
-        body = await read_body(headers, receive, self._max_body)
-        request = ScoreGroup.model_validate_json(body)
+    async def score_group(self, request: Request) -> None:
+        session = self._session(request)
+        body = await request.body(self._max_body)
+        wanted = ScoreGroup.model_validate_json(body)
         await session.ready()
         if not session.info.supports_score_group:
             raise Unsupported(f"environment {session.info.name!r} does not score groups")
-        await self._answer(
-            session, "score_group", "score_group", body, request.task_id, scope, headers, receive, send
-        )
+        await self._answer(request, session, "score_group", "score_group", body, wanted.task_id)
 
-    async def cancel(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
-        session = self._sessions.get(session_id(headers), owner)
-        body = await read_body(headers, receive, self._max_body)
+    async def cancel(self, request: Request) -> None:
+        session = self._session(request)
+        body = await request.body(self._max_body)
         task_id = CancelCall.model_validate_json(body).task_id if body else None
-        key = text_header(headers, b"idempotency-key")
+        key = request.header(b"idempotency-key")
         if task_id is None and key is None:
             raise BadRequest("say which call to cancel: its task_id in the body, or its Idempotency-Key")
-        await send_json(send, to_json({"cancelled": session.cancel(task_id, key)}))
+        await request.send_json(to_json({"cancelled": session.cancel(task_id, key)}))
 
     async def _answer(
         self,
+        request: Request,
         session: Session,
         operation: Operation,
         name: str,
         body: bytes,
         task_id: str | None,
-        scope: Scope,
-        headers: Headers,
-        receive: Receive,
-        send: Send,
     ) -> None:
+        """Start the call, or find it again, and answer with its stream of events."""
         handle = await session.ready()
         key = None
         if task_id is not None:
             try:
                 call = session.attach(task_id, operation)
             except Faulted as fault:
-                await send_once(send, 200, self._failure(fault), _STREAM_HEADERS)
+                await request.send_once(200, self._failure(fault), _STREAM_HEADERS)
                 return
         else:
-            key = text_header(headers, b"idempotency-key")
+            key = request.header(b"idempotency-key")
             call = session.start_call(handle, operation, name, body, key)
-        gone = partial(has_gone, receive)
+        gone = request.has_gone
         call.arrive(gone)
         complete = False
         try:
             if call.outcome is not None or await call.wait(self._at_once):
-                complete = key is not None or not has_gone(receive)
-                await self._send_finished(call, send)
+                complete = key is not None or not gone()
+                await self._send_finished(call, request)
             else:
-                complete = await self._stream(session, call, scope, receive, send)
+                complete = await self._stream(session, call, request)
         finally:
-            call.leave(gone, self._now(), complete=complete)
+            call.leave(gone, session.now(), complete=complete)
             if not complete and call.orphaned_at is not None:
                 self._sessions.orphan(call)
 
-    async def _send_finished(self, call: Call, send: Send) -> None:
+    async def _send_finished(self, call: Call, request: Request) -> None:
         if call.refused is not None:
             raise call.refused
-        await send_once(send, 200, _task_id_event(call) + self._result(call), _STREAM_HEADERS)
+        await request.send_once(200, _task_id_event(call) + self._result(call), _STREAM_HEADERS)
 
-    async def _stream(self, session: Session, call: Call, scope: Scope, receive: Receive, send: Send) -> bool:
+    async def _stream(self, session: Session, call: Call, request: Request) -> bool:
         """Stream until the outcome; tells whether the client was there to the end.
 
         The first second is streamed here, since a busy server has many streams that end in it; what is still
         open then is left to sse-starlette, which sends comments and hears when the client goes.
         """
+        send = request.send
         await session.announce(call)
         await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
         await send({"type": "http.response.body", "body": _task_id_event(call), "more_body": True})
@@ -252,7 +224,7 @@ class EpisodeEndpoints:
             sent += len(part)
             await send({"type": "http.response.body", "body": part, "more_body": True})
         if call.outcome is not None:
-            gone = has_gone(receive)
+            gone = request.has_gone()
             await send({"type": "http.response.body", "body": self._result(call, sent)})
             return not gone
         complete = False
@@ -275,7 +247,7 @@ class EpisodeEndpoints:
                 await send(message)
 
         ping: Any = self._stream_ping_s  # typed as int, slept as seconds
-        await _OpenStream(events(), ping=ping)(scope, receive, send_on)
+        await _OpenStream(events(), ping=ping)(request.scope, request.receive, send_on)
         return complete
 
     def _result(self, call: Call, sent: int = 0) -> bytes:

@@ -12,8 +12,9 @@ from collections.abc import Iterable
 
 from ..errors import BadRequest, Forbidden
 from ..logs import get_logger
-from .asgi import Headers, Scope, address_of
+from .asgi import Scope, address_of
 from .names import Names, name_of
+from .request import Request
 
 __all__ = ["Guard", "note_page"]
 
@@ -39,10 +40,11 @@ class Guard:
         self._pages = [_pattern(each) for each in given]
         self._good: set[bytes | None] = {None, b""}  # no browser leaves it out
 
-    def check(self, scope: Scope, headers: Headers) -> None:
+    def check(self, request: Request) -> None:
         """Raises Forbidden for a foreign name or page; BadRequest for two names or pages at once."""
-        if len(headers) != len(scope["headers"]):
-            self._judge_repeated(scope)
+        headers = request.headers
+        if len(headers) != len(request.scope["headers"]):
+            self._judge_repeated(request.scope)
         host = headers.get(b"host")
         if host not in self._good:
             self._judge_host(host or b"")
@@ -100,15 +102,15 @@ class Guard:
             raise BadRequest("the request has two headers Host, or two headers Origin: send one of each")
 
 
-def note_page(scope: Scope, headers: Headers) -> None:
+def note_page(request: Request) -> None:
     """A line of the log for a request that was refused."""
     _log.info(
         "page_refused",
-        client=address_of(scope),
-        method=scope.get("method", "GET"),  # a WebSocket has none
-        path=scope["path"],
-        host=headers.get(b"host", b"").decode("latin-1")[:_SHOWN],
-        origin=headers.get(b"origin", b"").decode("latin-1")[:_SHOWN],
+        client=address_of(request.scope),
+        method=request.scope.get("method", "GET"),  # a WebSocket has none
+        path=request.path,
+        host=request.headers.get(b"host", b"").decode("latin-1")[:_SHOWN],
+        origin=request.headers.get(b"origin", b"").decode("latin-1")[:_SHOWN],
     )
 
 

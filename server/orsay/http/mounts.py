@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -17,20 +17,18 @@ from ..errors import Faulted, Forbidden, Refused, Unauthorized, UnknownEnvironme
 from ..faults import FaultLog
 from ..logs import get_logger
 from .admitted import Admitted
-from .asgi import Headers, Receive, Scope, Send, send_json
+from .asgi import Receive, Scope, Send
 from .errors import error_answer
 from .guard import Guard, note_page
 from .operations import Operation
+from .request import Endpoint, Request
 
-__all__ = ["Endpoint", "Face", "Faces", "Page", "Pairs"]
+__all__ = ["Face", "Faces", "Page", "Pairs"]
 
 _log = get_logger(__name__)
 _REVOKED = "the API key was taken back"
 _POLICY = 1008
 _PATIENCE_S = 5.0
-Endpoint: TypeAlias = Callable[[Scope, Headers, str, Receive, Send], Awaitable[None]]
-"""``(scope, headers, owner, receive, send)``; instead of answering it may raise Refused, Faulted or a
-ValidationError."""
 Pairs: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Names and values of headers."""
 
@@ -97,34 +95,31 @@ class Faces:
 
     async def answer_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A WebSocket, from its handshake to its end."""
-        path: str = scope["path"]
-        headers: Headers = dict(scope["headers"])
+        request = Request(scope, dict(scope["headers"]), receive, send)
         await receive()  # the request for the connection
         try:
-            owner = self._keys.owner(headers)
-            if not owner:
-                self._guard.check(scope, headers)
-            found = (face.find_socket(path) for face in self._faces)
+            request.owner = self._keys.owner(request.headers)
+            if not request.owner:
+                self._guard.check(request)
+            found = (face.find_socket(request.path) for face in self._faces)
             endpoint = next((each for each in found if each is not None), None)
             if endpoint is None:
-                raise UnknownEnvironment(f"no WebSocket is answered at {path}")
-            await self._converse(endpoint, scope, headers, owner, receive, send)
+                raise UnknownEnvironment(f"no WebSocket is answered at {request.path}")
+            await self._converse(endpoint, request)
         except (Refused, Faulted) as exc:
             if isinstance(exc, Forbidden):
-                note_page(scope, headers)
+                note_page(request)
             await self._refuse_socket(exc, send)
         except OSError:
-            _log.debug("socket_broken", path=path)
+            _log.debug("socket_broken", path=request.path)
         except Exception as exc:
-            _log.exception("socket_failed", path=path)
+            _log.exception("socket_failed", path=request.path)
             await self._refuse_socket(Faulted("internal", exception_text(exc)), send)
 
-    async def _converse(
-        self, endpoint: Endpoint, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
-    ) -> None:
+    async def _converse(self, endpoint: Endpoint, request: Request) -> None:
         """Until one side ends it, or the key is taken back; the other side is told of that at once."""
-        task = self._admitted.enter(headers, owner)
-        work = asyncio.ensure_future(endpoint(scope, headers, owner, receive, send))
+        task = self._admitted.enter(request)
+        work = asyncio.ensure_future(endpoint(request))
         try:
             await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -133,8 +128,9 @@ class Faces:
             work.cancel()
             with contextlib.suppress(RuntimeError, OSError, TimeoutError):
                 async with asyncio.timeout(_PATIENCE_S):  # it may read nothing
-                    await self._refuse_socket(Unauthorized(_REVOKED), send)  # unless it was accepted
-                    await send({"type": "websocket.close", "code": _POLICY, "reason": _REVOKED})
+                    await self._refuse_socket(Unauthorized(_REVOKED), request.send)  # unless it was accepted
+                    close = {"type": "websocket.close", "code": _POLICY, "reason": _REVOKED}
+                    await request.send(close)
         finally:
             self._admitted.leave(task)
             work.cancel()
@@ -152,8 +148,6 @@ class Faces:
             await send({"type": "websocket.http.response.body", "body": body})
 
 
-async def _not_allowed(
-    methods: str, more: Pairs, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
-) -> None:
+async def _not_allowed(methods: str, more: Pairs, request: Request) -> None:
     text = b'{"detail":"Method Not Allowed"}'
-    await send_json(send, text, status=405, headers=((b"allow", methods.encode()), *more))
+    await request.send_json(text, status=405, headers=((b"allow", methods.encode()), *more))

@@ -12,7 +12,7 @@ from orsay_protocol.trace import new_trace, read_traceparent
 
 from ..errors import BadRequest, BadTask
 from ..runtimes.base import EnvironmentInfo, OpenSession
-from .asgi import Headers, text_header
+from .request import Request
 
 __all__ = ["open_request", "run_of", "secrets_of", "traceparent_of"]
 
@@ -20,9 +20,9 @@ _LONGEST_RUN = 512  # characters of a label that the log keeps
 _LONGEST_READ = 8_192  # of which that is what is left without secrets
 
 
-def secrets_of(headers: Headers) -> dict[str, str] | None:
+def secrets_of(request: Request) -> dict[str, str] | None:
     """What X-Secrets carries; None without it. Raises BadRequest."""
-    header = text_header(headers, b"x-secrets")
+    header = request.header(b"x-secrets")
     if header is None:
         return None
     try:
@@ -31,9 +31,9 @@ def secrets_of(headers: Headers) -> dict[str, str] | None:
         raise BadRequest(str(exc)) from None
 
 
-def run_of(headers: Headers, hide: Redactor) -> str | None:
+def run_of(request: Request, hide: Redactor) -> str | None:
     """What the client calls this session in X-Orsay-Run, cut to a bounded length; None without it."""
-    header = text_header(headers, b"x-orsay-run")
+    header = request.header(b"x-orsay-run")
     if not header:
         return None
     header = header[:_LONGEST_READ]
@@ -41,9 +41,9 @@ def run_of(headers: Headers, hide: Redactor) -> str | None:
     return clean[:_LONGEST_RUN]
 
 
-def traceparent_of(headers: Headers) -> str | None:
+def traceparent_of(request: Request) -> str | None:
     """What the client says of its trace, as it stands there."""
-    return text_header(headers, b"traceparent")
+    return request.header(b"traceparent")
 
 
 def open_request(

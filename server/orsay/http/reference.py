@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from .asgi import Headers, Receive, Scope, Send, send_once
 from .assets import Asset, read_asset, send_asset
-from .mounts import Endpoint, Pairs
+from .mounts import Pairs
 from .operations import Operation
+from .request import Endpoint, Request
 
 __all__ = ["ReferenceFace"]
 
@@ -75,12 +75,10 @@ class ReferenceFace:
     async def close(self) -> None:
         """There is nothing to release."""
 
-    async def _page(
-        self, path: str, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
-    ) -> None:
+    async def _page(self, path: str, request: Request) -> None:
         """The page, with a nonce for the styles that it makes."""
         nonce = secrets.token_urlsafe(16)
-        up = "../" if scope.get("raw_path", b"").endswith(b"/") else ""
+        up = "../" if request.scope.get("raw_path", b"").endswith(b"/") else ""
         styles, scripts = _PAGES[path]
         page = _PAGE.format(
             up=up,
@@ -94,11 +92,9 @@ class ReferenceFace:
             (b"content-security-policy", policy.encode()),
             *_GUARDS,
         )
-        await send_once(send, 200, page.encode(), answer)
+        await request.send_once(200, page.encode(), answer)
 
-    async def _file(
-        self, name: str, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
-    ) -> None:
+    async def _file(self, name: str, request: Request) -> None:
         if name not in self._assets:
             self._assets[name] = await asyncio.to_thread(read_asset, _FILES / name)
-        await send_asset(self._assets[name], headers, send, keep=b"no-cache", more=_GUARDS)
+        await send_asset(self._assets[name], request.headers, request.send, keep=b"no-cache", more=_GUARDS)

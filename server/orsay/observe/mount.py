@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
-from ..http.asgi import Headers, Receive, Scope, Send, send_once, text_header
-from ..http.mounts import Endpoint
 from ..http.operations import Operation
+from ..http.request import Endpoint, Request
 from .observed import Observed
 
 if TYPE_CHECKING:
@@ -55,16 +54,14 @@ class MetricsFace:
     async def close(self) -> None:
         """There is nothing to release."""
 
-    async def _metrics(
-        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
-    ) -> None:
+    async def _metrics(self, request: Request) -> None:
         if self._exposition is None:
             module = await asyncio.to_thread(importlib.import_module, ".exposition", __package__)
             self._exposition = self._exposition or module.Exposition(self._observed)
-        names = parse_qs(scope["query_string"].decode("latin-1")).get("name[]", [])
-        text, kind = await self._exposition.text(text_header(headers, b"accept") or "", names)
+        names = parse_qs(request.scope["query_string"].decode("latin-1")).get("name[]", [])
+        text, kind = await self._exposition.text(request.header(b"accept") or "", names)
         answer = [(b"content-type", kind.encode())]
-        if b"gzip" in headers.get(b"accept-encoding", b""):
+        if b"gzip" in request.headers.get(b"accept-encoding", b""):
             text = gzip.compress(text, 1)
             answer.append((b"content-encoding", b"gzip"))
-        await send_once(send, 200, text, tuple(answer))
+        await request.send_once(200, text, tuple(answer))

@@ -14,10 +14,10 @@ from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
 from ...errors import BadRequest, Faulted, Refused, ShuttingDown, UnknownSession
-from ...http.asgi import Headers, Receive, Scope, Send, has_gone, read_body, replay, send_json
-from ...http.mounts import Endpoint
+from ...http.asgi import Receive, Scope, Send, replay
 from ...http.opening import secrets_of, traceparent_of
 from ...http.operations import OPENING_ERRORS, Operation
+from ...http.request import Endpoint, Request
 from ...logs import get_logger
 from ..session_driver import Choice, Players
 from .models import failed
@@ -100,28 +100,28 @@ class McpFace:
 
     # requests
 
-    async def _post(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
-        if _SESSION in headers:
-            conversation = self._find(headers, owner)
-            body = await read_body(headers, receive, self._max_body)
-            await self._hand_over(conversation, scope, replay(body, receive), send)
-        elif self._plain is not None and b"text/event-stream" not in headers.get(b"accept", b""):
-            await self._plain(_without_prefix(scope), headers, owner, receive, send)
+    async def _post(self, request: Request) -> None:
+        if _SESSION in request.headers:
+            conversation = self._find(request)
+            body = await request.body(self._max_body)
+            await self._hand_over(conversation, request.scope, replay(body, request.receive), request.send)
+        elif self._plain is not None and b"text/event-stream" not in request.headers.get(b"accept", b""):
+            await self._plain(_without_prefix(request))
         else:
-            await self._open(scope, headers, owner, receive, send)
+            await self._open(request)
 
-    async def _open(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+    async def _open(self, request: Request) -> None:
         if self._closed:
             raise ShuttingDown("the server is shutting down and takes no new sessions")
-        body = await read_body(headers, receive, self._max_body)
+        body = await request.body(self._max_body)
         if _method(body) != "initialize":
             raise BadRequest("no Mcp-Session-Id: a session begins with the request 'initialize'")
         try:
-            conversation = await self._begin(scope, headers, owner)
+            conversation = await self._begin(request)
         except (Refused, Faulted) as exc:  # as an answer to the request: clients show no text of HTTP errors
-            await send_json(send, to_json(_error_response(body, failed(exc, self._players.faults))))
+            await request.send_json(to_json(_error_response(body, failed(exc, self._players.faults))))
             return
-        if has_gone(receive):  # nobody will ever know the session's id
+        if request.has_gone():  # nobody will ever know the session's id
             await conversation.end()
             return
         status = 0
@@ -129,19 +129,23 @@ class McpFace:
         async def watch(message: MutableMapping[str, Any]) -> None:
             nonlocal status
             status = message.get("status", status)
-            await send(message)
+            await request.send(message)
 
         try:
-            await self._hand_over(conversation, scope, replay(body, receive), watch)
+            await self._hand_over(conversation, request.scope, replay(body, request.receive), watch)
         finally:
             if not 0 < status < 400:  # what it said was no proper beginning
                 await conversation.end()
 
-    async def _begin(self, scope: Scope, headers: Headers, owner: str) -> Conversation:
+    async def _begin(self, request: Request) -> Conversation:
         """Open a session for the task that the query names. Raises Refused or Faulted."""
-        info = self._players.environment(_environment(scope["path"]) or "")
+        info = self._players.environment(_environment(request.path) or "")
         player = await self._players.open(
-            owner, info, _choice(scope), secrets_of(headers) or {}, traceparent=traceparent_of(headers)
+            request.owner,
+            info,
+            _choice(request.scope),
+            secrets_of(request) or {},
+            traceparent=traceparent_of(request),
         )
         try:
             conversation = Conversation(player, await player.prompt(), self._players.faults)
@@ -154,13 +158,13 @@ class McpFace:
             self._sweeper = asyncio.create_task(self._sweep())
         return conversation
 
-    async def _get(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
-        await self._find(headers, owner).transport.handle_request(scope, receive, send)
+    async def _get(self, request: Request) -> None:
+        await self._find(request).transport.handle_request(request.scope, request.receive, request.send)
 
-    async def _delete(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
-        conversation = self._find(headers, owner)
+    async def _delete(self, request: Request) -> None:
+        conversation = self._find(request)
         await conversation.player.close()
-        await conversation.transport.handle_request(scope, receive, send)
+        await conversation.transport.handle_request(request.scope, request.receive, request.send)
 
     async def _hand_over(
         self, conversation: Conversation, scope: Scope, receive: Receive, send: Send
@@ -171,13 +175,13 @@ class McpFace:
         finally:
             conversation.answering -= 1
 
-    def _find(self, headers: Headers, owner: str) -> Conversation:
+    def _find(self, request: Request) -> Conversation:
         """The conversation, whose session counts as used. Raises BadRequest or UnknownSession."""
-        sid = headers.get(_SESSION, b"").decode("latin-1")
+        sid = request.headers.get(_SESSION, b"").decode("latin-1")
         if not sid:
             raise BadRequest("Mcp-Session-Id is required: begin with a POST of 'initialize'")
         conversation = self._live.get(sid)
-        if conversation is None or conversation.player.session.owner != owner or conversation.ended:
+        if conversation is None or conversation.player.session.owner != request.owner or conversation.ended:
             raise UnknownSession("no MCP session of this id: begin another one with 'initialize'")
         if not conversation.player.over:  # else its calls tell why it ended
             conversation.player.touch()
@@ -222,9 +226,11 @@ def _environment(path: str) -> str | None:
             return None
 
 
-def _without_prefix(scope: Scope) -> Scope:
+def _without_prefix(request: Request) -> Request:
     """The same request in the form ``/{env}/mcp``."""
-    return {**scope, "path": f"/{_environment(scope['path'])}/mcp".replace("//", "/")}
+    path = f"/{_environment(request.path)}/mcp".replace("//", "/")
+    scope = {**request.scope, "path": path}
+    return Request(scope, request.headers, request.receive, request.send, request.owner)
 
 
 def _choice(scope: Scope) -> Choice:

@@ -13,13 +13,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json, to_json
 
 from ...errors import BadRequest, Faulted, Overloaded, Refused, exception_text
-from ...http.asgi import Headers, Receive, Scope, Send, read_body, send_json, session_id
-from ...http.mounts import Endpoint
 from ...http.opening import secrets_of, traceparent_of
 from ...http.operations import OPENING_ERRORS, Operation
+from ...http.request import Endpoint, Request
 from ...logs import get_logger
 from ...runtimes.base import EnvironmentInfo
-from ..session_driver import Player, Players, all_tools
+from ..session_driver import Players, all_tools
 from .actions import action_schema
 from .models import ResetRequest, StepRequest, StepResponse, failure
 from .rpc import Rpc
@@ -153,97 +152,76 @@ class OpenEnvFace:
 
     # HTTP
 
-    async def _reset(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
-        body = await read_body(headers, receive, self._max_body)
+    async def _reset(self, request: Request) -> None:
+        body = await request.body(self._max_body)
         data = _as_object(body) if body else {}
         ResetRequest.model_validate(data)
-        keep = b"x-session-id" in headers
-        sid = session_id(headers) if keep else None
-        room = Room(
-            self._players,
-            owner,
-            self._info(scope),
-            secrets_of(headers) or {},
-            sid=sid,
-            traceparent=traceparent_of(headers),
-        )
+        keep = b"x-session-id" in request.headers
+        sid = request.session_id() if keep else None
+        room = self._new_room(request, sid)
         try:
-            await send_json(send, to_json(await room.reset(data)))
+            await request.send_json(to_json(await room.reset(data)))
         finally:
             if not keep:
                 await room.close()
 
-    async def _step(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
-        body = await read_body(headers, receive, self._max_body)
-        request = StepRequest.model_validate_json(body or b"null")
-        if b"x-session-id" in headers:
-            room = self._room_of(self._players.find(owner, session_id(headers)), owner, headers)
-            await send_json(send, to_json(await room.step(request.action, request.request_id)))
+    async def _step(self, request: Request) -> None:
+        body = await request.body(self._max_body)
+        step = StepRequest.model_validate_json(body or b"null")
+        if b"x-session-id" in request.headers:
+            room = self._room_of(request, request.session_id())
+            await request.send_json(to_json(await room.step(step.action, step.request_id)))
             return
-        room = Room(
-            self._players,
-            owner,
-            self._info(scope),
-            secrets_of(headers) or {},
-            traceparent=traceparent_of(headers),
-        )
+        room = self._new_room(request)
         try:
-            await room.reset(request.model_extra or {})
-            await send_json(send, to_json(await room.step(request.action)))
+            await room.reset(step.model_extra or {})
+            await request.send_json(to_json(await room.step(step.action)))
         finally:
             await room.close()
 
-    async def _state(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
-        if b"x-session-id" in headers:
-            room = self._room_of(self._players.find(owner, session_id(headers)), owner, headers)
+    async def _state(self, request: Request) -> None:
+        if b"x-session-id" in request.headers:
+            room = self._room_of(request, request.session_id())
         else:
-            room = Room(self._players, owner, self._info(scope), {})
-        await send_json(send, to_json(room.state()))
+            room = Room(self._players, request.owner, self._info(request), {})
+        await request.send_json(to_json(room.state()))
 
-    async def _metadata(
-        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
-    ) -> None:
-        info = self._info(scope)
+    async def _metadata(self, request: Request) -> None:
+        info = self._info(request)
         answer = Metadata(name=info.name, description=info.description, version=version("orsay"))
-        await send_json(send, answer.model_dump_json().encode())
+        await request.send_json(answer.model_dump_json().encode())
 
-    async def _schema(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
+    async def _schema(self, request: Request) -> None:
         answer = Schemas(
-            action=action_schema(all_tools(self._info(scope).listing)),
+            action=action_schema(all_tools(self._info(request).listing)),
             observation=StepResponse.model_json_schema(),
             state=State.model_json_schema(),
         )
-        await send_json(send, answer.model_dump_json().encode())
+        await request.send_json(answer.model_dump_json().encode())
 
-    async def _health(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
-        self._info(scope)
-        await send_json(send, b'{"status":"healthy"}')
+    async def _health(self, request: Request) -> None:
+        self._info(request)
+        await request.send_json(b'{"status":"healthy"}')
 
-    async def _document(
-        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
-    ) -> None:
+    async def _document(self, request: Request) -> None:
         """Which endpoints there are, as OpenEnv's tools look them up: without the environment's name."""
-        info = self._info(scope)
+        info = self._info(request)
         paths: dict[str, dict[str, Any]] = {}
         for each in self.operations:
             entry = {"summary": each.summary, "responses": {"200": {"description": "done"}}}
             paths.setdefault(each.path.removeprefix("/{env}"), {})[each.method] = entry
         about = {"title": info.name, "description": info.description, "version": version("orsay")}
-        await send_json(send, to_json({"openapi": "3.1.0", "info": about, "paths": paths}))
+        await request.send_json(to_json({"openapi": "3.1.0", "info": about, "paths": paths}))
 
-    async def answer_rpc(
-        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
-    ) -> None:
+    async def answer_rpc(self, request: Request) -> None:
         """One JSON-RPC request."""
-        body = await read_body(headers, receive, self._max_body)
-        rpc = Rpc(self._players, owner, self._info(scope), secrets_of(headers) or {}, None)
-        await send_json(send, to_json(await rpc.answer(body)))
+        body = await request.body(self._max_body)
+        rpc = Rpc(self._players, request.owner, self._info(request), secrets_of(request) or {}, None)
+        await request.send_json(to_json(await rpc.answer(body)))
 
     # WebSocket
 
-    async def _seated(
-        self, endpoint: Endpoint, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
-    ) -> None:
+    async def _seated(self, endpoint: Endpoint, request: Request) -> None:
         """Each may hold a session, so there are no more of them than of sessions, or some on a small server:
         there, a client reads ``CAPACITY_REACHED`` over its own. Raises Overloaded.
         """
@@ -252,28 +230,23 @@ class OpenEnvFace:
         if sockets.total() >= in_all:
             raise Overloaded(f"server at maximum capacity: {in_all} WebSockets")
         most = limits.max_sessions_per_owner
-        if most is not None and sockets[owner] >= most:
+        if most is not None and sockets[request.owner] >= most:
             raise Overloaded(
                 f"this key is at maximum capacity: {most} WebSockets; ORSAY_MAX_SESSIONS_PER_KEY bounds it"
             )
-        sockets[owner] += 1
+        sockets[request.owner] += 1
         try:
-            await endpoint(scope, headers, owner, receive, send)
+            await endpoint(request)
         finally:
-            sockets[owner] -= 1
-            if not sockets[owner]:
-                del sockets[owner]
+            sockets[request.owner] -= 1
+            if not sockets[request.owner]:
+                del sockets[request.owner]
 
-    async def _answer_socket(
-        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
-    ) -> None:
-        named = parse_qs(scope["query_string"].decode("latin-1")).get("session_id")
-        secrets = secrets_of(headers) or {}
-        if named:  # made by openenv/session/create, and closed by it, or when it is idle
-            room = self._room_of(self._players.find(owner, named[0]), owner, headers)
-        else:
-            room = Room(self._players, owner, self._info(scope), secrets, traceparent=traceparent_of(headers))
-        rpc = Rpc(self._players, owner, room.info, secrets, room)
+    async def _answer_socket(self, request: Request) -> None:
+        named = parse_qs(request.scope["query_string"].decode("latin-1")).get("session_id")
+        # A named session was made by openenv/session/create, and is closed by it, or when it is idle.
+        room = self._room_of(request, named[0]) if named else self._new_room(request)
+        rpc = Rpc(self._players, request.owner, room.info, secrets_of(request) or {}, room)
 
         async def answer(text: str) -> str | None:
             try:
@@ -289,7 +262,7 @@ class OpenEnvFace:
                 return _message("error", **failure(fault, self._players.faults))
 
         try:
-            await serve_socket(receive, send, answer)
+            await serve_socket(request.receive, request.send, answer)
         finally:
             if not named:
                 await room.close()
@@ -317,26 +290,30 @@ class OpenEnvFace:
             case _:
                 return _message("error", message=f"Unknown message type: {kind}", code="UNKNOWN_TYPE")
 
-    async def _answer_rpc_socket(
-        self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
-    ) -> None:
-        secrets = secrets_of(headers) or {}
-        room = Room(self._players, owner, self._info(scope), secrets, traceparent=traceparent_of(headers))
-        rpc = Rpc(self._players, owner, room.info, secrets, room)
+    async def _answer_rpc_socket(self, request: Request) -> None:
+        room = self._new_room(request)
+        rpc = Rpc(self._players, request.owner, room.info, secrets_of(request) or {}, room)
 
         async def answer(text: str) -> str:
             return to_json(await rpc.answer(text)).decode()
 
         try:
-            await serve_socket(receive, send, answer)
+            await serve_socket(request.receive, request.send, answer)
         finally:
             await room.close()
 
-    def _info(self, scope: Scope) -> EnvironmentInfo:
-        return self._players.environment(_split(scope["path"])[0])
+    def _info(self, request: Request) -> EnvironmentInfo:
+        return self._players.environment(_split(request.path)[0])
 
-    def _room_of(self, player: Player, owner: str, headers: Headers) -> Room:
-        return Room(self._players, owner, player.info, secrets_of(headers) or {}, player=player)
+    def _new_room(self, request: Request, sid: str | None = None) -> Room:
+        """A session that is not opened yet."""
+        secrets, trace = secrets_of(request) or {}, traceparent_of(request)
+        return Room(self._players, request.owner, self._info(request), secrets, sid=sid, traceparent=trace)
+
+    def _room_of(self, request: Request, sid: str) -> Room:
+        """The session of that id, if it is the caller's. Raises UnknownSession."""
+        player = self._players.find(request.owner, sid)
+        return Room(self._players, request.owner, player.info, secrets_of(request) or {}, player=player)
 
 
 def _split(path: str) -> tuple[str, str]:
