@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from ..errors import BadRequest, Forbidden
 from ..logs import get_logger
-from .asgi import Scope, address_of
+from .asgi import Headers, Scope, address_of
 from .names import Names, name_of
 from .request import Request
 
