@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from .check import Failed, NotSupported, expect
+from .failures import Failed, NotSupported, expect
 from .reply import Reply
 
 __all__ = ["Counter", "find_counter"]

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from .check import Failed
+from .failures import Failed
 from .reply import Reply
 
 __all__ = ["Echo", "find_echo", "require"]

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from orsay.conformance.check import Failed, expect, promise
+from orsay.conformance.check import promise
+from orsay.conformance.failures import Failed, expect
 from orsay.conformance.target import Target, TargetSession
 
 _SHORT_S, _LONG_S = 1, 8

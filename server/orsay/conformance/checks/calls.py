@@ -6,8 +6,9 @@ import asyncio
 import time
 from typing import Any
 
-from orsay.conformance.check import Failed, NotSupported, expect, standard
+from orsay.conformance.check import standard
 from orsay.conformance.echo import require
+from orsay.conformance.failures import Failed, NotSupported, expect
 from orsay.conformance.inputs import fitting, unfitting
 from orsay.conformance.target import Reply, Target, TargetSession
 

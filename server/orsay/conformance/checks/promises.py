@@ -14,7 +14,8 @@ from typing import Any
 from orsay_protocol.headers import FAULT, SECRETS, SESSION_ID
 from orsay_protocol.sse import Decoder
 
-from orsay.conformance.check import NotSupported, expect, promise
+from orsay.conformance.check import promise
+from orsay.conformance.failures import NotSupported, expect
 from orsay.conformance.inputs import fitting
 from orsay.conformance.strict import json_of
 from orsay.conformance.target import Target, TargetSession, fresh_sid

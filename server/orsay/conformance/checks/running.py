@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from orsay_protocol.sse import Decoder
 
-from orsay.conformance.check import Failed, NotSupported, expect
+from orsay.conformance.failures import Failed, NotSupported, expect
 from orsay.conformance.probe import Waiting
 from orsay.conformance.target import Reply, Target, TargetSession
 
