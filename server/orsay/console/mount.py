@@ -25,7 +25,7 @@ from .recent import Ended, Faults, RecentFaults
 from .request import Request
 from .site import Site
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # SQLAlchemy is loaded with a journal only
     from ..journal.write.writer import Writer
     from .history import History
 

@@ -23,7 +23,7 @@ from ..sessions.registry import Sessions
 from .names import RUNTIME_FIGURES
 from .observed import Observed
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # SQLAlchemy is loaded with a journal only
     from ..journal.write.writer import Writer
 
 __all__ = ["gather"]

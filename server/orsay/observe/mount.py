@@ -14,7 +14,7 @@ from ..http.mounts import Endpoint
 from ..http.operations import Operation
 from .observed import Observed
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # loaded with the first request
     from .exposition import Exposition
 
 __all__ = ["MetricsFace"]

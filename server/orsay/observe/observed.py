@@ -13,7 +13,7 @@ from ..http.guard import Guard
 from ..runtimes.base import EnvironmentInfo, Runtime
 from ..sessions.registry import Sessions
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # SQLAlchemy is loaded with a journal only
     from ..journal.write.writer import Writer
 
 __all__ = ["Observed", "tools_of"]

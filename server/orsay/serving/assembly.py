@@ -40,7 +40,7 @@ from ..sessions.registry import SessionLimits, Sessions
 from ..settings import Settings, otel_variables
 from .descriptors import MORE_DESCRIPTORS, connections_for, descriptor_limit, has_free_descriptor
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # SQLAlchemy is loaded with a journal only
     from ..journal.write.writer import Writer
 
 __all__ = ["Running"]
