@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from ...errors import ConfigError, EngineError, LoadError
 from ...logs import get_logger
 from ..base import EnvironmentInfo, Gauge, Handle, Listener, OpenSession, TaskQuery
+from ..remote.opening import open_session
 from ..remote.tasks import ask_tasks
 from .claim import Claim
 from .engine import Engine
@@ -125,7 +126,7 @@ class DockerRuntime:
         replica = self._place()
         replica.opening += 1
         try:
-            return await replica.upstream.open(request, listener)
+            return await open_session(replica.upstream, request, listener)
         finally:
             replica.opening -= 1
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from orsay_protocol.faults import FaultClass
 from orsay_protocol.headers import IDEMPOTENCY_KEY
+from orsay_protocol.redact import Redactor
 from pydantic_core import from_json, to_json
 
 from ...errors import Faulted
@@ -23,13 +25,28 @@ from .events import EventReader, Passed, TextTracker, TooLong, guarded, has_spac
 from .http import Answer, Broken, Stream
 from .read_timeouts import Heard
 from .results import NotANumber, NotAResult, check_scores, read_result
+from .upstream import Upstream
 
-if TYPE_CHECKING:
-    from .handle import RemoteHandle
-
-__all__ = ["RemoteCall"]
+__all__ = ["CallerSession", "RemoteCall"]
 
 _PROGRESS_S = 5.0  # a stream that lived so long did its duty: what failed before no longer counts
+
+
+class CallerSession(Protocol):
+    """Session of a call, as far as the call uses it; ``handle.RemoteHandle`` implements it."""
+
+    upstream: Upstream
+    prefix: str
+    hide: Redactor
+
+    @property
+    def stream_headers(self) -> dict[str, str]: ...
+
+    def abandon(self, key: str) -> None: ...
+
+    async def gone(self, answer: Answer, *, sure: bool = True) -> Faulted | None: ...
+
+    def lose(self, fault: FaultClass, reason: str, *, left: bool = False) -> None: ...
 
 
 class RemoteCall:
@@ -53,7 +70,7 @@ class RemoteCall:
     )
 
     def __init__(
-        self, session: RemoteHandle, operation: Operation, body: bytes, progress: Progress | None
+        self, session: CallerSession, operation: Operation, body: bytes, progress: Progress | None
     ) -> None:
         self._session = session
         self._upstream = session.upstream

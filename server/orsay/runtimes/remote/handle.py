@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orsay_protocol.blocks import Message
 from orsay_protocol.faults import FaultClass
@@ -22,9 +22,7 @@ from .answers import error_of, fault_of, is_missing_route, is_starting, says_gon
 from .backoff import Patience
 from .call import RemoteCall
 from .http import Answer, Broken
-
-if TYPE_CHECKING:
-    from .upstream import Upstream
+from .upstream import Upstream
 
 __all__ = ["RemoteHandle"]
 
@@ -35,7 +33,7 @@ _ASK_AGAIN_S = 0.5
 
 
 class RemoteHandle:
-    """Made by ``Upstream.open``.
+    """Made by ``opening.open_session``.
 
     ``prefix`` is the path of its environment; ``headers`` name the session; ``hide`` takes what no error
     may repeat out of the words of the upstream.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic_core import from_json, to_json
 
@@ -13,9 +13,7 @@ from .answers import error_of
 from .backoff import Patience
 from .discovery import env_path
 from .http import Broken
-
-if TYPE_CHECKING:
-    from .upstream import Upstream
+from .upstream import Upstream
 
 __all__ = ["ask_tasks"]
 

@@ -6,27 +6,25 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Mapping
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from orsay_protocol.faults import FaultClass
-from orsay_protocol.headers import API_KEY, STATE
+from orsay_protocol.headers import API_KEY
 from orsay_protocol.redact import Redactor, latest, redactor
 
 from ...errors import Faulted, Starting
-from ..base import EnvironmentInfo, Listener, OpenSession
+from ..base import EnvironmentInfo
 from ..execution.runs import Runs
 from .answers import is_from_between
 from .backoff import Patience
-from .discovery import Unusable, env_path
-from .handle import RemoteHandle
+from .discovery import Unusable
 from .health import Watch
 from .http import Answer, Border, Broken, Misdirected, Stream, parse_url, place_of
-from .opening import new_session
 from .options import RemoteOptions
 from .read_timeouts import Silence
 
-__all__ = ["Upstream"]
+__all__ = ["Upstream", "UpstreamSession"]
 
 T = TypeVar("T")
 
@@ -34,6 +32,16 @@ _NO_SECRETS: Mapping[str, str] = MappingProxyType({})
 _PINGS_AT_ONCE = 64
 _END_S = 5.0
 _DRAIN_S = 1.0
+
+
+class UpstreamSession(Protocol):
+    """Session that lives at an upstream, as far as the upstream uses it: to ping it, and to lose it."""
+
+    touched_at: float
+
+    async def ping(self) -> None: ...
+
+    def lose(self, fault: FaultClass, reason: str) -> None: ...
 
 
 class Upstream:
@@ -55,7 +63,7 @@ class Upstream:
         self.label = label or place_of(url)
         self.name = f"the server {self.label} behind this one"
         self.options = options
-        self.sessions: set[RemoteHandle] = set()
+        self.sessions: set[UpstreamSession] = set()
         self.hides: frozenset[Redactor] = frozenset()
         """Of the secrets that were sent there lately; read by other threads too."""
         key = options.api_key
@@ -81,6 +89,11 @@ class Upstream:
         return self._watch.up
 
     @property
+    def problem(self) -> str:
+        """The reason why it is not up."""
+        return self._watch.problem
+
+    @property
     def outages(self) -> int:
         """How often it went down so far."""
         return self._watch.outages
@@ -104,11 +117,11 @@ class Upstream:
         """What its words must not repeat: the secrets of a session, and our own key and password for it."""
         return redactor((*self._own, *secrets.values()))
 
-    def _remember(self, request: OpenSession) -> None:
-        """What the server writes may hold these secrets from now on, and for a while after the session."""
-        if not request.secrets:
+    def remember_secrets(self, secrets: Mapping[str, str]) -> None:
+        """Redact these from what the server writes, during the session and for a while after it."""
+        if not secrets:
             return
-        self._hides = latest((self.hide(request.secrets), *self._hides))
+        self._hides = latest((self.hide(secrets), *self._hides))
         self.hides = frozenset(self._hides)
 
     def look_again(self) -> None:
@@ -236,20 +249,6 @@ class Upstream:
 
     # sessions
 
-    async def open(self, request: OpenSession, listener: Listener) -> RemoteHandle:
-        """As ``Runtime.open``; raises Starting while the server is down."""
-        if not self.up:
-            raise Starting(f"{self.name} is not up: {self._watch.problem}; it is tried again")
-        self._remember(request)
-        headers, answer = await new_session(self, request)
-        handle = RemoteHandle(self, env_path(request.key), headers, self.hide(request.secrets), listener)
-        self.sessions.add(handle)
-        if answer.headers.get(STATE, "") == "ready":
-            listener.setup_ended(None)
-        else:
-            self.spawn(handle.watch_setup())
-        return handle
-
     async def delete(self, headers: Mapping[str, str]) -> Answer:
         """End a session, and wait until it is torn down. Raises Broken."""
         patience = Patience()
@@ -267,7 +266,7 @@ class Upstream:
                 await self.send("POST", "/delete_session", headers)
         return answer
 
-    def forget(self, session: RemoteHandle) -> None:
+    def forget(self, session: UpstreamSession) -> None:
         """The session is over: no more pings."""
         self.sessions.discard(session)
 
@@ -276,7 +275,7 @@ class Upstream:
         pause_s = self.options.ping_s / 8
         slots = asyncio.Semaphore(_PINGS_AT_ONCE)
 
-        async def ping(session: RemoteHandle) -> None:
+        async def ping(session: UpstreamSession) -> None:
             async with slots:
                 if session in self.sessions:
                     await session.ping()
