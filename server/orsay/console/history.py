@@ -11,7 +11,7 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from orsay_protocol.evaluation import EvaluationReport
 from pydantic import BaseModel
@@ -27,6 +27,7 @@ from ..journal.read.filters import Filter
 from ..journal.records import EvaluationSaved
 from ..journal.schema import evaluations
 from ..journal.search.indexer import CatchUp
+from ..journal.write.writer import Writer
 from .download import send_export
 from .policy import DetailPolicy
 from .queries import (
@@ -39,9 +40,6 @@ from .queries import (
     TrajectoriesQuery,
 )
 from .request import BadQuery, Request
-
-if TYPE_CHECKING:
-    from ..journal.write.writer import Writer
 
 __all__ = ["History"]
 

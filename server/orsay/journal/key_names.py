@@ -6,15 +6,12 @@ It is drawn when the tables are made: all servers on one journal have the same, 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, select, update
 
 from ..errors import JournalDown
 from .schema import evaluations, facts, sessions
-
-if TYPE_CHECKING:
-    from .write.writer import Writer
+from .write.writer import Writer
 
 __all__ = ["has_owner", "read_salt", "rename_owner", "salt_of"]
 
