@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import IO, Any, TypeVar
 
 from ...errors import ConfigError, EngineError, ImageMissing, NotThere
-from .build_output import follow_build
 from .own_thread import in_own_thread, start_thread
 from .spec import ContainerSpec, ImageConfig, Pull
 
 __all__ = ["Engine", "Event", "Stream"]
 
+_KEPT_LINES = 20  # of a build step that fails
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # the engine colours what a step writes to its standard error
 _T = TypeVar("_T")
 _THREADS = 8
 _REMOVAL_TRIES, _REMOVAL_PAUSE_S = 200, 0.05
@@ -220,7 +223,7 @@ class Engine:
                     decode=True,
                     timeout=None,
                 )
-                return follow_build(events, tag, say, given_up)
+                return _follow_build(events, tag, say, given_up)
 
         try:
             return await in_own_thread(build, name="orsay-docker-build")
@@ -460,3 +463,27 @@ def _how_to_get(name: str, why: str) -> str:
         f"no image {name}: {why}; build it with `orsay build ENV_DIR --tag {name}`, or fetch it with"
         f" `docker pull {name}`"
     )
+
+
+def _follow_build(
+    events: Iterator[Mapping[str, Any]], tag: str, say: Callable[[str], None], given_up: threading.Event
+) -> str:
+    """Image id from the events of a build. Raises EngineError with the output of the failed step."""
+    step: deque[str] = deque(maxlen=_KEPT_LINES)
+    image = rest = problem = ""
+    for event in events:  # to the end, also after an error: the connection is let go there
+        if given_up.is_set():
+            raise EngineError(f"the build of {tag} was given up")
+        if "error" in event:
+            said = "".join(f"\n  {line}" for line in [*step, rest] if line)
+            problem = f"{str(event['error']).strip()}{said}"
+        image = (event.get("aux") or {}).get("ID", image)
+        *lines, rest = (rest + _COLOUR.sub("", str(event.get("stream", "")))).split("\n")
+        for line in filter(str.strip, lines):
+            if line.startswith("Step "):
+                step.clear()
+            step.append(line.rstrip())
+            say(line.rstrip())
+    if problem or not image:
+        raise EngineError(f"cannot build {tag}: {problem or 'the engine named no image at the end'}")
+    return image
