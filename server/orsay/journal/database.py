@@ -1,10 +1,11 @@
-"""The database behind the journal: how it is opened, and the settings of its connections."""
+"""Database of the journal: opening it, the settings of its connections, the quarantine of a damaged file."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,7 @@ from .options import JournalOptions, shown
 from .write.statements import SqliteSink, write_all
 from .write.wal import IS_HERE, left_behind
 
-__all__ = ["Store"]
+__all__ = ["Store", "quarantine"]
 
 _BUSY_MS = 500
 _CONNECT_S = 5
@@ -219,3 +220,21 @@ def _postgres(options: JournalOptions) -> Engine:
         connection.commit()
 
     return engine
+
+
+def quarantine(path: Path) -> Path:
+    """Move a damaged SQLite file aside, with its ``-wal`` and ``-shm``, and return its new path.
+
+    The name gets ``damaged`` and the time. Raises OSError.
+    """
+    target = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+    number = 1
+    while target.exists():
+        number += 1
+        target = target.with_name(f"{target.name.partition('~')[0]}~{number}")
+    for suffix in ("-wal", "-shm"):
+        beside = path.with_name(path.name + suffix)
+        if beside.exists():
+            beside.rename(target.with_name(target.name + suffix))
+    path.rename(target)
+    return target

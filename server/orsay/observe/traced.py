@@ -28,6 +28,7 @@ from pydantic_core import from_json
 
 from ..errors import Faulted, Refused
 from ..runtimes.base import (
+    Done,
     EnvironmentInfo,
     Handle,
     Listener,
@@ -38,7 +39,6 @@ from ..runtimes.base import (
     Stop,
     TaskQuery,
 )
-from ..runtimes.execution.runs import Done
 from ..runtimes.outcome import Outcome
 from ..sessions.session import Session
 

@@ -32,8 +32,7 @@ from sqlalchemy import (
 
 from ..schema import calls, sessions
 from .filters import Filter, among, conditions
-from .intervals import Moments, mean_interval, share_interval
-from .open_totals import SoFar, so_far
+from .intervals import Moments, finite, mean_interval, share_interval
 
 __all__ = [
     "BY_RUN",
@@ -42,9 +41,11 @@ __all__ = [
     "PLAYED",
     "Live",
     "Scores",
+    "SoFar",
     "Total",
     "add_spreads",
     "open_sessions",
+    "so_far",
     "sums",
 ]
 
@@ -61,6 +62,20 @@ _SMALLER = 2.0**-_DIGITS
 _LEAST, _MOST = 1e-140, 1e140  # what has a square in a float
 _NEGLIGIBLE = 1e-200
 _FEW = 500
+
+
+@dataclass(slots=True)
+class SoFar:
+    """What would stand in the session's row if it ended now."""
+
+    calls: int = 0
+    faults: int = 0
+    fault: str | None = None
+    reward: float | None = None
+    reward_sum: float | None = None
+    finished: bool = False
+
+
 Live: TypeAlias = tuple[Any, SoFar]
 """A session without an end, and what it has come to if its episode is finished."""
 
@@ -254,3 +269,28 @@ def open_sessions(connection: Connection, wanted: Filter) -> Iterator[Live]:
     now = so_far(connection, among(connection, finished, calls.c.session)) if finished else {}
     for row in rows:
         yield row, now.get(row.id, SoFar())
+
+
+def so_far(connection: Connection, which: ColumnElement[bool]) -> dict[int, SoFar]:
+    """By session, from those of its calls for which ``which`` holds; nothing for a session without calls."""
+    rows = connection.execute(
+        select(calls.c.session, calls.c.reward, calls.c.finished, calls.c.discarded, calls.c.fault)
+        .where(which)
+        .order_by(calls.c.session, calls.c.number)
+    )
+    found: dict[int, SoFar] = {}
+    for session, reward, finished, discarded, fault in rows:
+        each = found.setdefault(session, SoFar())
+        each.calls += 1
+        if fault is not None:
+            each.faults += 1
+            each.fault = each.fault or fault
+        if discarded:
+            continue
+        each.finished = each.finished or finished
+        if reward is not None:
+            each.reward = reward
+            each.reward_sum = (each.reward_sum or 0.0) + reward
+    for each in found.values():
+        each.reward_sum = finite(each.reward_sum)
+    return found

@@ -12,11 +12,11 @@ from typing import Any
 from sqlalchemy import Connection, Row, select
 
 from ..schema import calls, prompts, scores, sessions, values
+from .aggregates import so_far
 from .decode import Large, as_json, read_blocks, read_step, read_tools
 from .filters import among
 from .intervals import finite
 from .models import Summary, Trajectory
-from .open_totals import so_far
 
 __all__ = ["SUMMARY", "summaries", "whole"]
 

@@ -9,10 +9,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, select
 
 from ..schema import sessions
-from .aggregates import Scores, open_sessions, sums
+from .aggregates import Scores, SoFar, open_sessions, sums
 from .filters import Filter
 from .models import TaskCell
-from .open_totals import SoFar
 
 __all__ = ["task_map"]
 

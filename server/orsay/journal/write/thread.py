@@ -15,9 +15,8 @@ from sqlalchemy import Connection
 
 from ...errors import JournalDown
 from ...logs import get_logger
-from ..database import Store
+from ..database import Store, quarantine
 from ..driver_errors import is_about_rows, trouble
-from ..quarantine import move_aside
 from ..records import CallEnded, CallStarted, Prompted, Row, SessionEnded, SessionOpened
 from .batch import encode, without
 from .statements import PostgresSink, Sink, SqliteSink, write_all, write_row
@@ -79,7 +78,7 @@ class Scribe:
         self._settled = 0
         self._segment: Segment | None = None  # that is being written
         self._sink: Sink | None = None
-        self._release: Callable[[], None] = _nothing
+        self._release: Callable[[], None] | None = None
         self._thread = threading.Thread(target=self._run, name="orsay-journal", daemon=True)
 
     def start(self) -> None:
@@ -183,9 +182,10 @@ class Scribe:
 
     def _drop(self) -> None:
         self._sink = None
-        release, self._release = self._release, _nothing
+        release, self._release = self._release, None
         try:
-            release()
+            if release is not None:
+                release()
         except Exception as exc:  # it is broken, that is why it is dropped
             log.debug("journal_close_failed", reason=str(exc))
 
@@ -311,7 +311,7 @@ class Scribe:
 
     def _begin_anew(self, path: Path, found: JournalDown) -> JournalDown:
         try:
-            aside = move_aside(path)
+            aside = quarantine(path)
         except OSError as exc:
             reason = f"{found.reason} and cannot be moved away: {exc.strerror}"
             return JournalDown(reason, "move it away by hand")
