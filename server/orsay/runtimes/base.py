@@ -6,6 +6,7 @@ from the server's event loop only. ``tests/runtimes`` is the one test suite that
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -16,9 +17,9 @@ from orsay_protocol.trace import Traceparent
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..errors import Faulted, Refused
-from .execution.runs import Done
 
 __all__ = [
+    "Done",
     "EnvironmentInfo",
     "Gauge",
     "Gauged",
@@ -30,11 +31,33 @@ __all__ = [
     "Runtime",
     "Stop",
     "TaskQuery",
+    "settle",
+    "stop_nothing",
 ]
 
 Operation: TypeAlias = Literal["prompt", "messages", "task_tools", "call", "score_group"]
 Stop: TypeAlias = Callable[[], None]
 Progress: TypeAlias = Callable[[bytes], None]
+Done: TypeAlias = Callable[[Any, Faulted | Refused | None], None]
+"""Called once with the value, or with the reason why there is none."""
+
+
+def settle(future: asyncio.Future[Any]) -> Done:
+    """Callback that settles ``future``, unless nobody waits for that any more."""
+
+    def done(value: Any, error: Faulted | Refused | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(error)
+
+    return done
+
+
+def stop_nothing() -> None:
+    """The ``Stop`` of an operation that ended before it began."""
 
 
 class EnvironmentInfo(BaseModel):

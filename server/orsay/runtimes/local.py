@@ -13,10 +13,9 @@ from typing import Any
 
 from ..errors import Faulted, Refused
 from ..tracing import mark_log_records, within
-from .base import EnvironmentInfo, Listener, OpenSession, Operation, Progress, Stop, TaskQuery
+from .base import Done, EnvironmentInfo, Listener, OpenSession, Operation, Progress, Stop, TaskQuery
 from .execution.episode import Episode, Limits
 from .execution.host import Stage, start_operation
-from .execution.runs import Done
 
 __all__ = ["LocalRuntime"]
 

@@ -13,10 +13,11 @@ from typing import Protocol
 
 from orsay_protocol.faults import FaultClass
 
-from ..config.problems import close_to
 from ..errors import ConfigError, Faulted, LoadError, Overloaded, Refused, ShuttingDown, UnknownEnvironment
 from ..logs import get_logger
+from ..suggest import did_you_mean
 from .base import (
+    Done,
     EnvironmentInfo,
     Gauge,
     Gauged,
@@ -29,7 +30,6 @@ from .base import (
     Stop,
     TaskQuery,
 )
-from .execution.runs import Done
 
 __all__ = ["Member", "MixedHandle", "MixedRuntime"]
 
@@ -83,7 +83,7 @@ class Member:
         there = [info.key for info in self.runtime.environments]
         for name in self.serve:
             if name not in there:
-                return f"{self.label} has no environment {name!r} to serve{close_to(name, there)}"
+                return f"{self.label} has no environment {name!r} to serve{did_you_mean(name, there)}"
         return None
 
     def _here(self, info: EnvironmentInfo) -> EnvironmentInfo:

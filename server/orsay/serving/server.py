@@ -27,6 +27,7 @@ from ..errors import ConfigError, LoadError
 from ..logs import configure, get_logger
 from ..plain import safe
 from ..runtimes.base import Runtime
+from ..runtimes.execution.event_loop import new_event_loop
 from ..runtimes.loader import source_of
 from ..runtimes.process.pool import ProcessRuntime
 from ..runtimes.process.worker_connection import WORKER_MODULE
@@ -96,7 +97,7 @@ class Server:
         configuration = self._read(given)
         writer = configure(configuration.settings.log_level, configuration.settings.log_format)
         try:
-            with asyncio.Runner(loop_factory=_new_loop) as runner:
+            with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 runner.run(self.main(configuration, partial(self._read, given)))
         finally:
             writer.close()
@@ -253,11 +254,3 @@ def _listen(host: str, port: int) -> socket.socket:
             f"cannot listen on {host}:{port}: {reason}; choose another --port, or 0 for any free one"
         ) from exc
     return sock
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop  # not on Windows
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()

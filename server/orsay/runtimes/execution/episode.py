@@ -28,9 +28,10 @@ from ...authoring import hosted as convert
 from ...authoring.hosted import HostedEnvironment
 from ...authoring.tools import ToolRow, ToolTable
 from ...errors import BadTask, Faulted
+from ..base import Done
 from ..outcome import Outcome, episode_finished, refusal
 from .guard import author_fault, cause, guard_author, guard_now, run_author
-from .runs import Done, Group, Run, Runs
+from .runs import Group, Run, Runs
 from .threads import Threads
 from .tool_lock import Gate
 

@@ -15,10 +15,10 @@ from pydantic_core import to_json
 from ...authoring.hosted import HostedEnvironment, host
 from ...errors import Faulted, LoadError, UnknownEnvironment
 from ...tracing import within
-from ..base import EnvironmentInfo, OpenSession, Operation, TaskQuery
+from ..base import Done, EnvironmentInfo, OpenSession, Operation, TaskQuery
 from .episode import Episode, Limits, Place
 from .guard import guard_author, run_author
-from .runs import Done, Run, Runs
+from .runs import Run, Runs
 from .threads import Threads
 
 __all__ = ["Stage", "describe", "start_operation"]

@@ -13,28 +13,12 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ...errors import Faulted, Refused, exception_text
+from ..base import Done, settle
 
-__all__ = ["Done", "Group", "Run", "Runs", "settle"]
-
-Done = Callable[[Any, "Faulted | Refused | None"], None]
-"""Called once with the value or the reason why there is none."""
+__all__ = ["Group", "Run", "Runs"]
 
 _TICK_S = 0.1
 _STOP_GRACE_S = 1.0
-
-
-def settle(future: asyncio.Future[Any]) -> Done:
-    """A ``Done`` that passes on to ``future``, unless nobody waits for that any more."""
-
-    def done(value: Any, error: Faulted | Refused | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(value)
-        else:
-            future.set_exception(error)
-
-    return done
 
 
 class Run:

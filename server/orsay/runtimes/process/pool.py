@@ -14,8 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from ...errors import Faulted, LoadError, Overloaded, Refused, ShuttingDown, Starting
 from ...logs import get_logger
-from ..base import EnvironmentInfo, Gauge, Listener, OpenSession, Operation, Progress, Stop, TaskQuery
-from ..execution.runs import Done
+from ..base import Done, EnvironmentInfo, Gauge, Listener, OpenSession, Operation, Progress, Stop, TaskQuery
 from .frames import Kind, WorkerConfig, with_session
 from .worker_connection import Link
 

@@ -26,6 +26,7 @@ from ...errors import Faulted, LoadError, Refused
 from ...tracing import mark_last_resort, mark_log_records, within
 from ..base import OpenSession, Operation, TaskQuery
 from ..execution.episode import Episode, Limits
+from ..execution.event_loop import new_event_loop
 from ..execution.host import Stage, start_operation
 from ..execution.output_guard import Guard, guard_output
 from ..execution.runs import Run
@@ -274,7 +275,7 @@ def main() -> None:
     guard = guard_output()
     try:
         classes = _load(config)
-        with asyncio.Runner(loop_factory=_new_loop) as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             loops.append(runner.get_loop())
             runner.run(_serve(sock, classes, config, guard))
             sys.stdout.flush()
@@ -285,14 +286,6 @@ def main() -> None:
     except BaseException:
         _report_load_error(sock, traceback.format_exc())
     os._exit(1)
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop  # not on Windows
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
 
 
 if __name__ == "__main__":

@@ -15,8 +15,7 @@ from orsay_protocol.faults import FaultClass
 from pydantic_core import from_json
 
 from ...errors import Faulted, LoadError, Refused
-from ..base import EnvironmentInfo, Listener, Stop
-from ..execution.runs import Done, settle
+from ..base import Done, EnvironmentInfo, Listener, Stop, settle, stop_nothing
 from .frames import FrameReader, Kind, Outbox, WorkerConfig, read_error, split_session, unpack_outcome
 
 __all__ = ["WORKER_MODULE", "Link"]
@@ -123,7 +122,7 @@ class Link(asyncio.Protocol):
         """Send a request. After ``limit_s`` the worker may be killed if it does not even answer pulses."""
         if self._closed.done():
             done(None, Faulted("worker_lost", self._killed or "the worker process is gone"))
-            return _nothing
+            return stop_nothing
         self._next = number = (self._next + 1) & 0xFFFFFFFF
         self._pending[number] = _Pending(done, self._loop.time() + limit_s)
         self._outbox.send(kind, number, payload)
@@ -334,10 +333,6 @@ class _Stopper:
 
     def __call__(self) -> None:
         self._link.stop_request(self._number)
-
-
-def _nothing() -> None:
-    return None
 
 
 def _death(code: int) -> str:

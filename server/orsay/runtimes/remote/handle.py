@@ -16,8 +16,8 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from ...errors import Faulted
-from ..base import Listener, Operation, Progress, Stop
-from ..execution.runs import Done, Group, Run
+from ..base import Done, Listener, Operation, Progress, Stop, stop_nothing
+from ..execution.runs import Group, Run
 from .answers import error_of, fault_of, is_missing_route, is_starting, says_gone
 from .backoff import Patience
 from .call import RemoteCall
@@ -89,7 +89,7 @@ class RemoteHandle:
     ) -> Stop:
         if self._loss is not None:
             done(None, Faulted(*self._loss))
-            return _nothing
+            return stop_nothing
         self.touched_at = self.upstream.now()
         call = RemoteCall(self, operation, body, progress) if operation in ("call", "score_group") else None
         run: Run
@@ -284,7 +284,3 @@ def _as_messages(prompt: bytes) -> bytes:
         raise Faulted(
             "prompt_error", f"the prompt is no list of blocks: {exc.error_count()} problems"
         ) from exc
-
-
-def _nothing() -> None:
-    return None

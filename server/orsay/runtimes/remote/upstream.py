@@ -56,8 +56,8 @@ class Upstream:
         url: str,
         options: RemoteOptions,
         *,
+        changed: Callable[[], None],
         label: str = "",
-        changed: Callable[[], None] | None = None,
     ) -> None:
         parse_url(url)
         self.label = label or place_of(url)
@@ -72,7 +72,7 @@ class Upstream:
         self._url = url
         password = unquote(urlsplit(url).password or "")
         self._own = tuple(value for value in (*self.headers.values(), password) if value)
-        self._watch = Watch(self.label, options, self._get, changed or _nothing, self.hide())
+        self._watch = Watch(self.label, options, self._get, changed, self.hide())
         self._hides: tuple[Redactor, ...] = ()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._watching: list[asyncio.Task[None]] = []
@@ -294,7 +294,3 @@ async def _drain(stream: Stream) -> None:
             while await stream.read():
                 pass
     stream.close()
-
-
-def _nothing() -> None:
-    return None
