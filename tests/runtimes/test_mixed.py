@@ -149,8 +149,8 @@ async def test_every_member_that_cannot_start_is_told_and_the_others_are_stopped
         async with mixed(bad[0], Member("fine", fine), bad[1]):
             pass
     first, second = str(caught.value).splitlines()
-    assert first.startswith("Wrld: ") and "did you mean World" in first
-    assert second.startswith("Plainn: ") and "did you mean Plain" in second
+    assert first.startswith("Wrld: ") and "did you mean 'World'" in first
+    assert second.startswith("Plainn: ") and "did you mean 'Plain'" in second
     with pytest.raises(Exception, match="shutting down"):
         await fine.open(OpenSession(key="world", task_spec={}), Player())
 
