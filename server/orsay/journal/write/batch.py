@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any, TypeAlias
@@ -41,7 +41,15 @@ COLUMNS = {
 }
 """The tables in the order of a Group, and the columns of their rows; ``ends`` are columns of sessions."""
 
+_FIELDS = {name: tuple(columns.split()) for name, columns in COLUMNS.items()}
 _tables = attrgetter(*COLUMNS)
+_end = attrgetter(*_FIELDS["ends"])
+_ask = attrgetter(*_FIELDS["asks"])
+_evaluation = attrgetter(*_FIELDS["evaluations"])
+_INPUT = _FIELDS["calls"].index("input")
+assert _FIELDS["calls"][_INPUT : _INPUT + 2] == ("input", "result")
+_call_before = attrgetter(*_FIELDS["calls"][:_INPUT])
+_call_after = attrgetter(*_FIELDS["calls"][_INPUT + 2 :])
 
 FIRST_STAYS = frozenset({"sessions", "prompts", "asks", "large_values"})
 """Tables where the first row of a key is kept; in others the last one is."""
@@ -96,6 +104,11 @@ def encode(rows: Iterable[Row], group: Group | None = None) -> Group:
     return group
 
 
+def _params(table: str, values: Mapping[str, Any]) -> Params:
+    """A row of the table; NULL in columns of which ``values`` say nothing."""
+    return tuple(map(values.get, _FIELDS[table]))
+
+
 def _session_opened(group: Group, row: SessionOpened) -> None:
     request = row.request.decode(errors="replace")
     if row.hide:
@@ -111,26 +124,26 @@ def _session_opened(group: Group, row: SessionOpened) -> None:
             rollout=row.rollout and hide.plain(row.rollout),
             labels=row.labels and hide.json(row.labels),
         )
-    group.sessions[row.id] = (*row[:17], isinstance(row.hide, Redactor), row.started_at)
+    secrets = isinstance(row.hide, Redactor)
+    group.sessions[row.id] = _params("sessions", {**row._asdict(), "secrets": secrets})
     group.large_values[row.id, "request"] = (row.id, "request", row.id, pack(request))
 
 
 def _session_ended(group: Group, row: SessionEnded) -> None:
     if row.hide:
         row = row._replace(end_reason=row.hide.plain(row.end_reason))
-    group.ends[row.id] = row[:10]
+    group.ends[row.id] = _end(row)
 
 
 def _prompted(group: Group, row: Prompted) -> None:
     key = row.session, row.kind
     if row.number:
-        place = row.session, row.number
-        group.asks[place] = (*place, row.kind, row.after, row.digest, row.fault)
+        group.asks[row.session, row.number] = _ask(row)
     if row.data and key not in group.prompts:
         text = row.data.decode(errors="replace")
         if row.hide:
             text = row.hide.json(text)
-        group.prompts[key] = (*key, group.keep(row.session, row.kind, row.session, text))
+        group.prompts[key] = (row.session, row.kind, group.keep(row.session, row.kind, row.session, text))
 
 
 def _call_started(group: Group, row: CallStarted) -> None:
@@ -140,8 +153,8 @@ def _call_started(group: Group, row: CallStarted) -> None:
         given = hide.json(given)
         row = row._replace(name=hide.plain(row.name), key=row.key and hide.plain(row.key))
     given_here = group.keep(row.id, "input", row.session, given)
-    rest = (None, False, False, None, None, None, row.started_at, None, None, None, None, row.after)
-    group.calls[row.id] = (row.id, row.session, None, *row[2:6], given_here, None, *rest)
+    unknown = {"input": given_here, "finished": False, "discarded": False}
+    group.calls[row.id] = _params("calls", {**row._asdict(), **unknown})
 
 
 def _call_ended(group: Group, row: CallEnded) -> None:
@@ -159,7 +172,7 @@ def _call_ended(group: Group, row: CallEnded) -> None:
         _scores(group, id, session, result)
     given_here = group.keep(id, "input", session, given)
     result_here = group.keep(id, "result", session, result)
-    group.calls[id] = (*row[:7], given_here, result_here, *row[9:21])
+    group.calls[id] = (*_call_before(row), given_here, result_here, *_call_after(row))
 
 
 def _scores(group: Group, call: int, session: int, result: str) -> None:
@@ -178,14 +191,14 @@ def _scores(group: Group, call: int, session: int, result: str) -> None:
 
 
 def _evaluation_saved(group: Group, row: EvaluationSaved) -> None:
-    group.evaluations[row.id] = (*row[:10], zlib.compress(row.report, 6))
+    group.evaluations[row.id] = _evaluation(row._replace(report=zlib.compress(row.report, 6)))
 
 
 def without(group: Group, sessions: Container[int]) -> tuple[Group, int]:
     """The group without the rows of these sessions, and how many rows those were."""
     kept, lost = Group(evaluations=group.evaluations), 0
     for name in COLUMNS.keys() - {"evaluations"}:
-        columns = COLUMNS[name].split()
+        columns = _FIELDS[name]
         at = columns.index("session" if "session" in columns else "id")
         rows, mine = getattr(group, name), getattr(kept, name)
         mine.update((key, row) for key, row in rows.items() if row[at] not in sessions)
