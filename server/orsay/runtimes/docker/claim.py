@@ -30,7 +30,7 @@ __all__ = ["CLAIM_LABEL", "NAME_LABEL", "SERVER_LABEL", "Claim"]
 
 SERVER_LABEL = "orsay.server"
 NAME_LABEL = "orsay.label"
-CLAIM_LABEL = "orsay.lease"
+CLAIM_LABEL = "orsay.claim"
 _OLD_S = 3600.0  # a file that was just made may not be locked yet
 _WORD = re.compile("[0-9a-f]{16}")
 
