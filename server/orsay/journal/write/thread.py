@@ -334,7 +334,3 @@ class Scribe:
 
 def _session(row: Row) -> int:
     return row.session if isinstance(row, Prompted | CallStarted | CallEnded) else row.id
-
-
-def _nothing() -> None:
-    """There is no connection to give back."""
