@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..journal.database import Store
-from ..journal.driver_errors import trouble
+from ..journal.driver_errors import journal_down
 from ..journal.export import Export, dataset_of, existing
 from ..journal.options import JournalOptions
 from ..journal.read.counts import Tally
@@ -194,7 +194,7 @@ def _rewrite(store: Store, *, full: bool) -> None:
             if store.is_sqlite:
                 cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     except Exception as exc:  # of either driver
-        raise trouble(exc, store.place) from exc
+        raise journal_down(exc, store.place) from exc
     finally:
         raw.detach()
         raw.close()

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in the words of somebody who can mend it."""
+"""Problems of a configuration, worded for the person who can fix it."""
 
 from __future__ import annotations
 

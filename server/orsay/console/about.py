@@ -13,7 +13,7 @@ from pydantic import BaseModel, RootModel
 
 from ..errors import UnknownEnvironment
 from ..runtimes.base import EnvironmentInfo, Runtime
-from ..runtimes.router import MixedRuntime
+from ..runtimes.router import RouterRuntime
 from ..sessions.session import Place, Session
 from .live import Tally, count
 
@@ -160,7 +160,7 @@ def _awaited(label: str) -> EnvironmentEntry:
 
 
 def _kind(runtime: Runtime, key: str) -> str:
-    if isinstance(runtime, MixedRuntime):
+    if isinstance(runtime, RouterRuntime):
         try:
             runtime = runtime.place_of(key)
         except UnknownEnvironment:  # it left a moment ago

@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # SQLAlchemy is loaded with a journal only
     from ..journal.write.writer import Writer
     from .history import History
 
-__all__ = ["ConsoleFace"]
+__all__ = ["ConsoleMount"]
 
 _ROOT = "/console"
 _API = "/console/api"
@@ -50,7 +50,7 @@ _STREAM: Pairs = (
 )
 
 
-class ConsoleFace:
+class ConsoleMount:
     """``/console`` and everything below it, but what is asked of an environment that has this very name.
 
     ``journal`` is None when it is off. ``site`` is the folder of the built page.
@@ -82,7 +82,7 @@ class ConsoleFace:
             "/faults": {"GET": self._recent_faults},
         }
 
-    # what faces do
+    # as every mount
 
     @property
     def operations(self) -> list[Operation]:

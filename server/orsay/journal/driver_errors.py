@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 
 from ..errors import JournalDown
 
-__all__ = ["BAD_ROW", "driver_error", "is_about_rows", "trouble"]
+__all__ = ["BAD_ROW", "driver_error", "is_about_rows", "journal_down"]
 
 BAD_ROW: Final = (ValueError, TypeError, OverflowError)
 """What Python raises for a value that the driver cannot write, lone surrogates among them."""
@@ -66,7 +66,7 @@ def is_about_rows(exc: BaseException) -> bool:
     return any(each.__module__ == "psycopg" and each.__name__ == "DataError" for each in type(found).__mro__)
 
 
-def trouble(exc: BaseException, place: str) -> JournalDown:
+def journal_down(exc: BaseException, place: str) -> JournalDown:
     """The error in our words; ``place`` is the journal's, without a password."""
     found = driver_error(exc)
     if isinstance(found, JournalDown):

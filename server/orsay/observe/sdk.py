@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
 from ..logs import get_logger
 from ..runtimes.base import Runtime
-from .figures import gather
+from .metrics import gather
 from .observed import Observed
 from .otel_settings import OtelSettings
 from .otlp import to_otlp

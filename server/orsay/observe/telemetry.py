@@ -21,7 +21,7 @@ class Telemetry(Protocol):
         """The runtime, with a span for each session and call in it."""
 
     def start(self, observed: Observed) -> None:
-        """Send the figures of ``observed`` from now on."""
+        """Send the metrics of ``observed`` from now on."""
 
     async def close(self) -> None:
         """Send what is left, within a bounded time."""

@@ -249,7 +249,7 @@ def _document(path: Path, *, must: bool) -> Mapping[str, Any]:
         if not must:
             return {}
         raise LoadError(
-            f"{path} cannot be read, so nobody knows which files it names as secret: {exc}; mend it, see"
+            f"{path} cannot be read, so nobody knows which files it names as secret: {exc}; fix it, see"
             " 'orsay config --check'"
         ) from exc
 

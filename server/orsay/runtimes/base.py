@@ -204,7 +204,7 @@ class Runtime(Protocol):
 
 
 class Gauge(NamedTuple):
-    """A figure that a runtime shows. ``observe.runtimes`` knows all names and what they mean."""
+    """A metric of a runtime. ``observe.names`` lists all names and their meaning."""
 
     name: str
     value: float
@@ -213,7 +213,7 @@ class Gauge(NamedTuple):
 
 @runtime_checkable
 class Gauged(Protocol):
-    """A runtime that has figures to show; not every one does."""
+    """A runtime with metrics; not every one has some."""
 
     def gauges(self) -> Iterable[Gauge]:
         """How it is now; cheap. The label ``place`` tells places of one kind apart."""

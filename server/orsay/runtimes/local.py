@@ -15,7 +15,7 @@ from ..errors import Faulted, Refused
 from ..tracing import mark_log_records, within
 from .base import Done, EnvironmentInfo, Listener, OpenSession, Operation, Progress, Stop, TaskQuery
 from .execution.episode import Episode, Limits
-from .execution.host import Stage, start_operation
+from .execution.host import EnvironmentHost, start_operation
 
 __all__ = ["LocalRuntime"]
 
@@ -32,8 +32,8 @@ class LocalRuntime:
 
     async def start(self) -> None:
         mark_log_records()
-        self._stage = Stage(self._classes, self._limits, threads=self._threads)
-        self.environments = self._stage.environments
+        self._host = EnvironmentHost(self._classes, self._limits, threads=self._threads)
+        self.environments = self._host.environments
 
     async def open(self, request: OpenSession, listener: Listener) -> LocalHandle:
         future: asyncio.Future[Episode] = asyncio.get_running_loop().create_future()
@@ -46,7 +46,7 @@ class LocalRuntime:
             else:
                 future.set_exception(error)
 
-        run = self._stage.start_open(request, done)
+        run = self._host.start_open(request, done)
         try:
             episode = await future
         except asyncio.CancelledError:
@@ -63,11 +63,11 @@ class LocalRuntime:
         return LocalHandle(episode, request.trace)
 
     async def tasks(self, query: TaskQuery) -> bytes:
-        return await self._stage.tasks(query)
+        return await self._host.tasks(query)
 
     async def stop(self) -> None:
         if self.environments:  # it had started
-            self._stage.close()
+            self._host.close()
 
 
 class LocalHandle:

@@ -1,4 +1,4 @@
-"""Several runtimes as one: discovery merged, each session in the runtime of its environment.
+"""Router over several runtimes: discovery merged, each session in the runtime of its environment.
 
 Members come and go while sessions run: one that leaves takes no new sessions, and is stopped when its last
 one has ended. A session costs one object more than in its own runtime, and a call nothing.
@@ -31,7 +31,7 @@ from .base import (
     TaskQuery,
 )
 
-__all__ = ["Member", "MixedHandle", "MixedRuntime"]
+__all__ = ["Member", "RouterHandle", "RouterRuntime"]
 
 _log = get_logger(__name__)
 
@@ -39,7 +39,7 @@ _log = get_logger(__name__)
 class Member:
     """One of the runtimes, what is taken of it, and how much.
 
-    ``label`` is what errors call it, ``place`` what figures do. ``serve`` maps names of its environments to
+    ``label`` names it in errors, ``place`` in metrics. ``serve`` maps names of its environments to
     the names they have here, and leaves out the others; None takes all as they are. The time limits, in
     seconds, are for environments that set none themselves. ``retire`` is called when the member leaves, while
     sessions may still run.
@@ -132,8 +132,8 @@ class _Start(Protocol):
     ) -> Stop: ...
 
 
-class MixedHandle:
-    """A session in a member: what the member tells of it passes here, and its end is counted."""
+class RouterHandle:
+    """A session in a member: passes on the events of the member, and counts its end."""
 
     __slots__ = ("_close", "_listener", "_member", "setup_ended", "start")
 
@@ -183,7 +183,7 @@ class _View:
 _NOTHING = _View((), (), {}, ())
 
 
-class MixedRuntime:
+class RouterRuntime:
     """Members in order: the first environment of the first one is the default.
 
     Environments that become known later are taken then; ``changed`` is called when that shows. A name that
@@ -301,7 +301,7 @@ class MixedRuntime:
 
     # work
 
-    async def open(self, request: OpenSession, listener: Listener) -> MixedHandle:
+    async def open(self, request: OpenSession, listener: Listener) -> RouterHandle:
         member, key = self._route(request.key)
         if member.max_sessions is not None and member.sessions >= member.max_sessions:
             raise Overloaded(
@@ -309,7 +309,7 @@ class MixedRuntime:
             )
         if key != request.key:
             request = request.model_copy(update={"key": key})
-        handle = MixedHandle(member, listener)
+        handle = RouterHandle(member, listener)
         try:
             handle.opened(await member.runtime.open(request, handle))
         except BaseException:

@@ -31,11 +31,11 @@ from ..runtimes.execution.event_loop import new_event_loop
 from ..runtimes.loader import source_of
 from ..runtimes.process.pool import ProcessRuntime
 from ..runtimes.process.worker_connection import WORKER_MODULE
-from ..runtimes.router import MixedRuntime
+from ..runtimes.router import RouterRuntime
 from ..settings import Settings
 from .assembly import Running
 from .descriptors import raise_descriptor_limit
-from .plan import CodePlace, plan
+from .plan import CodeSpec, plan
 from .reconfigure import Hosting, Reread
 from .resolve import resolve
 from .signals import Signals
@@ -172,12 +172,12 @@ class Server:
         sock = _listen(settings.host, settings.port)
         try:
             server_id = _server_id(settings, sock)
-            places = plan(configuration.entries, settings, server_id)
+            specs = plan(configuration.entries, settings, server_id)
             runtime: Runtime
-            if configuration.file is None and len(places) == 1 and isinstance(places[0], CodePlace):
-                hosting, runtime = None, places[0].runtime(self._classes)
+            if configuration.file is None and len(specs) == 1 and isinstance(specs[0], CodeSpec):
+                hosting, runtime = None, specs[0].runtime(self._classes)
             else:
-                hosting = Hosting(places)
+                hosting = Hosting(specs)
                 runtime = hosting.runtime
             running = Running(settings, runtime, sock, server_id)
         except BaseException:
@@ -226,7 +226,7 @@ def _watching(running: Running, watch: Watch) -> contextlib.AbstractAsyncContext
 def _pools(runtime: Runtime) -> list[ProcessRuntime]:
     """What of the runtime is worker processes."""
     runtimes = (
-        [member.runtime for member in runtime.members] if isinstance(runtime, MixedRuntime) else [runtime]
+        [member.runtime for member in runtime.members] if isinstance(runtime, RouterRuntime) else [runtime]
     )
     return [each for each in runtimes if isinstance(each, ProcessRuntime)]
 

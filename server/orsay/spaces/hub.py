@@ -205,5 +205,5 @@ def _refusal(error: Any, what: str, of: str) -> str:
         409: "something else is changing it; push again",
         429: "too many requests; wait a few minutes and push again",
     }
-    hint = hints.get(status, "push again later" if status >= 500 else "mend that and push again")
+    hint = hints.get(status, "push again later" if status >= 500 else "fix that and push again")
     return f"cannot {what} {of}: {said} ({status}); {hint}"

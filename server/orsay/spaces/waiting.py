@@ -102,4 +102,4 @@ def _judge(hub: Hub, space: str, now: Runtime) -> None:
     if lines:
         text += "\n" + "\n".join(f"  {line}" for line in lines)
     where = f"{page}?logs={'build' if build else 'container'}"
-    raise SpaceError(f"{text}\nThe whole log is at {where}; mend it and push again")
+    raise SpaceError(f"{text}\nThe whole log is at {where}; fix it and push again")

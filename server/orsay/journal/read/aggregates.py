@@ -40,12 +40,12 @@ __all__ = [
     "OF_REWARDS",
     "PLAYED",
     "Live",
+    "OpenTotals",
     "Scores",
-    "SoFar",
     "Total",
     "add_spreads",
     "open_sessions",
-    "so_far",
+    "open_totals",
     "sums",
 ]
 
@@ -65,8 +65,8 @@ _FEW = 500
 
 
 @dataclass(slots=True)
-class SoFar:
-    """What would stand in the session's row if it ended now."""
+class OpenTotals:
+    """Totals of a session that has no end record yet: those of its row, if it ended now."""
 
     calls: int = 0
     faults: int = 0
@@ -76,7 +76,7 @@ class SoFar:
     finished: bool = False
 
 
-Live: TypeAlias = tuple[Any, SoFar]
+Live: TypeAlias = tuple[Any, OpenTotals]
 """A session without an end, and what it has come to if its episode is finished."""
 
 
@@ -100,7 +100,7 @@ class Scores:
         if row.last_at is not None:
             self.last_at = max(self.last_at, row.last_at)
 
-    def add_finished(self, started_at: float, now: SoFar, success: float) -> None:
+    def add_finished(self, started_at: float, now: OpenTotals, success: float) -> None:
         """A session that has not ended, but is finished."""
         self.n += 1
         if now.reward is not None:
@@ -145,7 +145,7 @@ class Total(Scores):
         if row.first_at is not None:
             self.first_at = min(self.first_at, row.first_at)
 
-    def add_open(self, started_at: float, now: SoFar, success: float) -> None:
+    def add_open(self, started_at: float, now: OpenTotals, success: float) -> None:
         """A session that has not ended."""
         self.first_at = min(self.first_at, started_at)
         if not now.finished:
@@ -159,8 +159,8 @@ class Total(Scores):
         if now.reward is not None:
             self.reward += Moments(1, now.reward)
 
-    def figures(self) -> dict[str, Any]:
-        """What runs and points have in common."""
+    def statistics(self) -> dict[str, Any]:
+        """Means with their intervals, as runs and points of a series have them."""
         reward = mean_interval(self.reward)
         success = share_interval(self.solved, self.played)
         length = mean_interval(Moments.from_whole_sums(self.played, self.length, self.length_squares))
@@ -266,21 +266,21 @@ def open_sessions(connection: Connection, wanted: Filter) -> Iterator[Live]:
     these = among(connection, [row.id for row in rows], calls.c.session)
     over = select(calls.c.session).where(these, calls.c.finished, ~calls.c.discarded).distinct()
     finished = connection.scalars(over).all()
-    now = so_far(connection, among(connection, finished, calls.c.session)) if finished else {}
+    now = open_totals(connection, among(connection, finished, calls.c.session)) if finished else {}
     for row in rows:
-        yield row, now.get(row.id, SoFar())
+        yield row, now.get(row.id, OpenTotals())
 
 
-def so_far(connection: Connection, which: ColumnElement[bool]) -> dict[int, SoFar]:
+def open_totals(connection: Connection, which: ColumnElement[bool]) -> dict[int, OpenTotals]:
     """By session, from those of its calls for which ``which`` holds; nothing for a session without calls."""
     rows = connection.execute(
         select(calls.c.session, calls.c.reward, calls.c.finished, calls.c.discarded, calls.c.fault)
         .where(which)
         .order_by(calls.c.session, calls.c.number)
     )
-    found: dict[int, SoFar] = {}
+    found: dict[int, OpenTotals] = {}
     for session, reward, finished, discarded, fault in rows:
-        each = found.setdefault(session, SoFar())
+        each = found.setdefault(session, OpenTotals())
         each.calls += 1
         if fault is not None:
             each.faults += 1

@@ -1,5 +1,6 @@
-"""What readers of the journal get: sessions as trajectories, runs as figures. The console's JSON is made of
-these.
+"""Models of what readers of the journal get: sessions as trajectories, runs as statistics.
+
+The console's JSON is made of these.
 
 Ids are decimal strings, since JavaScript rounds integers of this size. Times are seconds since 1970,
 durations seconds.

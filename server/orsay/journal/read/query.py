@@ -1,7 +1,7 @@
 """What the console and the command line ask of the journal: pages of sessions, one trajectory, evaluations.
 
 Every function takes an open connection, and only reads what was played. ``runs``, ``series`` and ``taskmap``
-have the figures of many sessions together.
+have the statistics of many sessions together.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The figures of runs, one by one: see ``series`` for their steps, and ``taskmap`` for tasks."""
+"""Statistics of runs: see ``series`` for their steps, and ``task_grid`` for tasks."""
 
 from __future__ import annotations
 
@@ -94,5 +94,5 @@ def _run(run: str, total: Total) -> RunSummary:
         episodes=total.n + total.running,
         running=total.running,
         steps=total.steps,
-        **{name: each for name, each in total.figures().items() if name in RunSummary.model_fields},
+        **{name: each for name, each in total.statistics().items() if name in RunSummary.model_fields},
     )

@@ -139,4 +139,4 @@ def _whole(connection: Connection, value: ColumnElement[Any]) -> ColumnElement[i
 
 
 def _point(step: int | None, total: Total) -> Point:
-    return Point(step=step, at=total.first_at, n=total.n, **total.figures())
+    return Point(step=step, at=total.first_at, n=total.n, **total.statistics())

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, select
 
 from ..schema import sessions
-from .aggregates import Scores, SoFar, open_sessions, sums
+from .aggregates import OpenTotals, Scores, open_sessions, sums
 from .filters import Filter
 from .models import TaskCell
 
@@ -63,7 +63,7 @@ class _Task(Scores):
         self.add_scores(row)
         self.split, self.task_index = row.split, row.task_index
 
-    def add_open(self, row: Row[Any], now: SoFar, success: float) -> None:
+    def add_open(self, row: Row[Any], now: OpenTotals, success: float) -> None:
         """A session that has not ended, but is finished."""
         self.add_finished(row.started_at, now, success)
         self.split, self.task_index = row.split, row.task_index

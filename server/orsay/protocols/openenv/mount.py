@@ -19,14 +19,14 @@ from ...http.opening import secrets_of, traceparent_of
 from ...http.operations import OPENING_ERRORS, Operation
 from ...logs import get_logger
 from ...runtimes.base import EnvironmentInfo
-from ..session_driver import Player, Players, all_tools
+from ..session_driver import SessionDriver, SessionDrivers, all_tools
 from .actions import action_schema
 from .models import ResetRequest, StepRequest, StepResponse, failure
 from .rpc import Rpc
-from .session import Room
+from .session import OpenEnvSession
 from .websocket import serve_socket
 
-__all__ = ["OpenEnvFace"]
+__all__ = ["OpenEnvMount"]
 
 _log = get_logger(__name__)
 _TAG = "openenv"
@@ -64,7 +64,7 @@ class State(BaseModel):
     done: bool = False
 
 
-class OpenEnvFace:
+class OpenEnvMount:
     """Each path exists by itself, for the first environment, and under the name of each."""
 
     operations = (
@@ -121,8 +121,8 @@ class OpenEnvFace:
         ),
     )
 
-    def __init__(self, players: Players, *, max_body_bytes: int) -> None:
-        self._players = players
+    def __init__(self, drivers: SessionDrivers, *, max_body_bytes: int) -> None:
+        self._drivers = drivers
         self._max_body = max_body_bytes
         self._sockets: Counter[str] = Counter()
         self._table: dict[str, dict[str, Endpoint]] = {
@@ -159,8 +159,8 @@ class OpenEnvFace:
         ResetRequest.model_validate(data)
         keep = b"x-session-id" in headers
         sid = session_id(headers) if keep else None
-        room = Room(
-            self._players,
+        session = OpenEnvSession(
+            self._drivers,
             owner,
             self._info(scope),
             secrets_of(headers) or {},
@@ -168,37 +168,37 @@ class OpenEnvFace:
             traceparent=traceparent_of(headers),
         )
         try:
-            await send_json(send, to_json(await room.reset(data)))
+            await send_json(send, to_json(await session.reset(data)))
         finally:
             if not keep:
-                await room.close()
+                await session.close()
 
     async def _step(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
         body = await read_body(headers, receive, self._max_body)
         request = StepRequest.model_validate_json(body or b"null")
         if b"x-session-id" in headers:
-            room = self._room_of(self._players.find(owner, session_id(headers)), owner, headers)
-            await send_json(send, to_json(await room.step(request.action, request.request_id)))
+            session = self._session_of(self._drivers.find(owner, session_id(headers)), owner, headers)
+            await send_json(send, to_json(await session.step(request.action, request.request_id)))
             return
-        room = Room(
-            self._players,
+        session = OpenEnvSession(
+            self._drivers,
             owner,
             self._info(scope),
             secrets_of(headers) or {},
             traceparent=traceparent_of(headers),
         )
         try:
-            await room.reset(request.model_extra or {})
-            await send_json(send, to_json(await room.step(request.action)))
+            await session.reset(request.model_extra or {})
+            await send_json(send, to_json(await session.step(request.action)))
         finally:
-            await room.close()
+            await session.close()
 
     async def _state(self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send) -> None:
         if b"x-session-id" in headers:
-            room = self._room_of(self._players.find(owner, session_id(headers)), owner, headers)
+            session = self._session_of(self._drivers.find(owner, session_id(headers)), owner, headers)
         else:
-            room = Room(self._players, owner, self._info(scope), {})
-        await send_json(send, to_json(room.state()))
+            session = OpenEnvSession(self._drivers, owner, self._info(scope), {})
+        await send_json(send, to_json(session.state()))
 
     async def _metadata(
         self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
@@ -236,7 +236,7 @@ class OpenEnvFace:
     ) -> None:
         """One JSON-RPC request."""
         body = await read_body(headers, receive, self._max_body)
-        rpc = Rpc(self._players, owner, self._info(scope), secrets_of(headers) or {}, None)
+        rpc = Rpc(self._drivers, owner, self._info(scope), secrets_of(headers) or {}, None)
         await send_json(send, to_json(await rpc.answer(body)))
 
     # WebSocket
@@ -247,7 +247,7 @@ class OpenEnvFace:
         """Each may hold a session, so there are no more of them than of sessions, or some on a small server:
         there, a client reads ``CAPACITY_REACHED`` over its own. Raises Overloaded.
         """
-        limits, sockets = self._players.sessions.limits, self._sockets
+        limits, sockets = self._drivers.sessions.limits, self._sockets
         in_all = max(limits.max_sessions, _LEAST_SOCKETS)
         if sockets.total() >= in_all:
             raise Overloaded(f"server at maximum capacity: {in_all} WebSockets")
@@ -270,31 +270,33 @@ class OpenEnvFace:
         named = parse_qs(scope["query_string"].decode("latin-1")).get("session_id")
         secrets = secrets_of(headers) or {}
         if named:  # made by openenv/session/create, and closed by it, or when it is idle
-            room = self._room_of(self._players.find(owner, named[0]), owner, headers)
+            session = self._session_of(self._drivers.find(owner, named[0]), owner, headers)
         else:
-            room = Room(self._players, owner, self._info(scope), secrets, traceparent=traceparent_of(headers))
-        rpc = Rpc(self._players, owner, room.info, secrets, room)
+            session = OpenEnvSession(
+                self._drivers, owner, self._info(scope), secrets, traceparent=traceparent_of(headers)
+            )
+        rpc = Rpc(self._drivers, owner, session.info, secrets, session)
 
         async def answer(text: str) -> str | None:
             try:
-                return await self._answer_message(room, rpc, text)
+                return await self._answer_message(session, rpc, text)
             except ValidationError as exc:
                 problems = exc.errors(include_url=False, include_context=False, include_input=False)
                 return _message("error", message="Invalid message", code="VALIDATION_ERROR", errors=problems)
             except (Refused, Faulted) as exc:
-                return _message("error", **failure(exc, self._players.faults))
+                return _message("error", **failure(exc, self._drivers.faults))
             except Exception as exc:
-                _log.exception("message_failed", environment=room.info.name)
+                _log.exception("message_failed", environment=session.info.name)
                 fault = Faulted("internal", exception_text(exc))
-                return _message("error", **failure(fault, self._players.faults))
+                return _message("error", **failure(fault, self._drivers.faults))
 
         try:
             await serve_socket(receive, send, answer)
         finally:
             if not named:
-                await room.close()
+                await session.close()
 
-    async def _answer_message(self, room: Room, rpc: Rpc, text: str) -> str | None:
+    async def _answer_message(self, session: OpenEnvSession, rpc: Rpc, text: str) -> str | None:
         try:
             message = _as_object(text)
         except BadRequest as exc:
@@ -305,11 +307,11 @@ class OpenEnvFace:
             raise BadRequest("'data' is a JSON object")
         match kind:
             case "reset":
-                return _message("observation", **await room.reset(data))
+                return _message("observation", **await session.reset(data))
             case "step":
-                return _message("observation", **await room.step(data))
+                return _message("observation", **await session.step(data))
             case "state":
-                return _message("state", **room.state())
+                return _message("state", **session.state())
             case "mcp":
                 return _message("mcp", **await rpc.answer(data))
             case "close":
@@ -321,8 +323,10 @@ class OpenEnvFace:
         self, scope: Scope, headers: Headers, owner: str, receive: Receive, send: Send
     ) -> None:
         secrets = secrets_of(headers) or {}
-        room = Room(self._players, owner, self._info(scope), secrets, traceparent=traceparent_of(headers))
-        rpc = Rpc(self._players, owner, room.info, secrets, room)
+        session = OpenEnvSession(
+            self._drivers, owner, self._info(scope), secrets, traceparent=traceparent_of(headers)
+        )
+        rpc = Rpc(self._drivers, owner, session.info, secrets, session)
 
         async def answer(text: str) -> str:
             return to_json(await rpc.answer(text)).decode()
@@ -330,13 +334,13 @@ class OpenEnvFace:
         try:
             await serve_socket(receive, send, answer)
         finally:
-            await room.close()
+            await session.close()
 
     def _info(self, scope: Scope) -> EnvironmentInfo:
-        return self._players.environment(_split(scope["path"])[0])
+        return self._drivers.environment(_split(scope["path"])[0])
 
-    def _room_of(self, player: Player, owner: str, headers: Headers) -> Room:
-        return Room(self._players, owner, player.info, secrets_of(headers) or {}, player=player)
+    def _session_of(self, driver: SessionDriver, owner: str, headers: Headers) -> OpenEnvSession:
+        return OpenEnvSession(self._drivers, owner, driver.info, secrets_of(headers) or {}, driver=driver)
 
 
 def _split(path: str) -> tuple[str, str]:

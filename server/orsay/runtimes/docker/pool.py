@@ -191,7 +191,7 @@ class Pool:
             sessions=replica.sessions,
             lived_s=round(lived_s, 1),
         )
-        replica.upstream.lose("worker_lost", f"the container {reason}")
+        replica.upstream.mark_lost("worker_lost", f"the container {reason}")
         self._end(replica)
         self._balance()
 

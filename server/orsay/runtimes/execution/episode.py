@@ -33,9 +33,9 @@ from ..outcome import Outcome, episode_finished, refusal
 from .guard import author_fault, cause, guard_author, guard_now, run_author
 from .runs import Group, Run, Runs
 from .threads import Threads
-from .tool_lock import Gate
+from .tool_lock import ToolLock
 
-__all__ = ["Episode", "Limits", "Place"]
+__all__ = ["Episode", "ExecutionContext", "Limits"]
 
 T = TypeVar("T")
 _BLOCKS = TypeAdapter(list[TextBlock | ImageBlock])
@@ -54,8 +54,8 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where episodes run: the threads, runs and limits of one event loop."""
+class ExecutionContext:
+    """Threads, runs and limits of one event loop, shared by its episodes."""
 
     threads: Threads
     runs: Runs
@@ -67,27 +67,29 @@ class Episode:
 
     __slots__ = (
         "_closing",
+        "_context",
         "_finished",
-        "_gate",
         "_instance",
-        "_place",
         "_runs",
         "_session_tools",
+        "_tool_lock",
         "_toolset",
         "_toolsets",
         "hide",
         "hosted",
     )
 
-    def __init__(self, hosted: HostedEnvironment, place: Place, instance: object, hide: Redactor) -> None:
+    def __init__(
+        self, hosted: HostedEnvironment, context: ExecutionContext, instance: object, hide: Redactor
+    ) -> None:
         self.hosted = hosted
-        self._place = place
+        self._context = context
         self._instance: object | None = instance
         self.hide = hide
         self._toolset: object | None = None
         self._session_tools: ToolTable | None = None
         self._toolsets: dict[type, asyncio.Future[object]] | None = None
-        self._gate: Gate | None = None
+        self._tool_lock: ToolLock | None = None
         self._finished = False
         self._runs: Group | None = None
         self._closing: asyncio.Future[None] | None = None
@@ -96,7 +98,7 @@ class Episode:
     async def open(
         cls,
         hosted: HostedEnvironment,
-        place: Place,
+        context: ExecutionContext,
         *,
         task_spec: Mapping[str, Any],
         secrets: dict[str, str],
@@ -114,15 +116,15 @@ class Episode:
             if hosted.plain_constructor:
                 guard_now("setup_error", what, construct, hide=hide)
             else:
-                await guard_author("setup_error", what, place.threads.run(construct), hide=hide)
-            episode = cls(hosted, place, made[0], hide)
+                await guard_author("setup_error", what, context.threads.run(construct), hide=hide)
+            episode = cls(hosted, context, made[0], hide)
             if toolset_name is not None:
                 # on a thread: the package with the toolsets takes seconds to import
-                binding = place.threads.run(episode._bind_toolset, toolset_name)
+                binding = context.threads.run(episode._bind_toolset, toolset_name)
                 await guard_author("setup_error", f"the toolset {toolset_name!r}", binding, hide=hide)
         except BaseException:
             if made:  # stopped too late, or the toolset does not fit: what was built is torn down
-                await cls(hosted, place, made[0], hide).close()
+                await cls(hosted, context, made[0], hide).close()
             raise
         return episode
 
@@ -143,7 +145,7 @@ class Episode:
 
     def start_setup(self, done: Done) -> Run:
         """Run ``setup``. Faults: setup_error, time_limit."""
-        limit = self.hosted.setup_time_limit_s or self._place.limits.setup_time_limit_s
+        limit = self.hosted.setup_time_limit_s or self._context.limits.setup_time_limit_s
         return self._start(lambda _: self._author("setup_error", "setup"), done, limit, "setup")
 
     def start_prompt(self, done: Done) -> Run:
@@ -195,7 +197,7 @@ class Episode:
     ) -> Run:
         if self._runs is None:
             self._runs = Group()
-        return self._place.runs.start(body, done, limit_s=limit_s, what=what, group=self._runs)
+        return self._context.runs.start(body, done, limit_s=limit_s, what=what, group=self._runs)
 
     # calls
 
@@ -206,17 +208,17 @@ class Episode:
 
     def _call_limit(self, row: ToolRow | None) -> float:
         own = row.time_limit_s if row is not None else None
-        return own or self.hosted.call_time_limit_s or self._place.limits.call_time_limit_s
+        return own or self.hosted.call_time_limit_s or self._context.limits.call_time_limit_s
 
     async def _call(self, run: Run, row: ToolRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
-        gate = self._gate
-        if gate is None:
-            gate = self._gate = Gate()
+        lock = self._tool_lock
+        if lock is None:
+            lock = self._tool_lock = ToolLock()
         now = time.monotonic  # finer than the clock of the loop
         entered = came = now()
-        if not gate.try_enter(row):
+        if not lock.try_enter(row):
             run.stop_clock()
-            await gate.enter(row)
+            await lock.enter(row)
             run.restart_clock()
             entered = now()
         try:
@@ -229,7 +231,7 @@ class Episode:
             outcome.queue_s, outcome.run_s = entered - came, now() - entered
             return outcome
         finally:
-            gate.leave(row)
+            lock.leave(row)
 
     async def _run_tool(self, row: ToolRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ToolOutput:
         if self._session_tools is not None and self._session_tools.get(row.name) is row:
@@ -241,7 +243,7 @@ class Episode:
         if row.is_async:
             value = await row.function(owner, *args, **kwargs)
         else:
-            value = await self._place.threads.run(row.function, owner, *args, **kwargs)
+            value = await self._context.threads.run(row.function, owner, *args, **kwargs)
             if inspect.isawaitable(value):
                 value = await value
         return convert.to_output(value, row.name)
@@ -271,7 +273,7 @@ class Episode:
             self._toolsets = {}
         making = self._toolsets.get(cls)
         if making is None:
-            work = self._place.threads.run(convert.new_toolset, cls, self._instance)
+            work = self._context.threads.run(convert.new_toolset, cls, self._instance)
             making = self._toolsets[cls] = asyncio.ensure_future(work)
         try:
             return await asyncio.shield(making)
@@ -327,7 +329,7 @@ class Episode:
 
     async def _author(self, fault: FaultClass, hook: str, *args: Any) -> Any:
         method = getattr(self._instance, hook)
-        running = run_author(self._place.threads, method, *args)
+        running = run_author(self._context.threads, method, *args)
         return await guard_author(fault, hook, running, hide=self.hide)
 
     def _convert(self, fault: FaultClass, hook: str, convert_value: Callable[[], T]) -> T:
@@ -337,7 +339,7 @@ class Episode:
         return value
 
     def _bound(self, data: bytes, what: str) -> None:
-        limit = self._place.limits.max_result_bytes
+        limit = self._context.limits.max_result_bytes
         if len(data) > limit:
             raise Faulted("result_too_large", f"{what} returned {len(data)} bytes; the limit is {limit}")
 
@@ -363,8 +365,8 @@ class Episode:
             await self._runs.stop(Faulted("cancelled", "the session was closed while this ran"))
         try:
             if not self.hosted.plain_teardown:
-                limit = self._place.limits.teardown_time_limit_s
-                await self._place.runs.run(
+                limit = self._context.limits.teardown_time_limit_s
+                await self._context.runs.run(
                     lambda _: self._author("setup_error", "teardown"), limit_s=limit, what="teardown"
                 )
         finally:

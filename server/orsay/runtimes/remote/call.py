@@ -20,7 +20,7 @@ from ...errors import Faulted
 from ..base import Operation, Progress
 from ..outcome import Outcome
 from .answers import error_of, fault_of, is_from_between
-from .backoff import Patience
+from .backoff import Backoff
 from .events import EventReader, Passed, TextTracker, TooLong, guarded, has_space_at_edge
 from .http import Answer, Broken, Stream
 from .read_timeouts import Heard
@@ -46,7 +46,7 @@ class CallerSession(Protocol):
 
     async def gone(self, answer: Answer, *, sure: bool = True) -> Faulted | None: ...
 
-    def lose(self, fault: FaultClass, reason: str, *, left: bool = False) -> None: ...
+    def mark_lost(self, fault: FaultClass, reason: str, *, left: bool = False) -> None: ...
 
 
 class RemoteCall:
@@ -89,7 +89,7 @@ class RemoteCall:
 
     async def run(self) -> Outcome:
         """The result, or the rest of it where ``progress`` heard the beginning. Raises Faulted or Refused."""
-        patience = Patience()
+        backoff = Backoff()
         upstream = self._upstream
         while True:
             since, size = upstream.now(), self._size
@@ -100,10 +100,10 @@ class RemoteCall:
                 if broken.may_have_run and self._task_id is None and not upstream.ours:
                     raise self._lost(broken, "the call may have run, and this server cannot tell") from broken
                 if self._size > size or upstream.now() - since > _PROGRESS_S:
-                    patience = Patience()
-                delay = patience.next_s()
+                    backoff = Backoff()
+                delay = backoff.next_s()
                 if delay is None:
-                    raise self._lost(broken, f"gave up after {patience.failures} tries in a row") from broken
+                    raise self._lost(broken, f"gave up after {backoff.failures} tries in a row") from broken
             except TooLong as exc:
                 self._session.abandon(self.key)
                 raise Faulted("result_too_large", str(exc)) from exc
@@ -111,11 +111,11 @@ class RemoteCall:
 
     def _lost(self, broken: Broken, hint: str) -> Faulted:
         text = f"{self._upstream.name}, which held the session, cannot be reached: {broken} ({hint})"
-        self._session.lose("worker_lost", text, left=True)
+        self._session.mark_lost("worker_lost", text, left=True)
         return Faulted("worker_lost", text)
 
     async def _once(self) -> Outcome:
-        with self._upstream.silence.watch() as heard:
+        with self._upstream.read_timeouts.watch() as heard:
             stream = await self._upstream.stream(self._path, self._headers, self._request())
             try:
                 if stream.status != 200:
@@ -125,7 +125,7 @@ class RemoteCall:
                     raise self._upstream.deviates(f"answered a call with {kind}, not with a stream of events")
                 return await self._read(stream, heard)
             finally:
-                self._upstream.let_go(stream)
+                self._upstream.release(stream)
 
     @property
     def _path(self) -> str:
@@ -247,5 +247,5 @@ class RemoteCall:
                 "its result is lost",
             )
         if fault.fault == "worker_lost":
-            self._session.lose(fault.fault, fault.message)
+            self._session.mark_lost(fault.fault, fault.message)
         return fault

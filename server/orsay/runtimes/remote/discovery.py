@@ -124,7 +124,7 @@ def _listing(raw: Any) -> ListToolsOutput:
 
 
 def _refusal(answer: Answer, path: str, hide: Redactor) -> Exception:
-    """Broken for what passes by itself, Unusable for what somebody must mend."""
+    """Broken for what passes by itself, Unusable for what somebody must fix."""
     said = f"{answer.status} {detail_of(answer, hide)}"
     if answer.status in (401, 403):
         what = "this server" if answer.headers.get(CODE) == Forbidden.code else "the API key"

@@ -16,7 +16,7 @@ from pydantic_core import from_json, to_json
 from ...errors import BadTask, Faulted, OpeningLost, Refused, Starting, UnknownEnvironment
 from ..base import Listener, OpenSession
 from .answers import detail_of, error_of
-from .backoff import Patience
+from .backoff import Backoff
 from .discovery import env_path
 from .handle import RemoteHandle
 from .http import Answer, Broken
@@ -91,7 +91,7 @@ async def _create(upstream: Upstream, request: OpenSession, headers: Mapping[str
     elif request.secrets:
         sent[SECRETS] = encode_secrets(request.secrets)
     content = to_json(body)
-    patience = Patience()
+    backoff = Backoff()
     may_exist = False
     while True:
         try:
@@ -99,7 +99,7 @@ async def _create(upstream: Upstream, request: OpenSession, headers: Mapping[str
             answer = await upstream.send("POST", "/create", sent, content, silence_s=limit_s)
         except Broken as broken:
             may_exist = may_exist or broken.may_have_run
-            delay = None if broken.unreachable and not may_exist else patience.next_s()
+            delay = None if broken.unreachable and not may_exist else backoff.next_s()
             if delay is None:
                 raise _lost(upstream, broken, headers, may_exist=may_exist) from broken
             await asyncio.sleep(delay)

@@ -23,9 +23,9 @@ class RemoteOptions:
     """How long ``start`` waits for the upstream to come up before it goes on without."""
     connect_timeout_s: float = 10
     request_timeout_s: float = 60
-    """Silence after which a request that no author code answers has failed."""
+    """Silence after which a request fails that no author code answers."""
     silence_s: float = 45
     """Silence, comments included, after which a stream counts as broken."""
     hook_limit_s: float = 960
-    """Silence after which a request has failed that author code answers: a constructor, a prompt, tasks."""
+    """Silence after which a request fails that author code answers: a constructor, a prompt, tasks."""
     max_result_bytes: int = 64 * 1024 * 1024

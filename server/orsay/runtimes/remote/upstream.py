@@ -17,12 +17,12 @@ from ...errors import Faulted, Starting
 from ..base import EnvironmentInfo
 from ..execution.runs import Runs
 from .answers import is_from_between
-from .backoff import Patience
+from .backoff import Backoff
 from .discovery import Unusable
 from .health import Watch
-from .http import Answer, Border, Broken, Misdirected, Stream, parse_url, place_of
+from .http import Answer, Broken, HttpClient, Misdirected, Stream, parse_url, place_of
 from .options import RemoteOptions
-from .read_timeouts import Silence
+from .read_timeouts import ReadTimeouts
 
 __all__ = ["Upstream", "UpstreamSession"]
 
@@ -35,13 +35,13 @@ _DRAIN_S = 1.0
 
 
 class UpstreamSession(Protocol):
-    """Session that lives at an upstream, as far as the upstream uses it: to ping it, and to lose it."""
+    """Session that lives at an upstream, as far as the upstream uses it: to ping it, and to mark it lost."""
 
     touched_at: float
 
     async def ping(self) -> None: ...
 
-    def lose(self, fault: FaultClass, reason: str) -> None: ...
+    def mark_lost(self, fault: FaultClass, reason: str) -> None: ...
 
 
 class Upstream:
@@ -76,9 +76,9 @@ class Upstream:
         self._hides: tuple[Redactor, ...] = ()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._watching: list[asyncio.Task[None]] = []
-        self._border: Border
+        self._http: HttpClient
         self.runs: Runs
-        self.silence: Silence
+        self.read_timeouts: ReadTimeouts
         self.now: Callable[[], float]
 
     # what is known of it
@@ -138,8 +138,8 @@ class Upstream:
         loop = asyncio.get_running_loop()
         self.now = loop.time
         self.runs = Runs()
-        self.silence = Silence(self.options.silence_s)
-        self._border = Border(self._url, connect_timeout_s=self.options.connect_timeout_s)
+        self.read_timeouts = ReadTimeouts(self.options.silence_s)
+        self._http = HttpClient(self._url, connect_timeout_s=self.options.connect_timeout_s)
         self._watching = [loop.create_task(self._watch.run()), loop.create_task(self._keep_alive())]
         try:
             await self._watch.first()
@@ -158,14 +158,14 @@ class Upstream:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
         if self._watching:  # it had started
-            await self._border.close()
+            await self._http.close()
             self.runs.close()
-            self.silence.close()
+            self.read_timeouts.close()
 
-    def lose(self, fault: FaultClass, reason: str) -> None:
-        """Whoever runs the server knows that it is gone, and every session in it."""
+    def mark_lost(self, fault: FaultClass, reason: str) -> None:
+        """Mark every session lost: whoever runs the server knows that it is gone."""
         for session in list(self.sessions):
-            session.lose(fault, reason)
+            session.mark_lost(fault, reason)
         self._watch.went_down(reason)
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -197,7 +197,7 @@ class Upstream:
         """
         limit_s = self.options.request_timeout_s if silence_s is None else silence_s
         try:
-            answer = await self._border.send(method, path, headers, body=body, silence_s=limit_s)
+            answer = await self._http.send(method, path, headers, body=body, silence_s=limit_s)
             if is_from_between(answer):
                 raise Broken(f"status {answer.status} on the way", may_have_run=True)
         except Broken as broken:
@@ -209,19 +209,19 @@ class Upstream:
         return answer
 
     async def stream(self, path: str, headers: Mapping[str, str], body: bytes) -> Stream:
-        """One request whose answer is read as it comes; ``let_go`` ends that. Raises as ``send``.
+        """One request whose answer is read as it comes; ``release`` ends that. Raises as ``send``.
 
-        Belongs into a block of ``silence.watch``.
+        Belongs into a block of ``read_timeouts.watch``.
         """
         try:
-            stream = await self._border.open("POST", path, headers, body=body)
+            stream = await self._http.open("POST", path, headers, body=body)
         except Misdirected as exc:
             raise self.deviates(str(exc)) from exc
         self._watch.heard()
         return stream
 
-    def let_go(self, stream: Stream) -> None:
-        """Nobody reads on. Of a stream that ended only the very last bytes may be missing."""
+    def release(self, stream: Stream) -> None:
+        """Stop reading. Of a stream that ended only the very last bytes may be missing."""
         if stream.at_end:
             stream.close()
         else:
@@ -243,7 +243,7 @@ class Upstream:
         """For the watch, which draws its own conclusions."""
         limit_s = self.options.request_timeout_s
         try:
-            return await self._border.send("GET", path, self.headers, silence_s=limit_s)
+            return await self._http.send("GET", path, self.headers, silence_s=limit_s)
         except Misdirected as exc:
             raise Unusable(str(exc)) from exc
 
@@ -251,13 +251,13 @@ class Upstream:
 
     async def delete(self, headers: Mapping[str, str]) -> Answer:
         """End a session, and wait until it is torn down. Raises Broken."""
-        patience = Patience()
+        backoff = Backoff()
         while True:
             try:
                 answer = await self.send("POST", "/delete", headers)
                 break
             except Broken:
-                delay = patience.next_s() if self.up else None
+                delay = backoff.next_s() if self.up else None
                 if delay is None:
                     raise
             await asyncio.sleep(delay)
