@@ -1,4 +1,4 @@
-"""From what a person writes (``module:Class``, ``path/to/file.py``) to environment classes, and back."""
+"""Targets (``module:Class``, ``path/to/file.py``) into environment classes, and back."""
 
 from __future__ import annotations
 

@@ -13,7 +13,17 @@ from typing import Any
 
 from ..errors import Faulted, Refused
 from ..tracing import mark_log_records, within
-from .base import Done, EnvironmentInfo, Listener, OpenSession, Operation, Progress, Stop, TaskQuery
+from .base import (
+    EnvironmentInfo,
+    Listener,
+    OnResult,
+    OpenSession,
+    Operation,
+    Progress,
+    Stop,
+    TaskQuery,
+    settle,
+)
 from .execution.episode import Episode, Limits
 from .execution.host import EnvironmentHost, start_operation
 
@@ -38,15 +48,7 @@ class LocalRuntime:
     async def open(self, request: OpenSession, listener: Listener) -> LocalHandle:
         future: asyncio.Future[Episode] = asyncio.get_running_loop().create_future()
 
-        def done(value: Any, error: Faulted | Refused | None) -> None:
-            if future.done():  # given up, and told so: what was built is torn down already
-                return
-            if error is None:
-                future.set_result(value)
-            else:
-                future.set_exception(error)
-
-        run = self._host.start_open(request, done)
+        run = self._host.start_open(request, settle(future))
         try:
             episode = await future
         except asyncio.CancelledError:
@@ -83,13 +85,13 @@ class LocalHandle:
         self,
         operation: Operation,
         body: bytes,
-        done: Done,
+        on_result: OnResult,
         *,
         limit_s: float,
         progress: Progress | None = None,
     ) -> Stop:
         del limit_s, progress  # nothing outside this process could enforce it; results come in one piece
-        run = start_operation(self._episode, operation, body, done, self._trace)
+        run = start_operation(self._episode, operation, body, on_result, self._trace)
         return (lambda: None) if run is None else _stopper(run)
 
     async def close(self) -> None:

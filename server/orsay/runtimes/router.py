@@ -17,12 +17,12 @@ from ..errors import ConfigError, Faulted, LoadError, Overloaded, Refused, Shutt
 from ..logs import get_logger
 from ..suggest import did_you_mean
 from .base import (
-    Done,
     EnvironmentInfo,
     Gauge,
     Gauged,
     Handle,
     Listener,
+    OnResult,
     OpenSession,
     Operation,
     Progress,
@@ -77,7 +77,7 @@ class Member:
         return [(key, self._here(there[key])) for key in self.serve if key in there]
 
     def missing(self) -> str | None:
-        """What ``serve`` names and the runtime has not; None as long as that cannot be known."""
+        """Error about a name in ``serve`` that the runtime lacks; None as long as that cannot be known."""
         if self.serve is None or self.runtime.pending:
             return None
         there = [info.key for info in self.runtime.environments]
@@ -102,7 +102,7 @@ class Member:
         self._users += 1
 
     def leave(self) -> None:
-        """What ``enter`` announced is over."""
+        """End of what ``enter`` announced."""
         self._users -= 1
         if self._leaves and not self._users:
             self._unused.set()
@@ -125,7 +125,7 @@ class _Start(Protocol):
         self,
         operation: Operation,
         body: bytes,
-        done: Done,
+        on_result: OnResult,
         *,
         limit_s: float,
         progress: Progress | None = None,
@@ -172,7 +172,7 @@ class RouterHandle:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """What the members offer, as long as ``seen`` is what they show."""
+    """Snapshot of what the members offer, valid as long as ``seen`` is what they show."""
 
     seen: tuple[Sequence[EnvironmentInfo], ...]
     environments: tuple[EnvironmentInfo, ...]
@@ -240,7 +240,7 @@ class RouterRuntime:
         for member in gone:
             task = asyncio.get_running_loop().create_task(self._wind_down(member))
             self._leaving[task] = member
-            task.add_done_callback(lambda done: self._leaving.pop(done, None))
+            task.add_done_callback(lambda ended: self._leaving.pop(ended, None))
 
     async def _wind_down(self, member: Member) -> None:
         if member.sessions:
@@ -328,7 +328,7 @@ class RouterRuntime:
             member.leave()
 
     def place_of(self, key: str) -> Runtime:
-        """Where the environment of that key lives. Raises UnknownEnvironment."""
+        """Runtime of the environment of that key. Raises UnknownEnvironment."""
         return self._route(key)[0].runtime
 
     def _route(self, key: str) -> tuple[Member, str]:

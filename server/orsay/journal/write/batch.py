@@ -57,7 +57,7 @@ FIRST_STAYS = frozenset({"sessions", "prompts", "asks", "large_values"})
 
 @dataclass(slots=True)
 class Batch:
-    """What is committed together. Rows of one key are there once: the last one."""
+    """Rows that are committed together. Rows of one key are there once: the last one."""
 
     sessions: dict[int, Params] = field(default_factory=dict)
     calls: dict[int, Params] = field(default_factory=dict)

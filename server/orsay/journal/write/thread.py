@@ -212,7 +212,7 @@ class WriterThread:
         return frozenset(self._settled + at for at, row in enumerate(rows, 1) if id(row) not in kept)
 
     def _write_one(self, row: Row) -> bool:
-        """Whether it could be."""
+        """False where the database refused the row."""
         assert self._statements is not None
         written = write_row(self._statements, encode([row]), self._store.place)
         if not written and isinstance(row, SessionOpened):
@@ -239,7 +239,7 @@ class WriterThread:
             self._store.look()
 
     def _leave(self) -> None:
-        """What could not be written: whoever opens the journal next puts segments into the tables."""
+        """Leave unwritten segments on disk: the next one that opens the journal replays them."""
         left = [each for each in (self._segment, *self.queue) if isinstance(each, Segment)]
         for segment in left:
             segment.close()
@@ -326,7 +326,7 @@ class WriterThread:
         self._live.clear()
 
     def _given_up(self, rows: list[Row]) -> bool:
-        """Whether the thread is closed, and has tried long enough."""
+        """True once the thread is closed and has tried long enough."""
         if self._close_at is None or time.monotonic() - self._close_at < self._close_s:
             return False
         if lost := len(rows) + sum(not isinstance(each, Segment) for each in self.queue):

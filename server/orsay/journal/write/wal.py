@@ -40,7 +40,7 @@ IS_HERE = sys.platform != "win32"
 
 _MARK = "-recent-"
 AGE_S = 1.0
-"""How long rows stay beside the tables."""
+"""Longest time that rows stay beside the tables."""
 
 MOST_ROWS = 2_000
 """As many as should go into the tables at once."""
@@ -142,12 +142,12 @@ class WriteAheadLog:
 
     @property
     def on_their_way(self) -> int:
-        """How many segments were handed over and not given back yet."""
+        """Number of segments that were handed over and not given back yet."""
         return self._handed_over - self._given_back
 
     @property
     def rows(self) -> int:
-        """How many rows were not handed over yet."""
+        """Number of rows that were not handed over yet."""
         return 0 if self._taking is None else self._taking.rows
 
     def append(self, rows: Sequence[tuple[Row, Any]]) -> int:
@@ -246,7 +246,7 @@ def _of_the_dead(path: Path) -> BinaryIO | None:
 
 
 def _batch(file: BinaryIO) -> Batch | None:
-    """What was appended, up to the first part that is not whole; None when its form is not ours."""
+    """Rows of the file, up to the first part that is not whole; None when its format is another."""
     batch = Batch()
     for number, data in enumerate(_parts(file.read())):
         if number:

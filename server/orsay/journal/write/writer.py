@@ -31,7 +31,8 @@ from .wal import AGE_S, IS_HERE, MOST_ROWS, Segment, WriteAheadLog
 __all__ = ["JournalHealth", "Writer", "WriterLimits"]
 
 T = TypeVar("T")
-Done = Callable[[bool], None]
+OnDurable = Callable[[bool], None]
+"""Called once, with True when the row is durable, with False when nobody should wait for it."""
 
 _READERS = 8
 _HANGS_S = 10.0
@@ -50,9 +51,9 @@ class WriterLimits:
     """Bounds on waiting calls, and on rows in memory, while rows cannot be written."""
 
     wait_limit_s: float = 1.0
-    """When something is wrong."""
+    """Limit while something is wrong."""
     stall_s: float = 5.0
-    """When a write just does not come back."""
+    """Limit while a write does not return."""
     rows: int = 200_000
     size_bytes: int = 256 * 1024 * 1024
     retry_s: float = 1.0
@@ -70,7 +71,7 @@ class JournalHealth:
     reason: str = ""
     hint: str = ""
     since: float | None = None
-    """Of the trouble, in seconds since 1970."""
+    """Begin of the trouble, in seconds since 1970."""
     waiting: int = 0
     lag_s: float = 0.0
     committed: int = 0
@@ -96,7 +97,7 @@ class Writer:
             close_s=limits.close_s,
         )
         self._queue = self._thread.queue
-        self._fresh: list[tuple[Row, Done | None]] = []  # about to be committed beside the tables
+        self._fresh: list[tuple[Row, OnDurable | None]] = []  # about to be committed beside the tables
         self._quick = False  # whether rows are
         self._singles = 0  # turns of the loop, one after the other, with a single row
         self._rush_until = 0.0
@@ -105,7 +106,7 @@ class Writer:
         self._added = 0  # rows and segments handed to the writer thread
         self._settled = 0  # of those: committed or given up
         self._lost = 0
-        self._waiting: deque[tuple[int, Done]] = deque()
+        self._waiting: deque[tuple[int, OnDurable]] = deque()
         self._marks: deque[tuple[int, float]] = deque()  # how many rows had been added when
         self._stuck = False  # nobody waits for commits
         self._stalled_at: float | None = None
@@ -123,17 +124,17 @@ class Writer:
         self._tick()
         self._retaining = self._loop.create_task(self._retain())
 
-    def add(self, row: Row, done: Done | None = None) -> None:
-        """Have the row written. ``done`` is called once, on the event loop, with True when it is committed.
+    def add(self, row: Row, on_durable: OnDurable | None = None) -> None:
+        """Write the row. ``on_durable`` is called once, on the event loop, with True when it is committed.
 
         That may be before this returns: where rows keep coming alone they are committed at once, else those
         of one turn of the loop together. With False nobody should wait for it any longer; it may be written
         later all the same.
         """
         if self._stuck or self._closed:
-            self._add_stuck(row, done)
+            self._add_stuck(row, on_durable)
         elif self._quick and _size(row) < _SMALL_BYTES:
-            self._fresh.append((row, done))
+            self._fresh.append((row, on_durable))
             if self._singles >= _MOST_SINGLES:
                 now = time.monotonic()
                 alone, self._rush_until = now > self._rush_until, now + _RUSH_S
@@ -144,7 +145,7 @@ class Writer:
             if len(self._fresh) == 1 and self._loop is not None:
                 self._loop.call_soon(self._commit_turn)
         else:
-            self._add_slow(row, done)
+            self._add_slow(row, on_durable)
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """``work`` in a thread, with a connection that sees what is committed. Raises JournalDown."""
@@ -186,7 +187,7 @@ class Writer:
 
     @property
     def health(self) -> JournalHealth:
-        """How it is now."""
+        """Current health."""
         waiting = self._uncommitted
         found = self._thread.trouble
         since = self._thread.trouble_since
@@ -262,7 +263,7 @@ class Writer:
             self._put(segment)
 
     async def _tables_follow(self) -> None:
-        """What is committed stands in the tables, unless they are in trouble."""
+        """Wait until the tables have what is committed, unless they are in trouble."""
         if self._wal is None or self._stuck or not (self._wal.rows or self._wal.on_their_way):
             return
         assert self._loop is not None
@@ -274,12 +275,12 @@ class Writer:
 
     # rows and segments for the writer thread
 
-    def _add_slow(self, row: Row, done: Done | None) -> None:
+    def _add_slow(self, row: Row, on_durable: OnDurable | None) -> None:
         if type(row) is SessionEnded:  # it must not come before what opened the session
             self._hand_over()
         self._put(row)
-        if done is not None:
-            self._waiting.append((self._added, done))
+        if on_durable is not None:
+            self._waiting.append((self._added, on_durable))
 
     def _put(self, entry: Row | Segment) -> None:
         self._added += 1
@@ -377,10 +378,10 @@ class Writer:
         for _, done in waiting:
             done(False)
 
-    def _add_stuck(self, row: Row, done: Done | None) -> None:
+    def _add_stuck(self, row: Row, on_durable: OnDurable | None) -> None:
         assert self._loop is not None
-        if done is not None:
-            self._loop.call_soon(done, False)
+        if on_durable is not None:
+            self._loop.call_soon(on_durable, False)
         size = _size(row)
         waiting = self._uncommitted
         full = waiting >= self._limits.rows or self._held_bytes + size > self._limits.size_bytes

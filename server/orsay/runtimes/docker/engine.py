@@ -149,7 +149,7 @@ class Engine:
     # images
 
     async def image(self, name: str, *, pull: Pull = "missing") -> ImageConfig:
-        """What is known of an image, fetched from its registry first if ``pull`` says so.
+        """Configuration of an image, fetched from its registry first if ``pull`` says so.
 
         Raises ImageMissing, which says how to come by it.
         """
@@ -361,7 +361,7 @@ class Engine:
         on_end: Callable[[], None],
         since: float | None = None,
     ) -> Stream:
-        """What happens to containers that have the labels; told on the event loop.
+        """Events of containers that have the labels; called back on the event loop.
 
         ``since`` (seconds, by the clock of the engine) replays what happened from then on.
         """
@@ -414,7 +414,7 @@ class Engine:
         return await self._do(f"cannot make network {name}", make, self.remove_network)
 
     async def has_network(self, name: str) -> bool:
-        """Whether there is a network of that name or id."""
+        """True where there is a network of that name or id."""
         try:
             await self._do(f"network {name}", lambda: self._api.inspect_network(name))
         except NotThere:
@@ -448,7 +448,7 @@ def _pairs(labels: Mapping[str, str]) -> list[str]:
 
 
 def _reason(error: BaseException) -> str:
-    """What the system said, deep below what libraries made of it."""
+    """Error text of the system, found below the exceptions of libraries."""
     reason = str(error)
     below: BaseException | None = error
     while below is not None:

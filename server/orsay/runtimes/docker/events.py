@@ -1,4 +1,4 @@
-"""What the engine tells of our containers, brought to the pool; asked again when the engine was away."""
+"""Events of our containers from the engine, passed to the pool; read again after an outage."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class DockerRuntime:
         return wanted
 
     def _look(self) -> None:
-        """What a container hosts became known, or changed."""
+        """Take over the environments of a container, which became known or changed."""
         found = None if self._pool is None else self._pool.environments
         self.environments = found or self.environments  # those of containers that sleep stay known
 

@@ -28,7 +28,7 @@ from ...authoring import hosted as convert
 from ...authoring.hosted import HostedEnvironment
 from ...authoring.tools import ToolRow, ToolTable
 from ...errors import BadTask, Faulted
-from ..base import Done
+from ..base import OnResult
 from ..outcome import Outcome, episode_finished, refusal
 from .guard import author_fault, cause, guard_author, guard_now, run_author
 from .runs import Group, Run, Runs
@@ -141,63 +141,63 @@ class Episode:
         """False when the class inherits the empty ``setup``: the session is ready as it is."""
         return not self.hosted.plain_setup
 
-    # what may be started: each answers ``done`` exactly once
+    # what may be started: each answers ``on_result`` exactly once
 
-    def start_setup(self, done: Done) -> Run:
+    def start_setup(self, on_result: OnResult) -> Run:
         """Run ``setup``. Faults: setup_error, time_limit."""
         limit = self.hosted.setup_time_limit_s or self._context.limits.setup_time_limit_s
-        return self._start(lambda _: self._author("setup_error", "setup"), done, limit, "setup")
+        return self._start(lambda _: self._author("setup_error", "setup"), on_result, limit, "setup")
 
-    def start_prompt(self, done: Done) -> Run:
+    def start_prompt(self, on_result: OnResult) -> Run:
         """JSON bytes of the prompt's blocks."""
-        return self._start(lambda _: self._prompt(), done, self._call_limit(None), "get_prompt")
+        return self._start(lambda _: self._prompt(), on_result, self._call_limit(None), "get_prompt")
 
-    def start_messages(self, done: Done) -> Run:
+    def start_messages(self, on_result: OnResult) -> Run:
         """JSON bytes of the prompt as messages."""
-        return self._start(lambda _: self._messages(), done, self._call_limit(None), "get_messages")
+        return self._start(lambda _: self._messages(), on_result, self._call_limit(None), "get_messages")
 
-    def start_task_tools(self, done: Done) -> Run:
+    def start_task_tools(self, on_result: OnResult) -> Run:
         """JSON bytes of the tools of this very session; does not need setup."""
-        return self._start(lambda _: self._task_tools(), done, self._call_limit(None), "list_task_tools")
+        return self._start(lambda _: self._task_tools(), on_result, self._call_limit(None), "list_task_tools")
 
-    def start_score(self, body: bytes, done: Done) -> Run:
+    def start_score(self, body: bytes, on_result: OnResult) -> Run:
         """Outcome for the candidates in ``body``, a valid ScoreGroup."""
-        return self._start(lambda _: self._score(body), done, self._call_limit(None), "score_group")
+        return self._start(lambda _: self._score(body), on_result, self._call_limit(None), "score_group")
 
-    def start_call(self, body: bytes, done: Done) -> Run | None:
+    def start_call(self, body: bytes, on_result: OnResult) -> Run | None:
         """Outcome of the call in ``body``, a valid CallTool. None: it was refused and answered at once."""
         request = from_json(body)
         name: str = request["name"]
         row = self._row(name)
         if row is None:
             text = f"{name!r} is not a tool of {self.hosted.name!r}"
-            done(refusal("not_found", self.hide.plain(text)), None)
+            on_result(refusal("not_found", self.hide.plain(text)), None)
             return None
         if row.collision:
             text = f"{name!r} names a tool of the environment and one of its toolsets: rename one of them"
-            done(refusal("name_collision", text), None)
+            on_result(refusal("name_collision", text), None)
             return None
         if self._finished:
-            done(episode_finished(name), None)
+            on_result(episode_finished(name), None)
             return None
         try:
             args, kwargs = row.bind(request["input"])
         except ValidationError as exc:
             text = f"Tool input validation error for {name!r}: {_problems(exc)}"
-            done(refusal("input_validation", self.hide.plain(text)), None)
+            on_result(refusal("input_validation", self.hide.plain(text)), None)
             return None
         except BaseException as exc:  # a validator of the author's own that raises what pydantic lets through
-            done(None, author_fault("tool_error", exc, self.hide, f"validating the input of {name!r}"))
+            on_result(None, author_fault("tool_error", exc, self.hide, f"validating the input of {name!r}"))
             return None
         limit = self._call_limit(row)
-        return self._start(lambda run: self._call(run, row, args, kwargs), done, limit, f"tool {name!r}")
+        return self._start(lambda run: self._call(run, row, args, kwargs), on_result, limit, f"tool {name!r}")
 
     def _start(
-        self, body: Callable[[Run], Coroutine[Any, Any, Any]], done: Done, limit_s: float, what: str
+        self, body: Callable[[Run], Coroutine[Any, Any, Any]], on_result: OnResult, limit_s: float, what: str
     ) -> Run:
         if self._runs is None:
             self._runs = Group()
-        return self._context.runs.start(body, done, limit_s=limit_s, what=what, group=self._runs)
+        return self._context.runs.start(body, on_result, limit_s=limit_s, what=what, group=self._runs)
 
     # calls
 

@@ -15,7 +15,7 @@ from pydantic_core import to_json
 from ...authoring.hosted import HostedEnvironment, host
 from ...errors import Faulted, LoadError, UnknownEnvironment
 from ...tracing import within
-from ..base import Done, EnvironmentInfo, OpenSession, Operation, TaskQuery
+from ..base import EnvironmentInfo, OnResult, OpenSession, Operation, TaskQuery
 from .episode import Episode, ExecutionContext, Limits
 from .guard import guard_author, run_author
 from .runs import Run, Runs
@@ -25,7 +25,7 @@ __all__ = ["EnvironmentHost", "describe", "start_operation"]
 
 
 def describe(hosted: HostedEnvironment) -> EnvironmentInfo:
-    """What the server needs to know of a hosted class."""
+    """Description of a hosted class, for the server."""
     rows = hosted.tools.values()
     return EnvironmentInfo(
         name=hosted.name,
@@ -47,25 +47,25 @@ def describe(hosted: HostedEnvironment) -> EnvironmentInfo:
 
 
 def start_operation(
-    episode: Episode, operation: Operation, body: bytes, done: Done, trace: str | None
+    episode: Episode, operation: Operation, body: bytes, on_result: OnResult, trace: str | None
 ) -> Run | None:
     """Start ``operation`` on ``episode``, as part of ``trace``; None when it was answered at once."""
     with within(trace, episode.hide):
-        return _start(episode, operation, body, done)
+        return _start(episode, operation, body, on_result)
 
 
-def _start(episode: Episode, operation: Operation, body: bytes, done: Done) -> Run | None:
+def _start(episode: Episode, operation: Operation, body: bytes, on_result: OnResult) -> Run | None:
     match operation:
         case "call":
-            return episode.start_call(body, done)
+            return episode.start_call(body, on_result)
         case "prompt":
-            return episode.start_prompt(done)
+            return episode.start_prompt(on_result)
         case "messages":
-            return episode.start_messages(done)
+            return episode.start_messages(on_result)
         case "task_tools":
-            return episode.start_task_tools(done)
+            return episode.start_task_tools(on_result)
         case "score_group":
-            return episode.start_score(body, done)
+            return episode.start_score(body, on_result)
 
 
 class EnvironmentHost:
@@ -86,8 +86,8 @@ class EnvironmentHost:
     def environments(self) -> tuple[EnvironmentInfo, ...]:
         return tuple(describe(environment) for environment in self._hosted.values())
 
-    def start_open(self, request: OpenSession, done: Done) -> Run:
-        """Resolve the task and construct; ``done`` gets the Episode, or Faulted or Refused.
+    def start_open(self, request: OpenSession, on_result: OnResult) -> Run:
+        """Resolve the task and construct; ``on_result`` gets the Episode, or Faulted or Refused.
 
         A construction that is stopped too late is torn down again.
         """
@@ -108,7 +108,7 @@ class EnvironmentHost:
         limit = hosted.setup_time_limit_s or self.context.limits.setup_time_limit_s
         with within(request.trace, redactor(request.secrets.values())):
             return self.context.runs.start(
-                body, done, limit_s=limit, what=f"the constructor of {hosted.name!r}"
+                body, on_result, limit_s=limit, what=f"the constructor of {hosted.name!r}"
             )
 
     async def tasks(self, query: TaskQuery) -> bytes:

@@ -14,7 +14,17 @@ from collections.abc import Iterator, Sequence
 
 from ...errors import Faulted, LoadError, Overloaded, Refused, ShuttingDown, Starting
 from ...logs import get_logger
-from ..base import Done, EnvironmentInfo, Gauge, Listener, OpenSession, Operation, Progress, Stop, TaskQuery
+from ..base import (
+    EnvironmentInfo,
+    Gauge,
+    Listener,
+    OnResult,
+    OpenSession,
+    Operation,
+    Progress,
+    Stop,
+    TaskQuery,
+)
 from .frames import Kind, WorkerConfig, with_session
 from .worker_connection import WorkerConnection
 
@@ -340,13 +350,13 @@ class ProcessHandle:
         self,
         operation: Operation,
         body: bytes,
-        done: Done,
+        on_result: OnResult,
         *,
         limit_s: float,
         progress: Progress | None = None,  # results come in one piece
     ) -> Stop:
         return self._worker.start(
-            _KINDS[operation], with_session(self._number, body), done, limit_s + _LIMIT_MARGIN_S
+            _KINDS[operation], with_session(self._number, body), on_result, limit_s + _LIMIT_MARGIN_S
         )
 
     async def close(self) -> None:

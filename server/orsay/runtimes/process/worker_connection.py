@@ -15,7 +15,7 @@ from orsay_protocol.faults import FaultClass
 from pydantic_core import from_json
 
 from ...errors import Faulted, LoadError, Refused
-from ..base import Done, EnvironmentInfo, Listener, Stop, settle, stop_nothing
+from ..base import EnvironmentInfo, Listener, OnResult, Stop, settle, stop_nothing
 from .frames import FrameReader, Kind, Outbox, WorkerConfig, read_error, split_session, unpack_outcome
 
 __all__ = ["WORKER_MODULE", "WorkerConnection"]
@@ -26,10 +26,10 @@ _EXIT_WAIT_S = 2.0
 
 
 class _Pending:
-    __slots__ = ("deadline", "done")
+    __slots__ = ("deadline", "on_result")
 
-    def __init__(self, done: Done, deadline: float) -> None:
-        self.done = done
+    def __init__(self, on_result: OnResult, deadline: float) -> None:
+        self.on_result = on_result
         self.deadline = deadline
 
 
@@ -120,13 +120,13 @@ class WorkerConnection(asyncio.Protocol):
 
     # asking
 
-    def start(self, kind: Kind, payload: bytes, done: Done, limit_s: float) -> Stop:
+    def start(self, kind: Kind, payload: bytes, on_result: OnResult, limit_s: float) -> Stop:
         """Send a request. After ``limit_s`` the worker may be killed if it answers no heartbeat either."""
         if self._closed.done():
-            done(None, Faulted("worker_lost", self._killed or "the worker process is gone"))
+            on_result(None, Faulted("worker_lost", self._killed or "the worker process is gone"))
             return stop_nothing
         self._next = number = (self._next + 1) & 0xFFFFFFFF
-        self._pending[number] = _Pending(done, self._loop.time() + limit_s)
+        self._pending[number] = _Pending(on_result, self._loop.time() + limit_s)
         self._outbox.send(kind, number, payload)
         return _Stopper(self, number)
 
@@ -210,7 +210,7 @@ class WorkerConnection(asyncio.Protocol):
         culprit = Faulted("time_limit", text)
         deadline, number = min(calls + setups)
         if (deadline, number) in calls:
-            self._pending.pop(number).done(None, culprit)
+            self._pending.pop(number).on_result(None, culprit)
         else:
             self.set_up(number)
             self._listeners.pop(number).setup_ended(culprit)
@@ -249,11 +249,11 @@ class WorkerConnection(asyncio.Protocol):
             if kind == Kind.OUTCOME:
                 pending = self._pending.pop(number, None)
                 if pending is not None:
-                    pending.done(unpack_outcome(payload), None)
+                    pending.on_result(unpack_outcome(payload), None)
             elif kind in (Kind.DATA, Kind.STATE):
                 pending = self._pending.pop(number, None)
                 if pending is not None:
-                    pending.done(payload, None)
+                    pending.on_result(payload, None)
             else:
                 self._on_frame(kind, number, payload)
 
@@ -262,7 +262,7 @@ class WorkerConnection(asyncio.Protocol):
             case Kind.ERROR if number:
                 pending = self._pending.pop(number, None)
                 if pending is not None:
-                    pending.done(None, read_error(payload))
+                    pending.on_result(None, read_error(payload))
             case Kind.ERROR:
                 if not self._hello.done():
                     self._hello.set_exception(LoadError(from_json(payload)["load"]))
@@ -304,7 +304,7 @@ class WorkerConnection(asyncio.Protocol):
             self._hello.exception()
         pending, self._pending = self._pending, {}
         for each in pending.values():
-            each.done(None, Faulted(fault, reason))
+            each.on_result(None, Faulted(fault, reason))
         listeners, self._listeners = self._listeners, {}
         for listener in listeners.values():
             listener.lost(fault, reason)

@@ -1,4 +1,4 @@
-"""What an upstream hosts, as far as it tells.
+"""Discovery of the environments that an upstream hosts.
 
 One of our servers tells everything at ``/environments``; of others there are the names, the tools and the
 splits.
@@ -29,7 +29,7 @@ _INFOS = TypeAdapter(tuple[EnvironmentInfo, ...])
 
 
 class Unusable(Exception):
-    """What answers at the URL is no server we could use; the text says why and what to do."""
+    """The answer at the URL is from no server we could use; the text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)

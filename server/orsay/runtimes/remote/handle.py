@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from ...errors import Faulted
-from ..base import Done, Listener, Operation, Progress, Stop, stop_nothing
+from ..base import Listener, OnResult, Operation, Progress, Stop, stop_nothing
 from ..execution.runs import Group, Run
 from .answers import error_of, fault_of, is_missing_route, is_starting, says_gone
 from .backoff import Backoff
@@ -82,13 +82,13 @@ class RemoteHandle:
         self,
         operation: Operation,
         body: bytes,
-        done: Done,
+        on_result: OnResult,
         *,
         limit_s: float,
         progress: Progress | None = None,
     ) -> Stop:
         if self._loss is not None:
-            done(None, Faulted(*self._loss))
+            on_result(None, Faulted(*self._loss))
             return stop_nothing
         self.touched_at = self.upstream.now()
         call = RemoteCall(self, operation, body, progress) if operation in ("call", "score_group") else None
@@ -103,7 +103,7 @@ class RemoteHandle:
                 other.restart_clock()
             if error is not None:
                 error.redact(self.hide)
-            done(value, error)
+            on_result(value, error)
 
         run = self.upstream.runs.start(
             work,

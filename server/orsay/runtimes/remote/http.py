@@ -83,7 +83,7 @@ class Stream:
         return self._closed or self._connection.at_end
 
     async def read(self) -> bytes:
-        """What has arrived; empty at the end. Raises Broken."""
+        """The next bytes; empty at the end. Raises Broken."""
         try:
             return await self._connection.read()
         except OSError as exc:

@@ -1,4 +1,4 @@
-"""How a server behind this one is spoken to."""
+"""Options for a server behind this one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RemoteOptions:
     health_s: float = 5
     """Time between looks at an upstream that is quiet, and the longest between those at one that is down."""
     start_wait_s: float = 10
-    """How long ``start`` waits for the upstream to come up before it goes on without."""
+    """Longest wait of ``start`` for the upstream to come up."""
     connect_timeout_s: float = 10
     request_timeout_s: float = 60
     """Silence after which a request fails that no author code answers."""

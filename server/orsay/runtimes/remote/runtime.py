@@ -43,7 +43,7 @@ class RemoteRuntime:
         return await ask_tasks(self.upstream, query)
 
     def gauges(self) -> Iterator[Gauge]:
-        """Whether the server is up, and what it has of ours."""
+        """State of the server, and the number of our sessions there."""
         place = {"place": self.upstream.label}
         yield Gauge("upstream_up", self.upstream.up, place)
         yield Gauge("upstream_sessions", len(self.upstream.sessions), place)

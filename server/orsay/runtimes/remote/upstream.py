@@ -65,7 +65,7 @@ class Upstream:
         self.options = options
         self.sessions: set[UpstreamSession] = set()
         self.hides: frozenset[Redactor] = frozenset()
-        """Of the secrets that were sent there lately; read by other threads too."""
+        """Redactors for secrets that were sent there lately; read by other threads too."""
         key = options.api_key
         self.headers = {} if key is None else {API_KEY: key.get_secret_value()}
         self.json_headers = {**self.headers, "Content-Type": "application/json"}
@@ -95,12 +95,12 @@ class Upstream:
 
     @property
     def outages(self) -> int:
-        """How often it went down so far."""
+        """Number of outages so far."""
         return self._watch.outages
 
     @property
     def environments(self) -> tuple[EnvironmentInfo, ...]:
-        """What it hosts, or hosted when it was up last."""
+        """Hosted environments, or those of the last time that it was up."""
         return self._watch.found.environments
 
     @property
@@ -114,7 +114,7 @@ class Upstream:
         return not self._watch.found.versioned
 
     def hide(self, secrets: Mapping[str, str] = _NO_SECRETS) -> Redactor:
-        """What its words must not repeat: the secrets of a session, and our own key and password for it."""
+        """Redactor for its words: the secrets of a session, and our own key and password for it."""
         return redactor((*self._own, *secrets.values()))
 
     def remember_secrets(self, secrets: Mapping[str, str]) -> None:
