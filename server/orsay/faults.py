@@ -49,7 +49,7 @@ class FaultLog:
             hear(fault, context if owner is None else {**context, "owner": owner})
 
     def text(self, fault: Faulted) -> str:
-        """What a client reads."""
+        """Text for the client."""
         self.report(fault)
         return self.told(fault.fault, fault.message, fault.fault_id)
 

@@ -35,7 +35,7 @@ _INSTALL = "pip install 'orsay[gymnasium]'"
 
 @dataclass(frozen=True, slots=True)
 class _Recipe:
-    """How to make the environment of an episode, and what to say of it."""
+    """Recipe for the environment of an episode, and its description."""
 
     make: Callable[[], gymnasium.Env[Any, Any]]
     rendered: bool
@@ -61,7 +61,7 @@ class _Gymnasium(Seeded):
         return [self._recipe.prompt, *self._see(self._first)]
 
     def _see(self, observation: Any) -> list[Any]:
-        """What the model is shown: the rendered state where that was asked for, else the observation."""
+        """Blocks for the model: the rendered state where that was asked for, else the observation."""
         spaces = _spaces()
         assert self._env is not None
         if self._recipe.rendered:

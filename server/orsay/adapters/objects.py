@@ -13,7 +13,7 @@ __all__ = ["find", "place_or_problem"]
 
 
 def find(kind: str, target: str) -> Callable[..., Any]:
-    """What ``module:name`` names: a class, or a function. Raises LoadError, with the nearest names."""
+    """The class or function that ``module:name`` names. Raises LoadError, with similar names."""
     place, name = split_target(target)
     if not name:
         raise LoadError(f"{kind}:{target} names no class; write {kind}:{target}:Class")

@@ -76,7 +76,7 @@ def place_of(found: Any) -> str:
 
 
 def is_file(place: str) -> bool:
-    """Whether the place is a path rather than a dotted name."""
+    """True for a path, False for a dotted name."""
     return place.endswith(".py") or os.sep in place or "/" in place
 
 
@@ -132,7 +132,7 @@ def _add_to_path(folder: str) -> None:
 
 
 def attribute(module: ModuleType, qualname: str) -> Any:
-    """What the module holds under a dotted name, or None."""
+    """The attribute of a module under a dotted name, or None."""
     found: Any = module
     for part in qualname.split("."):
         found = getattr(found, part, None)

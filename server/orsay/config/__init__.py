@@ -1,4 +1,4 @@
-"""Where settings and environments come from: ``orsay.toml``, variables ``ORSAY_…``, the command line.
+"""Configuration from ``orsay.toml``, variables ``ORSAY_…`` and the command line.
 
 ``read`` puts them together and raises one ConfigError with everything that is wrong.
 """
@@ -29,7 +29,7 @@ _NOTHING = FileContent({}, (), {}, ())
 
 @dataclass(frozen=True)
 class Configuration:
-    """What a server is to do. ``origins`` tells of each setting that is not a default where it comes from."""
+    """Configuration of a server. ``origins`` names the source of each setting that is not a default."""
 
     settings: Settings
     entries: tuple[Entry, ...]

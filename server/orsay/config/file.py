@@ -35,7 +35,7 @@ JOURNAL_KEYS = {
     "url": JOURNAL,
     **{name.removeprefix("journal_"): name for name in Settings.model_fields if name.startswith("journal_")},
 }
-"""Of the table ``[journal]``, and the settings that they are."""
+"""Keys of the table ``[journal]``, and the settings that they stand for."""
 LABEL = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _SYNTAX = re.compile(r"(.*) \(at line (\d+), column \d+\)", re.DOTALL)
 ENTRY_VARIABLES = "ORSAY_ENVIRONMENTS__"
@@ -44,7 +44,7 @@ _VARIABLE = re.compile(rf"{ENTRY_VARIABLES}(.+?)__(.+)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class FileContent:
-    """What a file says. Paths are absolute; ``places`` tells where each setting stands."""
+    """Content of a file. Paths are absolute; ``places`` has the line of each setting."""
 
     values: Mapping[str, Any]
     entries: tuple[Entry, ...]
@@ -88,7 +88,7 @@ class _Reader:
     lines: Lines
     problems: list[Problem] = field(default_factory=list)
     paths: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Where in the document a setting stands, when it is not a key at the top."""
+    """Path of a setting in the document, when it is not a key at the top."""
 
     def read(self) -> FileContent:
         tables = self.document.pop(ENTRIES, {})

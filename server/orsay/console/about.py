@@ -1,4 +1,4 @@
-"""What the console says of the server and of its environments."""
+"""The server and its environments, described for the console."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What does not change while the server runs."""
+    """Facts that do not change while the server runs."""
 
     name: str
     runtime: str
@@ -49,7 +49,7 @@ class ServerFacts:
 
 
 class JournalState(BaseModel):
-    """How the journal does. ``lost``: rows that were given up since the start."""
+    """State of the journal. ``lost``: rows that were given up since the start."""
 
     state: str
     reason: str

@@ -1,4 +1,4 @@
-"""What was played, as the journal has it: the endpoints that read it, and the one that adds an evaluation.
+"""Endpoints that read the journal, and the one that adds an evaluation to it.
 
 Reading happens in a thread of the journal's, the making of JSON with it.
 """

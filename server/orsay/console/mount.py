@@ -1,4 +1,4 @@
-"""Where requests for the console go: the page and its files for anybody, the API for who has a key."""
+"""Mount of the console: the page and its files for anybody, the API for holders of a key."""
 
 from __future__ import annotations
 

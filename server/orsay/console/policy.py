@@ -1,4 +1,4 @@
-"""What clients may read of exceptions, which the journal has in full: the same as in answers to calls."""
+"""Policy for texts of exceptions, which the journal has in full: the same as in answers to calls."""
 
 from __future__ import annotations
 

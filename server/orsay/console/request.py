@@ -28,7 +28,7 @@ class BadQuery(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What came, and where the answer goes. ``owner`` is whose sessions may be seen; None: everybody's."""
+    """A request, and the channel for its answer. ``owner``: whose sessions it may see; None for all."""
 
     scope: Scope
     headers: Headers
@@ -41,7 +41,7 @@ class Request:
         return str(self.scope["method"])
 
     def query(self, model: type[Q]) -> Q:
-        """What the query asks for; an empty value is as good as none, as forms send it. Raises BadQuery."""
+        """The parsed query; an empty value is as good as none, as forms send it. Raises BadQuery."""
         given = dict(parse_qsl(self.scope["query_string"].decode("latin-1")))
         try:
             return model.model_validate(given)

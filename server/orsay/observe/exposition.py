@@ -15,7 +15,7 @@ __all__ = ["Exposition"]
 
 
 class _Families(CollectorRegistry):
-    """What the encoders take: something that has families."""
+    """Adapter for the encoders, which take a registry."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         super().__init__()

@@ -19,7 +19,7 @@ __all__ = ["Recipe", "build"]
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a person may choose of a build. None: the base of the Dockerfile, the orsay that runs here."""
+    """Options of a build. None: the base of the Dockerfile, the orsay that runs here."""
 
     tag: str
     base: str | None = None

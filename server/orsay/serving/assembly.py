@@ -257,7 +257,7 @@ class _Http(uvicorn.Server):
 
 
 def _guard(settings: Settings) -> Guard:
-    """Where other machines come in, they know this one by names that no public page can have."""
+    """Guard by host names: where other machines come in, only names that no public page can have."""
     names = Names(settings.own_names, private=not settings.loopback)
     return Guard(names, settings.page_origins)
 

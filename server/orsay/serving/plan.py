@@ -86,7 +86,7 @@ def plan(entries: Sequence[Entry], settings: Settings, server_id: str) -> list[R
 
 
 def _hides(entry: Entry, others: Sequence[Entry]) -> bool:
-    """Whether its folder has a module of a name that another folder of the same process has too."""
+    """True where its folder has a module whose name another folder of the same process has too."""
     names = _modules(entry)
     return any(other.folders != entry.folders and names & _modules(other) for other in others)
 
@@ -226,7 +226,7 @@ class ImageSpec:
 
 
 def docker_options(table: ImageTable, settings: Settings) -> DockerOptions:
-    """What the table asks of containers. Raises ConfigError for what cannot be."""
+    """Options of containers from the table. Raises ConfigError for impossible ones."""
     given = {
         name: value for name, value in table if value is not None and name not in UpstreamOptions.model_fields
     }

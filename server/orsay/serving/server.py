@@ -47,7 +47,7 @@ _log = get_logger(__name__)
 
 
 def _server_id(settings: Settings, sock: socket.socket) -> str:
-    """What containers of this server are known by: the same when it is started again, and no other's."""
+    """Id that containers of this server bear: the same after a restart, and no other server's."""
     if settings.server_name is not None:
         return settings.server_name
     place = f"{socket.gethostname()} {settings.host} {sock.getsockname()[1]}"
@@ -224,7 +224,7 @@ def _watching(running: Running, watch: Watch) -> contextlib.AbstractAsyncContext
 
 
 def _pools(runtime: Runtime) -> list[ProcessRuntime]:
-    """What of the runtime is worker processes."""
+    """The worker pools of the runtime."""
     runtimes = (
         [member.runtime for member in runtime.members] if isinstance(runtime, RouterRuntime) else [runtime]
     )

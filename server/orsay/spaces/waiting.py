@@ -32,7 +32,7 @@ class Pace:
 
 
 class _Belief:
-    """Whether what the hub says is about the commit just made, or still about what was there before."""
+    """True for a state of the commit just made, False for one of the commit before."""
 
     def __init__(self, commit: str, settle_s: float, *, changed: bool) -> None:
         self._commit = commit

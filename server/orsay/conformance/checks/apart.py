@@ -1,4 +1,4 @@
-"""What Orsay promises of sessions beside each other: none waits, and a call ends with its session."""
+"""Promises about sessions beside each other: none waits, and a call ends with its session."""
 
 from __future__ import annotations
 

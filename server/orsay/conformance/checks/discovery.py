@@ -1,4 +1,4 @@
-"""What a client can ask without a session: health, environments, tools, splits, the default environment."""
+"""Discovery without a session: health, environments, tools, splits, the default environment."""
 
 from __future__ import annotations
 

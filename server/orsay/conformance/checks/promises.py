@@ -1,4 +1,4 @@
-"""What Orsay promises beyond the standard: life of a session, keys, names, clients of every kind.
+"""Promises beyond the standard: life of a session, keys, names, clients of every kind.
 
 ``results`` has the promises for calls. Other servers are right without these.
 """

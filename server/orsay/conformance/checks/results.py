@@ -1,4 +1,4 @@
-"""What Orsay promises of calls and their results: not corrupted, not run twice, not read by others."""
+"""Promises about calls and their results: not corrupted, not run twice, not read by others."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ class Total(Scores):
 
 
 def _moments(row: Row[Any]) -> Moments | None:
-    """Of the rewards of a line of sums; None where the sums do not tell."""
+    """Moments of the rewards in a line of sums; None where the sums do not tell."""
     if row.scored and max(-row.low, row.high) > _MOST:
         return None
     total = _larger(row.rewards or 0.0)

@@ -25,7 +25,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """How many values there are, their mean, and the root of their summed squared distances from it.
+    """Number of values, their mean, and the root of their summed squared distances from it.
 
     Sums of plain squares lose the spread of values that are far from 0, and overflow; these do neither, and
     two of them can be put together: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
@@ -38,7 +38,7 @@ class Moments:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Moments:
-        """Of finite values; the mean of them is always finite, their spread may be infinite."""
+        """Moments of finite values; their mean is always finite, their spread may be infinite."""
         if not values:
             return cls()
         try:
@@ -63,7 +63,7 @@ class Moments:
         return cls() if n == 0 else cls(n, total / n, math.sqrt(max(0, n * squares - total * total) / n))
 
     def __add__(self, other: Moments) -> Moments:
-        """Of the values of both."""
+        """Moments of the values of both."""
         n = self.n + other.n
         if not self.n or not other.n:
             return other if other.n else self

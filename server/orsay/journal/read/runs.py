@@ -45,7 +45,7 @@ def runs(
 
 
 def _of_run(connection: Connection) -> list[ColumnElement[Any]]:
-    """What is told of a run beside its sums."""
+    """Facts of a run beside its sums."""
     return [
         func.max(case((_c.labelled, 1), else_=0)).label("labelled"),
         func.count(_c.step.distinct()).label("steps"),

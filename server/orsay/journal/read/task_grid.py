@@ -70,7 +70,7 @@ class _Task(Scores):
 
 
 def _is_large(connection: Connection, run: str) -> bool:
-    """Whether SQLite should not look each of its sessions up."""
+    """True where SQLite should not look each of its sessions up."""
     if connection.dialect.name != "sqlite":
         return False
     return connection.scalar(select(_c.id).where(_c.run == run).offset(_MANY).limit(1)) is not None

@@ -1,4 +1,4 @@
-"""What MCP clients read: tools, results and the prompt in the types of the ``mcp`` package.
+"""Tools, results and the prompt in the types of the ``mcp`` package.
 
 Reward, end of the episode and metadata travel in ``_meta`` under the key ``orsay``: they are for the program
 that plays, and hosts do not show ``_meta`` to the model.

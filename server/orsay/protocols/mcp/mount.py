@@ -1,4 +1,4 @@
-"""Where MCP clients are answered: one path for each environment, and the table of their sessions."""
+"""Mount for MCP clients: one path for each environment, and the table of their sessions."""
 
 from __future__ import annotations
 

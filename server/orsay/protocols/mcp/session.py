@@ -28,7 +28,7 @@ class Conversation:
     def __init__(self, driver: SessionDriver, prompt: list[TextBlock | ImageBlock], faults: FaultLog) -> None:
         self.driver = driver
         self.gone_at: float | None = None
-        """When the session was found to have ended by itself."""
+        """Time at which the session was found to have ended by itself."""
         self.answering = 0
         """Requests that wait for their answer."""
         self.transport = StreamableHTTPServerTransport(mcp_session_id=driver.sid)

@@ -1,4 +1,4 @@
-"""Where OpenEnv clients are answered: paths, and what is read from a request."""
+"""Mount for OpenEnv clients: paths, and the parsing of requests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _DOCUMENT = "openapi.json"
 
 
 class Metadata(BaseModel):
-    """What an environment is."""
+    """Description of an environment."""
 
     name: str
     description: str

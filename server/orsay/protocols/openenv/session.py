@@ -1,4 +1,4 @@
-"""What one OpenEnv client has: an environment, and the episode that it plays there, if any.
+"""Session of one OpenEnv client: an environment, and the episode that it plays there, if any.
 
 ``reset`` ends the episode and opens a session for the next one.
 """
@@ -70,7 +70,7 @@ class OpenEnvSession:
         return await driver.call(name, arguments, key)
 
     async def tools(self) -> Sequence[ToolSpec]:
-        """Of the session; without one, those that every session has."""
+        """Tools of the session; without one, those that every session has."""
         if self.driver is None:
             return all_tools(self.info.listing)
         if self._tools is None:
@@ -78,7 +78,7 @@ class OpenEnvSession:
         return self._tools
 
     def state(self) -> dict[str, Any]:
-        """Of the episode. Raises SessionGone when its session has ended."""
+        """State of the episode. Raises SessionGone when its session has ended."""
         driver = self.driver
         if driver is None:
             return {"episode_id": None, "step_count": 0, "environment": self.info.key}
