@@ -38,9 +38,9 @@ def result(answer: RunToolSuccess | RunToolError) -> types.CallToolResult:
         meta = {META: {"reason": answer.reason, "finished": answer.reason == "episode_finished"}}
         return types.CallToolResult(content=content, isError=True, _meta=meta)
     output = answer.output
-    told = {"reward": output.reward, "finished": output.finished, "metadata": output.metadata}
+    metadata = {"reward": output.reward, "finished": output.finished, "metadata": output.metadata}
     content = [_content(block) for block in output.blocks]
-    return types.CallToolResult(content=content, isError=False, _meta={META: told})
+    return types.CallToolResult(content=content, isError=False, _meta={META: metadata})
 
 
 def failed(error: Refused | Faulted, faults: FaultLog) -> McpError:

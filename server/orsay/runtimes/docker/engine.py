@@ -373,16 +373,16 @@ class Engine:
         )
         loop = asyncio.get_running_loop()
 
-        def tell(callback: Callable[..., None], *values: Any) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+        def call_on_loop(callback: Callable[..., None], *values: Any) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
                 loop.call_soon_threadsafe(callback, *values)
 
         def read() -> None:
             with contextlib.suppress(OSError, ValueError, self._sdk.errors.DockerException):
                 for event in source:
-                    tell(on_event, event)
+                    call_on_loop(on_event, event)
             stream.close()
-            tell(on_end)
+            call_on_loop(on_end)
 
         stream = Stream(source.close)
         start_thread(read, "orsay-docker-events")
@@ -475,8 +475,8 @@ def _follow_build(
         if given_up.is_set():
             raise EngineError(f"the build of {tag} was given up")
         if "error" in event:
-            said = "".join(f"\n  {line}" for line in [*step, rest] if line)
-            problem = f"{str(event['error']).strip()}{said}"
+            lines_of_step = "".join(f"\n  {line}" for line in [*step, rest] if line)
+            problem = f"{str(event['error']).strip()}{lines_of_step}"
         image = (event.get("aux") or {}).get("ID", image)
         *lines, rest = (rest + _COLOUR.sub("", str(event.get("stream", "")))).split("\n")
         for line in filter(str.strip, lines):

@@ -184,8 +184,8 @@ class Replica:
 
     def _failed(self, what: str) -> LoadError:
         lines = "".join(f"\n  {line}" for line in self._output.last_lines)
-        said = f"; its last lines were:{lines}" if lines else ""
-        return LoadError(f"the container of {self._plan.options.image} {what}{said}")
+        last_lines = f"; its last lines were:{lines}" if lines else ""
+        return LoadError(f"the container of {self._plan.options.image} {what}{last_lines}")
 
     async def _run(self) -> None:
         engine = self._plan.engine

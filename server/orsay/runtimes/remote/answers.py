@@ -139,8 +139,8 @@ def is_starting(answer: Answer) -> bool:
 def is_from_between(answer: Answer) -> bool:
     """Something on the way answered in place of the server, which may have got the request all the same."""
     headers = answer.headers
-    said = headers.get(CODE) or headers.get(FAULT) or is_starting(answer)
-    return answer.status in (502, 503, 504) and not said
+    by_server = headers.get(CODE) or headers.get(FAULT) or is_starting(answer)
+    return answer.status in (502, 503, 504) and not by_server
 
 
 def is_missing_route(answer: Answer) -> bool:

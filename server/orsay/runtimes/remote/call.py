@@ -230,8 +230,8 @@ class RemoteCall:
 
     def _bad_reward(self, reward: NotANumber) -> Faulted:
         what = f"tool {from_json(self._body)['name']!r}" if self._operation == "call" else "score_group"
-        told = f"{what} of {self._upstream.name} returned the reward {reward}"
-        return Faulted("bad_reward", f"{told}: a reward is a finite number or None")
+        text = f"{what} of {self._upstream.name} returned the reward {reward}"
+        return Faulted("bad_reward", f"{text}: a reward is a finite number or None")
 
     def _failure(self, text: str) -> Faulted:
         fault, self._fault = self._fault, None
