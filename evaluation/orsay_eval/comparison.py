@@ -20,11 +20,12 @@ from itertools import product
 from pathlib import Path
 
 from orsay_protocol.evaluation import EvaluatedEpisode, EvaluationReport
+from orsay_protocol.student import t_quantile
 from pydantic import ValidationError
 
 from . import exact
 from .errors import EvaluationError
-from .statistics import standard_error, t_quantile
+from .statistics import standard_error
 from .summary import by_task
 
 __all__ = ["Comparison", "Difference", "compare", "load_report", "swap_test"]

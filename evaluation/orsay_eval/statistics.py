@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 
 from orsay_protocol.evaluation import Estimate, PassAtK, Quantiles
+from orsay_protocol.student import t_quantile
 
 from . import exact
 
-__all__ = ["estimate", "pass_at_k", "pass_estimate", "quantiles", "standard_error", "t_quantile"]
+__all__ = ["estimate", "pass_at_k", "pass_estimate", "quantiles", "standard_error"]
 
 _LEVEL = 0.95
-_NORMAL_FROM = 400  # degrees of freedom from which Student's t is the normal distribution to 3 digits
 
 
 def estimate(per_task: Sequence[Sequence[float]]) -> Estimate | None:
@@ -120,34 +119,3 @@ def _proportion(means: Sequence[float], *, episodes: int) -> tuple[float, float]
     middle = (p + t * t / (2 * n)) / (1 + t * t / n)
     reach = t / (1 + t * t / n) * math.sqrt(p * (1 - p) / n + t * t / (4 * n * n))
     return max(0.0, min(p, middle - reach)), min(1.0, max(p, middle + reach))
-
-
-@lru_cache(maxsize=512)
-def t_quantile(freedom: int, level: float = _LEVEL) -> float:
-    """The t with ``level`` of Student's distribution between -t and t, for whole degrees of freedom."""
-    high = 1.0
-    while _between(high, freedom) < level:
-        high *= 2
-    low = 0.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        if _between(middle, freedom) < level:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
-
-
-def _between(t: float, freedom: int) -> float:
-    """P(|T| < t). Abramowitz and Stegun, 26.7.3 and 26.7.4."""
-    if freedom >= _NORMAL_FROM:
-        return math.erf(t / math.sqrt(2))
-    angle = math.atan(t / math.sqrt(freedom))
-    sine, cosine2 = math.sin(angle), math.cos(angle) ** 2
-    odd = freedom % 2 == 1
-    total, term = 0.0, math.cos(angle) if odd else 1.0
-    for place in range((freedom - 1) // 2 if odd else freedom // 2):
-        total += term
-        step = 2 * place + (2 if odd else 1)
-        term *= cosine2 * step / (step + 1)
-    return 2 / math.pi * (angle + sine * total) if odd else sine * total

@@ -100,7 +100,7 @@ class Keys:
 
 
 def old_name(key: SecretStr) -> str:
-    """What a key was called before names were made with a salt."""
+    """Name of a key from before names were made with a salt."""
     return _PREFIX + _digest(key.get_secret_value().encode()).hex()[:_SHORT]
 
 

@@ -1,4 +1,4 @@
-"""The log of faults, and what a client may read of one."""
+"""Log of faults, and the policy for their texts."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from orsay_protocol.faults import RETRYABLE, Fault
 from .errors import Faulted
 from .logs import get_logger
 
-__all__ = ["FaultLog", "Hear"]
+__all__ = ["FaultLog", "OnFault"]
 
 _log = get_logger(__name__)
 _AUTHORS = frozenset(
     {"tool_error", "setup_error", "prompt_error", "score_error", "task_error", "internal", "bad_reward"}
 )
-Hear: TypeAlias = Callable[[Faulted, dict[str, Any]], None]
+OnFault: TypeAlias = Callable[[Faulted, dict[str, Any]], None]
 """``(fault, context)``; the context names session, owner, environment and tool, as far as there is one."""
 
 
@@ -29,11 +29,11 @@ class FaultLog:
 
     def __init__(self, *, show: bool) -> None:
         self._show = show
-        self._hearers: list[Hear] = []
+        self._callbacks: list[OnFault] = []
 
-    def listen(self, hear: Hear) -> None:
-        """Tell ``hear`` of every fault from now on, when it is logged."""
-        self._hearers.append(hear)
+    def listen(self, on_fault: OnFault) -> None:
+        """Call ``on_fault`` for every fault from now on, when it is logged."""
+        self._callbacks.append(on_fault)
 
     def report(self, fault: Faulted, *, owner: str | None = None, **context: Any) -> None:
         """Give the fault an id and log it, once; the ``owner`` of its session is for listeners only."""
@@ -45,16 +45,16 @@ class FaultLog:
             return
         more = {"traceback": fault.trace} if fault.trace else {}
         _log.warning("fault", fault=fault.fault, id=fault.fault_id, message=fault.message, **context, **more)
-        for hear in self._hearers:
-            hear(fault, context if owner is None else {**context, "owner": owner})
+        for on_fault in self._callbacks:
+            on_fault(fault, context if owner is None else {**context, "owner": owner})
 
     def text(self, fault: Faulted) -> str:
-        """What a client reads."""
+        """Text for the client."""
         self.report(fault)
-        return self.told(fault.fault, fault.message, fault.fault_id)
+        return self.text_of(fault.fault, fault.message, fault.fault_id)
 
-    def told(self, fault: str, message: str, fault_id: str) -> str:
-        """The same of a fault that is known by its class, message and id only."""
+    def text_of(self, fault: str, message: str, fault_id: str) -> str:
+        """Text for the client, of a fault that is known by its class, message and id only."""
         if self._show or fault not in _AUTHORS:
             return message
         return f"{fault}: see the server's log for id {fault_id}"

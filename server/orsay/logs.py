@@ -111,7 +111,7 @@ def set_level(level: Literal["debug", "info", "warning", "error"]) -> None:
 
 
 def _spell_out(logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """What clients sent steers no terminal, and begins no line that would look like one of the log.
+    """Escape control characters: text of clients steers no terminal and begins no line of its own.
 
     A traceback is a plain one, since rich's shows the values of variables, keys among them. Its lines are set
     in, as none of the log is.
@@ -138,7 +138,7 @@ def _spell_out_line(logger: object, method: str, line: str) -> str:
 
 
 class _Relay(logging.Handler):
-    """What libraries log goes the same way: written directly, it could block the event loop."""
+    """Route log records of libraries the same way: written directly, they could block the event loop."""
 
     def emit(self, record: logging.LogRecord) -> None:
         logger = get_logger(record.name)

@@ -91,7 +91,7 @@ def read_keys(path: Path) -> tuple[SecretStr, ...]:
 
 
 def _listed(text: str | None) -> tuple[str, ...]:
-    """What stands between commas."""
+    """Parts of a list with commas."""
     return tuple(each.strip() for each in (text or "").split(",") if each.strip())
 
 
@@ -272,7 +272,7 @@ class Settings(BaseSettings):
 
     @property
     def other_protocols(self) -> tuple[str, ...]:
-        """What ``also`` names."""
+        """Protocols that ``also`` names."""
         return _listed(self.also)
 
     @property
@@ -288,7 +288,7 @@ class Settings(BaseSettings):
 
     @property
     def page_origins(self) -> tuple[str, ...]:
-        """What ``allowed_origins`` lists."""
+        """Origins that ``allowed_origins`` lists."""
         return _listed(self.allowed_origins)
 
     @property
@@ -302,17 +302,17 @@ class Settings(BaseSettings):
 
     @property
     def open_to_anyone(self) -> bool:
-        """Whether other machines can come in without a key."""
+        """True where other machines can come in without a key."""
         return not self.loopback and not self.keys
 
     @property
     def shows_console(self) -> bool:
-        """Whether there is a console: not for just anybody, unless the setting says so."""
+        """True where there is a console: not for just anybody, unless the setting says so."""
         return self.console == "on" or (self.console == "auto" and not self.open_to_anyone)
 
     @property
     def shows_exceptions(self) -> bool:
-        """Whether a client reads the text of an exception, or an id only."""
+        """True where a client reads the text of an exception, False where only an id."""
         return self.error_detail == "exception" or (self.error_detail == "auto" and self.loopback)
 
     def updated(self, new: Settings, names: Iterable[str]) -> Settings:

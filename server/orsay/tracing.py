@@ -28,7 +28,7 @@ def current_trace() -> str:
 
 
 class within:
-    """What is started inside the block, tasks and threads too, belongs to that trace, and has these secrets.
+    """Assign tasks and threads that are started inside the block to that trace, with these secrets.
 
     Made for every call, so it is slim.
     """
@@ -82,6 +82,6 @@ def mark_log_records() -> None:
 
 
 def mark_last_resort() -> None:
-    """Where nobody sets up logging in this process, lines of Python's own last resort say the trace."""
+    """Show the trace in lines of Python's last-resort handler, where nobody sets up logging."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_LastResort())

@@ -301,13 +301,13 @@ def test_a_server_that_dies_is_a_fault_and_no_episode_goes_on_in_another() -> No
     ("target", "said"),
     [
         ("openenv:http://127.0.0.1:9", "no OpenEnv server answers at http://127.0.0.1:9"),
-        (f"openenv:{FILE}:Ehco", "did you mean Echo"),
+        (f"openenv:{FILE}:Ehco", "did you mean 'Echo'"),
         (f"openenv:{FILE}:EchoAction", "no environment of OpenEnv"),
         (f"openenv:{FILE}:MCPEnvironment", "is abstract"),
-        (f"openenv:{FILE}:Echo?greting=x", "did you mean greeting"),
+        (f"openenv:{FILE}:Echo?greting=x", "did you mean 'greeting'"),
         (f"openenv:{FILE}:Echo?max_steps=many", "max_steps must be"),
         (f"openenv:{FILE}:Echo?reward={FILE}:nothing", "has no 'nothing'"),
-        ("openenv:http://127.0.0.1:9?header=1", "did you mean headers"),
+        ("openenv:http://127.0.0.1:9?header=1", "did you mean 'headers'"),
     ],
 )
 def test_what_is_wrong_with_a_target_is_told(target: str, said: str) -> None:

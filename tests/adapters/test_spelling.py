@@ -61,5 +61,5 @@ def test_what_would_not_read_as_itself_is_not_written(value: object) -> None:
 
 
 def test_an_unknown_setting_names_the_nearest_or_all() -> None:
-    assert "did you mean slippery?" in str(unknown_setting("k", "N", "slipery", ["slippery", "map"]))
-    assert "it has: map, slippery" in str(unknown_setting("k", "N", "zzz", ["slippery", "map"]))
+    assert "did you mean 'slippery'?" in str(unknown_setting("k", "N", "slipery", ["slippery", "map"]))
+    assert "there are: map, slippery" in str(unknown_setting("k", "N", "zzz", ["slippery", "map"]))

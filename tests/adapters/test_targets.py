@@ -44,7 +44,7 @@ def test_an_adapters_target_is_told_from_a_module(target: str, is_one: bool) -> 
         ("gymnasium:nowhere/X-v0", "nowhere"),
         ("gymnasium:no_such_module:X-v0", "no_such_module"),
         ("gymnasium:", "names no environment"),
-        ("gymnasium:FrozenLake-v1?is_slipery=false", "did you mean is_slippery?"),
+        ("gymnasium:FrozenLake-v1?is_slipery=false", "did you mean 'is_slippery'?"),
         ("gymnasium:FrozenLake-v1?map_name=9x9", "cannot be made"),
         ("gymnasium:FrozenLake-v1?render=video", "render must be image or ansi"),
         ("gymnasium:Pendulum-v1?render=ansi", "cannot be rendered as ansi"),
@@ -66,9 +66,9 @@ def test_what_gymnasium_does_not_know_is_told(target: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ("reasoning-gym:countdwn", "did you mean countdown"),
-        ("reasoning-gym:zzzzzz", "such as countdown"),
-        ("reasoning-gym:countdown?min_number=3", "did you mean min_numbers"),
+        ("reasoning-gym:countdwn", "did you mean 'countdown'"),
+        ("reasoning-gym:zzzzzz", "there are: ab, "),
+        ("reasoning-gym:countdown?min_number=3", "did you mean 'min_numbers'"),
         ("reasoning-gym:countdown?min_numbers=0", "must be greater than"),
         ("reasoning-gym:countdown?size=5", "train_tasks"),
     ],

@@ -131,10 +131,10 @@ def test_a_class_of_a_function_is_for_this_process_only() -> None:
 @pytest.mark.parametrize(
     ("target", "problem"),
     [
-        (f"text:{FILE}:Conut", "did you mean Count?"),
+        (f"text:{FILE}:Conut", "did you mean 'Count'?"),
         (f"text:{FILE}:NoStep", "lacks step"),
         (f"text:{FILE}:one_for_all", "one object for all"),
-        (f"text:{FILE}:Count?strat=1", "did you mean start"),
+        (f"text:{FILE}:Count?strat=1", "did you mean 'start'"),
         (f"text:{FILE}:Newer?start=1", "has no setting 'start'"),
         (f"text:{FILE}:Count?reward=sum", "reward must be step or total"),
         (f"text:{FILE}:Count?max_steps=0", "max_steps must be"),

@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 from orsay.cli import main
-from orsay.conformance.check import Failed, NotSupported
 from orsay.conformance.counting import Counter, find_counter
 from orsay.conformance.echo import find_echo
+from orsay.conformance.failures import Failed, NotSupported
 from orsay.conformance.reply import Reply
 from orsay.conformance.strict import read_json
 from orsay_client import Client

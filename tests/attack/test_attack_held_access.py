@@ -265,7 +265,7 @@ def test_no_path_of_the_console_leads_to_a_file_or_another_table(locked: ServerP
     status, head, body = raw(locked.url, f"GET {path} HTTP/1.1", f"X-API-Key: {KEYS[0]}")
     assert status in (200, 400, 404), (status, body[:200])
     assert status != 200 or "text/html" in head
-    assert "root:" not in body and "SQLite format" not in body and "ConsoleFace" not in body
+    assert "root:" not in body and "SQLite format" not in body and "ConsoleMount" not in body
     assert "content-security-policy" in head.lower() or status == 400
     assert "Traceback" not in body
 

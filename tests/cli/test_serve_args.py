@@ -69,12 +69,12 @@ def test_without_an_environment_it_says_what_to_write() -> None:
 
 def test_a_module_that_is_not_there_is_named_with_its_neighbours(fine: str) -> None:
     assert "no file 'enw.py'" in (said := refused(fine.replace("env.py", "enw.py") + ":Fine"))
-    assert "did you mean env.py?" in said
+    assert "did you mean 'env.py'?" in said
     assert "no module 'nothing_of_this_name'" in refused("nothing_of_this_name:Fine")
 
 
 def test_a_class_that_is_not_there_is_named_with_its_neighbours(fine: str) -> None:
-    assert "did you mean Fine?" in refused(f"{fine}:Fin")
+    assert "did you mean 'Fine'?" in refused(f"{fine}:Fin")
 
 
 def test_a_class_without_tools_is_named(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ IN = entry('class = "os:X"')
         (entry('image = "x"\nvolumes = ["data:/data"]'), "1: a: image x: volume 'data:/data' is not /host:/container or /host:/container:ro, with absolute paths"),
         (entry('directory = "nowhere"'), "1: a: no folder {folder}/nowhere; 'orsay init NAME' starts a new project"),
         (entry('class = "nothing_of_this:X"'), "1: a: no module 'nothing_of_this', neither installed nor in {folder}"),
-        (entry('class = "json.decodr:X"'), "1: a: no module 'json.decodr', neither installed nor in {folder}; did you mean decoder or encoder?"),
+        (entry('class = "json.decodr:X"'), "1: a: no module 'json.decodr', neither installed nor in {folder}; did you mean 'decoder'?"),
         (entry('class = "below/none.py:X"'), "1: a: no file {folder}/below/none.py"),
     ],
 )  # fmt: skip
@@ -229,4 +229,7 @@ def test_variables_that_nothing_reads_are_found_with_what_they_may_mean(
 ) -> None:
     for name in ("ORSAY_WORKRES", "ORSAY_PORT", "ORSAY_CONFIG", "ORSAY_ENVIRONMENTS__A__CPUS", "ORSAY_Q"):
         monkeypatch.setenv(name, "1")
-    assert unread_variables() == {"ORSAY_Q": "", "ORSAY_WORKRES": "; did you mean 'workers'?"}
+    assert unread_variables() == {
+        "ORSAY_Q": "",
+        "ORSAY_WORKRES": "; did you mean 'workers'?",
+    }

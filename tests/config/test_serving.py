@@ -256,7 +256,7 @@ def test_two_entries_with_one_name_are_told_apart(tmp_path: Path) -> None:
 def test_a_class_that_cannot_be_loaded_is_told_with_its_entry(tmp_path: Path) -> None:
     text = f'[environments.a]\n{WORLD}\n\n[environments.b]\nclass = "{WORLDS}:Wordl"\nworkers = 1\n'
     (said,) = refused(written(tmp_path, text))
-    assert "'b' (" in said and "orsay.toml:4" in said and "did you mean World" in said
+    assert "'b' (" in said and "orsay.toml:4" in said and "did you mean 'World'" in said
 
 
 def test_a_name_to_serve_that_is_not_there_is_told_with_the_nearest(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from orsay.console.about import describe_environments
 from orsay.runtimes.execution.episode import Limits
 from orsay.runtimes.local import LocalRuntime
-from orsay.runtimes.router import Member, MixedRuntime
+from orsay.runtimes.router import Member, RouterRuntime
 
 from ..runtimes.worlds import Plain
 from ..system.serving import WORLDS, ServerProcess, api_for, server, until
@@ -83,7 +83,7 @@ async def test_environments_tell_their_tools_and_their_load(plain: ServerProcess
 
 async def test_an_environment_that_is_not_up_yet_is_pending() -> None:
     local = LocalRuntime([Plain], LIMITS, threads=1)
-    runtime = MixedRuntime([Member("Far away", local)])
+    runtime = RouterRuntime([Member("Far away", local)])
     (waiting,) = (await describe_environments(runtime, {}, "")).root
     assert (waiting.name, waiting.key, waiting.state) == ("Far away", "far away", "pending")
     await runtime.start()

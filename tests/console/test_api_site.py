@@ -179,7 +179,7 @@ def served() -> Iterator[ServerProcess]:
 )
 def test_no_path_leads_out_of_the_page(served: ServerProcess, path: str) -> None:
     status, headers, body = raw_get(served.url, path)
-    assert b"ConsoleFace" not in body and b"root:" not in body
+    assert b"ConsoleMount" not in body and b"root:" not in body
     assert status in (200, 404)
     assert status == 404 or headers["content-type"].startswith("text/html")
 

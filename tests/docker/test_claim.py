@@ -25,7 +25,7 @@ def test_what_a_claim_makes_bears_its_labels(folder: Path) -> None:
     assert claim.labels == {
         "orsay.server": "server-1",
         "orsay.label": "worlds",
-        "orsay.lease": claim.word,
+        "orsay.claim": claim.word,
     }
     assert claim.word != Claim("server-1", "worlds").word
 

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import closing
 
 import docker
-from orsay.observe.names import RUNTIME_FIGURES
+from orsay.observe.names import RUNTIME_METRICS
 from orsay.runtimes.base import OpenSession, Runtime
 from orsay.runtimes.docker.engine import Engine
 from orsay_protocol.trace import new_trace
@@ -23,7 +23,7 @@ def figures(runtime: Runtime) -> dict[str, float]:
     found = {}
     for gauge in runtime.gauges():  # type: ignore[attr-defined]  # not every runtime shows figures
         assert gauge.labels["place"] == "box"
-        assert set(gauge.labels) == set(RUNTIME_FIGURES[gauge.name].labels)
+        assert set(gauge.labels) == set(RUNTIME_METRICS[gauge.name].labels)
         found[" ".join(filter(None, [gauge.name, gauge.labels.get("state")]))] = float(gauge.value)
     return found
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from orsay_eval import compare
 from orsay_eval.exact import mean, total
-from orsay_eval.statistics import estimate, standard_error, t_quantile
+from orsay_eval.statistics import estimate, standard_error
+from orsay_protocol.student import t_quantile
 
 from tests.evaluation.test_comparison import report
 
@@ -68,6 +69,6 @@ def test_a_comparison_of_the_largest_rewards_ends() -> None:
     assert "A by" in found.verdict() or "noise" in found.verdict()
 
 
-@pytest.mark.parametrize("freedom", [400, 10**6, 10**15, 10**18])
+@pytest.mark.parametrize("freedom", [10**10, 10**15, 10**18])
 def test_a_quantile_of_many_values_is_the_normal_one(freedom: int) -> None:
     assert t_quantile(freedom) == pytest.approx(statistics.NormalDist().inv_cdf(0.975), abs=1e-9)

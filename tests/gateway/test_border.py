@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from orsay.errors import ConfigError
-from orsay.runtimes.remote.http import Border, Broken, Misdirected, parse_url, place_of
+from orsay.runtimes.remote.http import Broken, HttpClient, Misdirected, parse_url, place_of
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -47,29 +47,29 @@ class Raw:
 
 
 @asynccontextmanager
-async def talking(*answers: bytes, path: str = "") -> AsyncIterator[tuple[Raw, Border]]:
+async def talking(*answers: bytes, path: str = "") -> AsyncIterator[tuple[Raw, HttpClient]]:
     raw = Raw(list(answers))
     server = await asyncio.start_server(raw.serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    border = Border(f"http://127.0.0.1:{port}{path}", connect_timeout_s=5)
+    client = HttpClient(f"http://127.0.0.1:{port}{path}", connect_timeout_s=5)
     try:
-        yield raw, border
+        yield raw, client
     finally:
-        await border.close()
+        await client.close()
         server.close()
         await asyncio.sleep(0.01)
 
 
-async def body(border: Border, **more: bytes) -> bytes:
-    answer = await border.send("POST", "/x", {"A": "b"}, silence_s=5, **more)
+async def body(client: HttpClient, **more: bytes) -> bytes:
+    answer = await client.send("POST", "/x", {"A": "b"}, silence_s=5, **more)
     assert answer.status == 200
     return answer.body
 
 
 async def test_a_request_is_what_it_says_and_its_connection_serves_again() -> None:
-    async with talking(OK, OK, path="/base/") as (raw, border):
-        assert await body(border, body=b"{}") == b"ok"
-        assert await body(border) == b"ok"
+    async with talking(OK, OK, path="/base/") as (raw, client):
+        assert await body(client, body=b"{}") == b"ok"
+        assert await body(client) == b"ok"
     first, second = raw.requests
     assert first.startswith(b"POST /base/x HTTP/1.1\r\nHost: 127.0.0.1:")
     assert b"\r\nA: b\r\n" in first and first.endswith(b"Content-Length: 2\r\n\r\n{}")
@@ -93,9 +93,9 @@ async def test_a_request_is_what_it_says_and_its_connection_serves_again() -> No
 async def test_answers_in_any_framing_are_read_and_the_next_request_works(
     answer: bytes, expected: bytes
 ) -> None:
-    async with talking(answer, OK) as (_, border):
-        assert await body(border) == expected
-        assert await body(border) == b"ok"
+    async with talking(answer, OK) as (_, client):
+        assert await body(client) == expected
+        assert await body(client) == b"ok"
 
 
 @pytest.mark.parametrize(
@@ -111,55 +111,55 @@ async def test_answers_in_any_framing_are_read_and_the_next_request_works(
     ids=["nothing", "half a head", "half a body", "half a piece", "no HTTP", "no length"],
 )
 async def test_half_an_answer_is_none_and_the_request_may_have_run(answer: bytes) -> None:
-    async with talking(answer, OK) as (_, border):
+    async with talking(answer, OK) as (_, client):
         with pytest.raises(Broken) as caught:
-            await body(border)
+            await body(client)
         assert caught.value.may_have_run and not caught.value.unreachable
-        assert await body(border) == b"ok"
+        assert await body(client) == b"ok"
 
 
 async def test_where_nobody_listens_nothing_ran() -> None:
-    async with talking() as (_, border):
+    async with talking() as (_, client):
         pass
-    border = Border("http://127.0.0.1:9", connect_timeout_s=5)
+    client = HttpClient("http://127.0.0.1:9", connect_timeout_s=5)
     with pytest.raises(Broken) as caught:
-        await body(border)
+        await body(client)
     assert not caught.value.may_have_run and caught.value.unreachable
-    await border.close()
+    await client.close()
 
 
 async def test_silence_is_noticed_and_its_connection_not_used_again() -> None:
-    async with talking(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nok", OK) as (raw, border):
+    async with talking(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nok", OK) as (raw, client):
         with pytest.raises(Broken, match="no sign of life"):
-            await border.send("GET", "/x", {}, silence_s=0.2)
-        assert await body(border) == b"ok"
+            await client.send("GET", "/x", {}, silence_s=0.2)
+        assert await body(client) == b"ok"
         assert raw.connections == 2
 
 
 async def test_a_request_that_is_given_up_leaves_no_answer_for_the_next() -> None:
-    async with talking(b"HTTP/1.1 200 OK\r\n", OK) as (raw, border):
-        asking = asyncio.ensure_future(body(border))
+    async with talking(b"HTTP/1.1 200 OK\r\n", OK) as (raw, client):
+        asking = asyncio.ensure_future(body(client))
         while not raw.requests:
             await asyncio.sleep(0.005)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
-        assert await body(border) == b"ok"
+        assert await body(client) == b"ok"
         assert raw.connections == 2
 
 
 async def test_what_a_server_says_unasked_is_not_taken_for_an_answer() -> None:
-    async with talking(OK + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil", OK) as (_, border):
-        assert await body(border) == b"ok"
+    async with talking(OK + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil", OK) as (_, client):
+        assert await body(client) == b"ok"
         await asyncio.sleep(0.05)
-        assert await body(border) == b"ok"
+        assert await body(client) == b"ok"
 
 
 async def test_a_connection_that_the_server_closed_while_it_was_idle_is_not_used() -> None:
-    async with talking(OK + b"<close>", OK) as (raw, border):
-        assert await body(border) == b"ok"
+    async with talking(OK + b"<close>", OK) as (raw, client):
+        assert await body(client) == b"ok"
         await asyncio.sleep(0.05)
-        assert await body(border) == b"ok"
+        assert await body(client) == b"ok"
         assert raw.connections == 2
 
 
@@ -180,8 +180,8 @@ async def test_a_stream_that_is_not_read_holds_its_server_back() -> None:
             writer.close()
 
     server = await asyncio.start_server(pour, "127.0.0.1", 0)
-    border = Border(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", connect_timeout_s=5)
-    stream = await border.open("GET", "/x", {})
+    client = HttpClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", connect_timeout_s=5)
+    stream = await client.open("GET", "/x", {})
     before = -1
     async with asyncio.timeout(20):
         while before != sent:
@@ -191,22 +191,22 @@ async def test_a_stream_that_is_not_read_holds_its_server_back() -> None:
     while received < before + 1_000_000:
         received += len(await stream.read())
     stream.close()
-    await border.close()
+    await client.close()
     server.close()
     await asyncio.sleep(0.05)
 
 
 async def test_no_header_can_begin_another_one() -> None:
-    async with talking(OK) as (raw, border):
-        await border.send("GET", "/x", {"A": "b\r\nX-Evil: 1\n\0"}, silence_s=5)
+    async with talking(OK) as (raw, client):
+        await client.send("GET", "/x", {"A": "b\r\nX-Evil: 1\n\0"}, silence_s=5)
         assert b"A: bX-Evil: 1\r\n" in raw.requests[0]
 
 
 async def test_redirects_may_lead_in_circles_only_for_a_while() -> None:
     moved = b"HTTP/1.1 307 Moved\r\nLocation: /x?again=1\r\nContent-Length: 0\r\n\r\n"
-    async with talking(moved, moved, moved) as (raw, border):
+    async with talking(moved, moved, moved) as (raw, client):
         with pytest.raises(Misdirected, match="redirects"):
-            await body(border)
+            await body(client)
         assert raw.requests[1].startswith(b"POST /x?again=1 HTTP/1.1")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from orsay.errors import ConfigError, LoadError
 from orsay.runtimes.remote.runtime import RemoteRuntime
-from orsay.runtimes.router import Member, MixedRuntime
+from orsay.runtimes.router import Member, RouterRuntime
 from orsay.serving.assembly import Running
 from pydantic import SecretStr
 
@@ -124,7 +124,7 @@ async def test_an_upstream_that_is_killed_in_mid_call_is_lost_and_served_again_w
 async def test_sessions_at_other_upstreams_go_on_when_one_is_killed(log: Log) -> None:
     async with started(free_port()) as first, upstream_of_kit() as second:
         members = [Member(url, RemoteRuntime(url, IMPATIENT)) for url in (first.url, second)]
-        async with gateway_of(MixedRuntime(members)) as running, api_for(running.url) as api:
+        async with gateway_of(RouterRuntime(members)) as running, api_for(running.url) as api:
             await api.create(log=str(log.path))
             other = api.other()
             body = {"env_name": "kit", "split": "train", "index": 0}

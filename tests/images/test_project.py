@@ -127,7 +127,7 @@ def test_other_classes_tests_and_hidden_names_are_left_alone(tmp_path: Path) -> 
         ({}, "defines no environment and has no Dockerfile"),
         ({"env.py": "x = (\n"}, "env.py:1 cannot be read as Python"),
         ({"pyproject.toml": "[project\n"}, "pyproject.toml is no TOML"),
-        ({"pyproject.toml": '[tool.orsay]\nenvironment = ["a:B"]\n'}, "did you mean environments?"),
+        ({"pyproject.toml": '[tool.orsay]\nenvironment = ["a:B"]\n'}, "did you mean 'environments'?"),
         ({"pyproject.toml": '[tool.orsay]\nenvironments = "a:B"\n'}, "is a list of texts"),
     ],
 )

@@ -17,7 +17,7 @@ from orsay.journal.records import CallEnded, CallStarted, Prompted, SessionEnded
 from orsay.journal.write.writer import Writer, WriterLimits
 from orsay_protocol.sse import encode_result
 
-SOON = WriterLimits(patience_s=0.2, stall_s=60, retry_s=0.1, close_s=1.0, tick_s=0.05)
+SOON = WriterLimits(wait_limit_s=0.2, stall_s=60, retry_s=0.1, close_s=1.0, tick_s=0.05)
 BOUND_S = 60.0
 
 

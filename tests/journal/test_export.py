@@ -413,7 +413,7 @@ def test_trl_trains_on_the_calls_and_on_nothing_else(journal: Journal, tmp_path:
     pytest.importorskip("trl", reason="the extra 'trl' is not installed")
     make = f"""
 from orsay.journal.export import to_dataset
-from orsay_trl import tiny
+from orsay_trl.testing import tiny_model as tiny
 import json
 wins = to_dataset({place(journal)!r}, run="alpha", reward_min=1.0, images=False)
 texts = [json.dumps(m, ensure_ascii=False) for row in wins for m in row["messages"] + row["tools"]]

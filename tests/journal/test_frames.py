@@ -9,7 +9,7 @@ import pytest
 from orsay.journal.records import EvaluationSaved, Row
 from orsay.journal.values import LARGE_CHARS
 from orsay.journal.write import wal_codec as frames
-from orsay.journal.write.batch import Group, encode
+from orsay.journal.write.batch import Batch, encode
 from orsay_protocol.redact import Redactor
 
 from .rows import called, dump, ended, opened, prompted, started
@@ -22,8 +22,8 @@ _EVALUATION = EvaluationSaved(
 )
 
 
-def unpacked(*parts: bytes | None) -> Group:
-    group = Group()
+def unpacked(*parts: bytes | None) -> Batch:
+    group = Batch()
     for part in parts:
         assert part is not None
         frames.add(group, part)

@@ -29,8 +29,8 @@ from .postgres import Postgres, running_postgres
 from .rows import called, ended, opened, options, prompted, put, query, writing
 
 DAY_S = 86_400.0
-OFTEN = WriterLimits(keep_s=0.05, tick_s=0.05, stall_s=60)
-NEVER = WriterLimits(keep_s=3_600)
+OFTEN = WriterLimits(retention_s=0.05, tick_s=0.05, stall_s=60)
+NEVER = WriterLimits(retention_s=3_600)
 TABLES = ("calls", "prompts", "scores", "large_values")
 
 

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from orsay.journal.database import Store
 from orsay.journal.ids import new_id
-from orsay.journal.read.intervals import Moments, mean_interval, t_quantile
+from orsay.journal.read.intervals import Moments, mean_interval
 from orsay.journal.read.open_sessions import ending
 from orsay.journal.read.query import runs, series, task_map, trajectories
 from orsay.journal.schema import calls, sessions
+from orsay_protocol.student import t_quantile
 from sqlalchemy import Connection, insert, select
 
 from tests.journal.fill import Fill, Filled

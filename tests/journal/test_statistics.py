@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from orsay.journal.database import Store
 from orsay.journal.ids import new_id
-from orsay.journal.read.intervals import Moments, mean_interval, share_interval, t_quantile
+from orsay.journal.read.intervals import Moments, mean_interval, share_interval
 from orsay.journal.read.models import Summary
 from orsay.journal.read.query import Filter, runs, series, task_map, trajectories
 from orsay.journal.schema import sessions
+from orsay_protocol.student import t_quantile
 from sqlalchemy import Connection, insert, select
 
 from tests.journal.fill import Fill, Filled

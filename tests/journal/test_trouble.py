@@ -118,7 +118,7 @@ async def test_each_trouble_is_told_once(tmp_path: Path, logged: Logged) -> None
 
 async def test_a_row_waits_while_a_lock_is_short(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
-    async with writing(path, WriterLimits(patience_s=60, stall_s=60)) as writer:
+    async with writing(path, WriterLimits(wait_limit_s=60, stall_s=60)) as writer:
         await put(writer, opened())
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -130,7 +130,7 @@ async def test_a_row_waits_while_a_lock_is_short(tmp_path: Path) -> None:
 
 async def test_what_does_not_fit_into_memory_is_given_up_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
-    limits = WriterLimits(patience_s=0.2, stall_s=60, retry_s=0.1, tick_s=0.05, rows=50)
+    limits = WriterLimits(wait_limit_s=0.2, stall_s=60, retry_s=0.1, tick_s=0.05, rows=50)
     early, late = new_id(), new_id()
     async with writing(path, limits) as writer:
         await put(writer, opened(early))
@@ -165,7 +165,7 @@ def _added(writer: Writer) -> bool:
 
 async def test_large_results_are_bounded_by_their_size(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
-    limits = WriterLimits(patience_s=0.2, stall_s=60, retry_s=0.1, tick_s=0.05, size_bytes=1_000_000)
+    limits = WriterLimits(wait_limit_s=0.2, stall_s=60, retry_s=0.1, tick_s=0.05, size_bytes=1_000_000)
     async with writing(path, limits) as writer:
         await put(writer, opened(1))
         holder = Holder(path)
@@ -371,7 +371,7 @@ async def test_closing_in_trouble_takes_a_moment_and_counts_what_is_lost(tmp_pat
 
 async def test_the_end_of_a_trouble_during_close_still_saves_the_rows(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
-    limits = WriterLimits(patience_s=0.2, stall_s=60, retry_s=0.1, tick_s=0.05, close_s=60)
+    limits = WriterLimits(wait_limit_s=0.2, stall_s=60, retry_s=0.1, tick_s=0.05, close_s=60)
     async with writing(path, limits) as writer:
         await put(writer, opened(1))
         holder = Holder(path)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]  # has no stubs
-from orsay.observe.names import RUNTIME_FIGURES
+from orsay.observe.names import RUNTIME_METRICS
 
 from ..system.serving import server
 from .scraping import BENCH, Figures, play, scrape
@@ -29,7 +29,7 @@ def queries() -> list[str]:
 def known(figures: Figures) -> dict[str, set[str]]:
     """Names and labels: those of a scrape, and those of places that this server has none of."""
     found = {sample.name: set(sample.labels) for sample in figures.samples}
-    for name, figure in RUNTIME_FIGURES.items():
+    for name, figure in RUNTIME_METRICS.items():
         found.setdefault(f"orsay_{name}{'_total' * figure.total}", set(figure.labels))
     return found
 
@@ -50,7 +50,7 @@ def test_what_is_grouped_by_is_a_label_of_what_is_summed() -> None:
     for query in queries():
         for grouped, name in re.findall(r"by \((.*?)\) \((?:\w+\()*((?:orsay)_\w+)", query):
             labels = {label.strip() for label in grouped.split(",")}
-            figure = RUNTIME_FIGURES.get(re.sub(r"^orsay_|_total$", "", name))
+            figure = RUNTIME_METRICS.get(re.sub(r"^orsay_|_total$", "", name))
             if figure is not None:
                 assert labels <= set(figure.labels), query
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from orsay.observe.names import RUNTIME_FIGURES
+from orsay.observe.names import RUNTIME_METRICS
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 
 from ..system.serving import ServerProcess, api_for, server
@@ -227,7 +227,7 @@ async def test_every_metric_is_documented_and_no_other(served: ServerProcess, ga
     await play(served.url)
     seen = (await scrape(served.url)).names | (await scrape(gateway.url)).names
     mine = {base(name) for name in seen if name.startswith("orsay_")}
-    mine |= {f"orsay_{name}{'_total' * figure.total}" for name, figure in RUNTIME_FIGURES.items()}
+    mine |= {f"orsay_{name}{'_total' * figure.total}" for name, figure in RUNTIME_METRICS.items()}
     rows = re.findall(r"^\| `(orsay_\w+)` \| (.*?) \|", (ROOT / "docs" / "observe.md").read_text(), re.M)
     assert {name for name, _ in rows} == mine
     figures = await scrape(served.url)

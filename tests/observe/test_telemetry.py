@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from orsay.errors import ConfigError
-from orsay.observe.telemetry import Wanted, make_telemetry, wanted
+from orsay.observe.otel_settings import OtelSettings, read_settings
+from orsay.observe.telemetry import make_telemetry
 from orsay_client import errors
 
 from ..system.serving import ServerProcess
@@ -174,17 +175,17 @@ async def test_a_collector_that_is_away_disturbs_nothing() -> None:
     [
         ({}, None),
         ({"OTEL_SERVICE_NAME": "x"}, None),
-        ({URL: "http://c:4318"}, Wanted(True, True, 60.0)),
+        ({URL: "http://c:4318"}, OtelSettings(True, True, 60.0)),
         ({URL: "http://c:4318", "OTEL_SDK_DISABLED": "TRUE"}, None),
-        ({URL: "http://c:4318", "OTEL_TRACES_EXPORTER": "none"}, Wanted(False, True, 60.0)),
-        ({"OTEL_TRACES_EXPORTER": "otlp"}, Wanted(True, False, 60.0)),
-        ({"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://c/m"}, Wanted(False, True, 60.0)),
-        ({URL: "http://c", "OTEL_METRIC_EXPORT_INTERVAL": "5000"}, Wanted(True, True, 5.0)),
-        ({URL: "http://c", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, Wanted(True, True, 60.0)),
+        ({URL: "http://c:4318", "OTEL_TRACES_EXPORTER": "none"}, OtelSettings(False, True, 60.0)),
+        ({"OTEL_TRACES_EXPORTER": "otlp"}, OtelSettings(True, False, 60.0)),
+        ({"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://c/m"}, OtelSettings(False, True, 60.0)),
+        ({URL: "http://c", "OTEL_METRIC_EXPORT_INTERVAL": "5000"}, OtelSettings(True, True, 5.0)),
+        ({URL: "http://c", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, OtelSettings(True, True, 60.0)),
     ],
 )
-def test_what_the_variables_ask_for(variables: dict[str, str], found: Wanted | None) -> None:
-    assert wanted(variables) == found
+def test_what_the_variables_ask_for(variables: dict[str, str], found: OtelSettings | None) -> None:
+    assert read_settings(variables) == found
     if found is None:
         assert make_telemetry(variables, version="0") is None
 
@@ -199,7 +200,7 @@ def test_what_the_variables_ask_for(variables: dict[str, str], found: Wanted | N
 )
 def test_what_cannot_be_done_stops_the_start(variables: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        wanted(variables)
+        read_settings(variables)
 
 
 def test_without_the_packages_the_start_says_what_to_install() -> None:

@@ -20,7 +20,7 @@ from orsay.runtimes.outcome import Outcome
 from orsay.runtimes.process.frames import WorkerConfig
 from orsay.runtimes.process.pool import ProcessRuntime
 from orsay.runtimes.remote.runtime import RemoteRuntime
-from orsay.runtimes.router import Member, MixedRuntime
+from orsay.runtimes.router import Member, RouterRuntime
 from orsay_protocol.faults import FaultClass
 from orsay_protocol.sse import Decoder
 
@@ -121,7 +121,7 @@ def _mixed(targets: list[str], threads: int) -> AbstractAsyncContextManager[Runt
     members = [Member("one", process_runtime(targets=targets[:2], threads=threads))]
     if targets[2:]:
         members.append(Member("two", local_runtime(targets[2:], threads)))
-    return started(MixedRuntime(members))
+    return started(RouterRuntime(members))
 
 
 @asynccontextmanager
@@ -172,7 +172,7 @@ async def running_runtime(
 
 def is_ours(runtime: Runtime) -> bool:
     """Whether author code runs in this server: another one sends no traceback, and hears later."""
-    return isinstance(runtime, LocalRuntime | ProcessRuntime | MixedRuntime)
+    return isinstance(runtime, LocalRuntime | ProcessRuntime | RouterRuntime)
 
 
 class Log:

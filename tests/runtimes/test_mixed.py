@@ -12,7 +12,7 @@ from orsay.errors import Faulted, LoadError, Overloaded, UnknownEnvironment
 from orsay.runtimes.base import OpenSession, TaskQuery
 from orsay.runtimes.local import LocalRuntime
 from orsay.runtimes.process.pool import ProcessHandle
-from orsay.runtimes.router import Member, MixedRuntime
+from orsay.runtimes.router import Member, RouterRuntime
 
 from .stand import Log, Player, local_runtime, open_session, process_runtime, until
 from .worlds import FILE
@@ -21,8 +21,8 @@ WORLD, ASYNC, PLAIN = (f"{FILE}:{name}" for name in ("World", "AsyncWorld", "Pla
 
 
 @asynccontextmanager
-async def mixed(*members: Member) -> AsyncIterator[MixedRuntime]:
-    runtime = MixedRuntime(members)
+async def mixed(*members: Member) -> AsyncIterator[RouterRuntime]:
+    runtime = RouterRuntime(members)
     try:
         await runtime.start()
         yield runtime
@@ -34,7 +34,7 @@ def local(*targets: str) -> LocalRuntime:
     return local_runtime(list(targets))
 
 
-def keys(runtime: MixedRuntime) -> list[str]:
+def keys(runtime: RouterRuntime) -> list[str]:
     return [info.key for info in runtime.environments]
 
 
@@ -70,7 +70,7 @@ async def test_environments_are_listed_in_the_order_of_the_members() -> None:
 async def test_the_default_of_another_server_is_not_the_default_here() -> None:
     late, elsewhere = Late(WORLD), local(PLAIN)
     async with mixed(
-        Member("late", late), Member("elsewhere", MixedRuntime([Member("it", elsewhere)]))
+        Member("late", late), Member("elsewhere", RouterRuntime([Member("it", elsewhere)]))
     ) as runtime:
         (plain,) = runtime.environments
         assert not plain.leads
@@ -78,7 +78,7 @@ async def test_the_default_of_another_server_is_not_the_default_here() -> None:
 
 
 async def test_before_the_start_everything_is_pending() -> None:
-    runtime = MixedRuntime([Member("a", local(PLAIN)), Member("b", local(WORLD))])
+    runtime = RouterRuntime([Member("a", local(PLAIN)), Member("b", local(WORLD))])
     assert list(runtime.pending) == ["a", "b"] and not runtime.environments
     await runtime.stop()
 
@@ -149,8 +149,8 @@ async def test_every_member_that_cannot_start_is_told_and_the_others_are_stopped
         async with mixed(bad[0], Member("fine", fine), bad[1]):
             pass
     first, second = str(caught.value).splitlines()
-    assert first.startswith("Wrld: ") and "did you mean World" in first
-    assert second.startswith("Plainn: ") and "did you mean Plain" in second
+    assert first.startswith("Wrld: ") and "did you mean 'World'" in first
+    assert second.startswith("Plainn: ") and "did you mean 'Plain'" in second
     with pytest.raises(Exception, match="shutting down"):
         await fine.open(OpenSession(key="world", task_spec={}), Player())
 
@@ -160,7 +160,7 @@ async def test_every_member_that_cannot_start_is_told_and_the_others_are_stopped
 
 async def test_what_is_known_later_is_added_then_in_its_place() -> None:
     late, told = Late(WORLD), []
-    runtime = MixedRuntime([Member("late", late), Member("b", local(PLAIN))], changed=lambda: told.append(1))
+    runtime = RouterRuntime([Member("late", late), Member("b", local(PLAIN))], changed=lambda: told.append(1))
     await runtime.start()
     try:
         assert keys(runtime) == ["plain"] and list(runtime.pending) == ["late"] and len(told) == 1

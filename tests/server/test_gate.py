@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from orsay.authoring.tools import ToolRow
-from orsay.runtimes.execution.tool_lock import Gate
+from orsay.runtimes.execution.tool_lock import ToolLock
 
 
 def row(name: str, *, concurrent: bool = False, exclusive: bool = False) -> ToolRow:
@@ -31,10 +31,10 @@ ROWS = [row("one"), row("two"), row("free", concurrent=True), row("alone", exclu
 
 
 async def test_a_cancelled_wait_leaves_the_queue_and_lets_others_go_on() -> None:
-    gate = Gate()
-    assert gate.try_enter(ROWS[0])
-    alone = asyncio.ensure_future(gate.enter(ROWS[3]))
-    late = asyncio.ensure_future(gate.enter(ROWS[1]))
+    lock = ToolLock()
+    assert lock.try_enter(ROWS[0])
+    alone = asyncio.ensure_future(lock.enter(ROWS[3]))
+    late = asyncio.ensure_future(lock.enter(ROWS[1]))
     await asyncio.sleep(0)
     assert not late.done()
     alone.cancel()
@@ -43,15 +43,15 @@ async def test_a_cancelled_wait_leaves_the_queue_and_lets_others_go_on() -> None
 
 
 async def test_a_wait_cancelled_when_it_is_admitted_gives_its_place_back() -> None:
-    gate = Gate()
-    gate.try_enter(ROWS[0])
-    waiting = asyncio.ensure_future(gate.enter(ROWS[0]))
+    lock = ToolLock()
+    lock.try_enter(ROWS[0])
+    waiting = asyncio.ensure_future(lock.enter(ROWS[0]))
     await asyncio.sleep(0)
-    gate.leave(ROWS[0])  # admits
+    lock.leave(ROWS[0])  # admits
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    assert gate.try_enter(ROWS[3]), "nothing runs any more"
+    assert lock.try_enter(ROWS[3]), "nothing runs any more"
 
 
 ACTIONS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.booleans()), max_size=40)
@@ -71,11 +71,11 @@ def test_no_order_of_events_breaks_the_rules_or_loses_a_call(actions: list[tuple
 
 
 async def interleave(actions: list[tuple[int, int, bool]]) -> None:
-    gate, running, calls = Gate(), [], []
+    lock, running, calls = ToolLock(), [], []
 
     async def call(which: ToolRow) -> None:
-        if not gate.try_enter(which):
-            await gate.enter(which)
+        if not lock.try_enter(which):
+            await lock.enter(which)
         end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         running.append((which, end))
         check(running)
@@ -83,7 +83,7 @@ async def interleave(actions: list[tuple[int, int, bool]]) -> None:
             await end
         finally:
             running.remove((which, end))
-            gate.leave(which)
+            lock.leave(which)
 
     for kind, pick, cancel in actions:
         calls.append(asyncio.ensure_future(call(ROWS[kind])))
@@ -103,7 +103,7 @@ async def interleave(actions: list[tuple[int, int, bool]]) -> None:
                     end.set_result(None)
             await asyncio.sleep(0)
     await asyncio.gather(*calls, return_exceptions=True)
-    assert gate.try_enter(ROWS[3]), "all have left"
+    assert lock.try_enter(ROWS[3]), "all have left"
 
 
 def check(running: list[tuple[ToolRow, Any]]) -> None:

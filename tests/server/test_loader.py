@@ -113,8 +113,8 @@ def test_what_is_missing_of_a_module_path_is_told(here: Path) -> None:
     (here / "pack_c" / "__init__.py").write_text("")
     write(here / "words_h.py", "Echo")
     assert "no module 'pack_d'" in problem("pack_d.env:Echo")
-    assert "did you mean pack_c?" in problem("pack_d.env:Echo")
-    assert "package 'pack_c' is there, but has no module 'enw'; did you mean env?" in problem(
+    assert "did you mean 'pack_c'?" in problem("pack_d.env:Echo")
+    assert "package 'pack_c' is there, but has no module 'enw'; did you mean 'env'?" in problem(
         "pack_c.enw:Echo"
     )
     assert "'words_h' is a module, not a package" in problem("words_h.Echo")
@@ -126,15 +126,15 @@ def test_what_is_missing_of_a_module_path_is_told(here: Path) -> None:
 def test_what_is_missing_of_a_file_path_is_told(here: Path) -> None:
     write(here / "sub" / "env.py", "Echo")
     assert "no file 'enw.py' in" in problem("sub/enw.py")
-    assert "did you mean env.py?" in problem("sub/enw.py:Echo")
+    assert "did you mean 'env.py'?" in problem("sub/enw.py:Echo")
     assert "has no 'other'" in problem("other/deep/env.py")
     assert "is a folder" in problem("./sub")
 
 
 def test_an_unknown_class_is_told_with_the_nearest_names(here: Path) -> None:
     write(here / "words_i.py", "EchoEnvironment", "Guess")
-    assert "no class 'EchoEnviroment'; did you mean EchoEnvironment?" in problem("words_i:EchoEnviroment")
-    assert "it has: EchoEnvironment, Guess" in problem("words_i:Xyz")
+    assert "no class 'EchoEnviroment'; did you mean 'EchoEnvironment'?" in problem("words_i:EchoEnviroment")
+    assert "there are: EchoEnvironment, Guess" in problem("words_i:Xyz")
 
 
 def test_what_is_no_environment_is_told(here: Path) -> None:

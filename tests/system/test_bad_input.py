@@ -176,7 +176,7 @@ def run(*arguments: str, cwd: Path = ROOT) -> tuple[int, str]:
     ("arguments", "words"),
     [
         (["nope.env:Nope"], "no module 'nope'"),
-        ([f"{WORLDS}:Wrld"], "did you mean World"),
+        ([f"{WORLDS}:Wrld"], "did you mean 'World'"),
         ([f"{WORLDS}:Lamp"], "not an environment"),
         (["nowhere.py:X"], "no file"),
         ([f"{WORLDS}:World", f"{WORLDS}:World"], "two environments are called 'world'"),

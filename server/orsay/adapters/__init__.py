@@ -40,7 +40,7 @@ _OWN_MODULE = frozenset({"openenv", "text"})  # also names that a module of the 
 
 
 def is_adapter_target(target: str) -> bool:
-    """Whether ``target`` begins with the name of an adapter.
+    """True for a target that begins with the name of an adapter.
 
     ``text:Class`` is a class of the author's module ``text``: the adapter's targets have one more colon.
     """

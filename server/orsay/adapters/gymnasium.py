@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import re
@@ -14,6 +13,7 @@ from ..authoring.imports import search_here
 from ..authoring.results import ToolOutput
 from ..authoring.tools import tool
 from ..errors import LoadError, ToolDefinitionError
+from ..suggest import did_you_mean
 from . import manual
 from .plain import plain
 from .procedural import Seeded, Seeds, changed, class_name, environment_name, origin
@@ -35,7 +35,7 @@ _INSTALL = "pip install 'orsay[gymnasium]'"
 
 @dataclass(frozen=True, slots=True)
 class _Recipe:
-    """How to make the environment of an episode, and what to say of it."""
+    """Recipe for the environment of an episode, and its description."""
 
     make: Callable[[], gymnasium.Env[Any, Any]]
     rendered: bool
@@ -61,7 +61,7 @@ class _Gymnasium(Seeded):
         return [self._recipe.prompt, *self._see(self._first)]
 
     def _see(self, observation: Any) -> list[Any]:
-        """What the model is shown: the rendered state where that was asked for, else the observation."""
+        """Blocks for the model: the rendered state where that was asked for, else the observation."""
         spaces = _spaces()
         assert self._env is not None
         if self._recipe.rendered:
@@ -221,7 +221,8 @@ def _probe(
     except gym.error.DependencyNotInstalled as exc:
         raise LoadError(f"gymnasium:{env_id} needs more to be installed: {exc}") from exc
     except gym.error.Error as exc:
-        raise LoadError(f"gymnasium:{env_id}: {exc}{_nearest_id(gym, env_id)}") from exc
+        bare = env_id.rpartition(":")[2]
+        raise LoadError(f"gymnasium:{env_id}: {exc}{did_you_mean(bare, gym.registry, listed=False)}") from exc
     except TypeError as exc:
         unknown = _unknown_setting(gym, env_id, settings)
         raise unknown or LoadError(f"gymnasium:{env_id} cannot be made: {exc}") from exc
@@ -230,12 +231,6 @@ def _probe(
     except Exception as exc:
         raise LoadError(f"gymnasium:{env_id} cannot be made: {type(exc).__name__}: {exc}") from exc
     return env
-
-
-def _nearest_id(gym: Any, env_id: str) -> str:
-    bare = env_id.rpartition(":")[2]
-    close = difflib.get_close_matches(bare, sorted(gym.registry), n=3, cutoff=0.5)
-    return f" Nearest names: {', '.join(close)}." if close else ""
 
 
 def _unknown_setting(gym: Any, env_id: str, settings: dict[str, Any]) -> LoadError | None:

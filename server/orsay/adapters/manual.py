@@ -1,4 +1,4 @@
-"""What a Gymnasium environment says of itself in its docstring: introduction, sections, names of actions."""
+"""Docstring of a Gymnasium environment: introduction, sections, names of actions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ACTION = re.compile(r"^\s*[-*]\s*`?(-?\d+)`?\s*[:=]\s*(.+?)\s*$", re.MULTILINE)
 
 
 def introduction(text: str | None) -> str:
-    """What comes before the first heading, or else under ``## Description``."""
+    """Text before the first heading, or else under ``## Description``."""
     text = inspect.cleandoc(text or "")
     return _HEADING.split(text, maxsplit=1)[0].strip() or section(text, "Description")
 

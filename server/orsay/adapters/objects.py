@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..authoring.imports import attribute, import_place, nearest, place_of, split_target
+from ..authoring.imports import attribute, import_place, place_of, split_target
 from ..errors import LoadError
+from ..suggest import did_you_mean
 
 __all__ = ["find", "place_or_problem"]
 
 
 def find(kind: str, target: str) -> Callable[..., Any]:
-    """What ``module:name`` names: a class, or a function. Raises LoadError, with the nearest names."""
+    """The class or function that ``module:name`` names. Raises LoadError, with similar names."""
     place, name = split_target(target)
     if not name:
         raise LoadError(f"{kind}:{target} names no class; write {kind}:{target}:Class")
@@ -20,7 +21,7 @@ def find(kind: str, target: str) -> Callable[..., Any]:
     found = attribute(module, name)
     if found is None:
         known = [key for key, value in vars(module).items() if callable(value)]
-        raise LoadError(f"{place} has no {name!r}{nearest(name, known)}")
+        raise LoadError(f"{place} has no {name!r}{did_you_mean(name, known)}")
     if not callable(found):
         raise LoadError(
             f"{kind}:{target} is one object for all; name its class, or a function that makes one"

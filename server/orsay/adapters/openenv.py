@@ -33,7 +33,7 @@ _OVER = "The episode is over: nothing happened."
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where episodes of one class come from, and what stands around them."""
+    """Source of the episodes of one class, and what surrounds them."""
 
     opening: Opening
     lead: str

@@ -20,7 +20,7 @@ __all__ = ["describe_image", "open_image"]
 
 
 def describe_image(image: str, variables: Mapping[str, str]) -> Offer:
-    """What the server in ``image`` offers, from a container that is removed again. Raises LoadError."""
+    """Offer of the server in ``image``, read from a container that is removed again. Raises LoadError."""
     try:
         provider = LocalDockerProvider()
     except RuntimeError as exc:

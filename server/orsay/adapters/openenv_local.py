@@ -25,7 +25,7 @@ __all__ = ["LocalPlay", "Room", "describe_class", "require_environment"]
 
 
 class Room:
-    """How many episodes of a class may live at once in this process: one, unless it supports more."""
+    """Most episodes of a class at once in this process: one, unless it supports more."""
 
     def __init__(self, cls: type, *, concurrent: bool | None) -> None:
         self._name = cls.__name__
@@ -144,7 +144,7 @@ def action_model(cls: type) -> Any:
 
 
 def describe_class(cls: type, make: Callable[[], Any]) -> Offer:
-    """What a class offers, from one instance. Raises LoadError when that cannot be made."""
+    """Offer of a class, read from one instance. Raises LoadError when that cannot be made."""
     try:
         env = make()
     except Exception as exc:

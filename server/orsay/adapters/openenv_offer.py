@@ -1,4 +1,4 @@
-"""What an OpenEnv environment offers, wherever it runs, and how an episode of it is played."""
+"""Offer of an OpenEnv environment, wherever it runs, and the way to play an episode of it."""
 
 from __future__ import annotations
 

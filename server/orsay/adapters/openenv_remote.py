@@ -114,7 +114,7 @@ def _refused(url: str, exc: RuntimeError) -> Exception:
 
 
 def describe(url: str, headers: Mapping[str, str] | None) -> Offer:
-    """What the server at ``url`` offers. Raises LoadError when there is none, or none of OpenEnv."""
+    """Offer of the server at ``url``. Raises LoadError when there is none, or none of OpenEnv."""
     try:
         with httpx.Client(base_url=url, headers=dict(headers or {}), timeout=_ASK_LIMIT_S) as http:
             schema = http.get("/schema").raise_for_status().json()

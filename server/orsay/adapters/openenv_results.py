@@ -1,4 +1,4 @@
-"""What an OpenEnv environment answers, as the blocks, reward and faults of this standard."""
+"""Answers of OpenEnv environments as the blocks, reward and faults of this standard."""
 
 from __future__ import annotations
 

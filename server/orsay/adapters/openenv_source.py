@@ -1,4 +1,4 @@
-"""Where an environment of OpenEnv runs: on a server, in containers of an image, or in this process."""
+"""Sources of OpenEnv environments: a server, containers of an image, or this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the environment classes of all adapters share: where they come from, and tasks that are seeds."""
+"""Base of the environment classes of all adapters: their origin, and tasks that are seeds."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Seeded(Procedural):
 
 
 def changed(**settings: tuple[Any, Any]) -> dict[str, Any]:
-    """Of settings with their defaults, those that were given."""
+    """The given ones among settings with defaults."""
     return {key: value for key, (value, default) in settings.items() if value != default}
 
 
@@ -130,7 +130,7 @@ def step_limit(max_steps: Any) -> int | None:
 
 
 def origin(kind: str, name: str | None, settings: Mapping[str, Any], problem: str = "") -> Origin:
-    """Where a class comes from; ``name`` is None where ``problem`` says why it has no target."""
+    """Origin of a class; ``name`` is None where ``problem`` says why it has no target."""
     if name is None:
         return Origin(None, problem)
     try:

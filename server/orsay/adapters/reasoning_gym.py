@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib
 import re
 import threading
@@ -14,6 +13,7 @@ from typing import Any, ClassVar
 from ..authoring.results import ToolOutput
 from ..authoring.tools import terminal, tool
 from ..errors import BadTask, LoadError
+from ..suggest import did_you_mean
 from .plain import plain
 from .procedural import Adapted, Procedural, Seeds, changed, class_name, environment_name, origin
 from .spelling import unknown_setting
@@ -173,9 +173,7 @@ def _checked(generator: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings as the generator takes them. Raises LoadError."""
     known: Mapping[str, tuple[Any, Any]] = importlib.import_module("reasoning_gym.factory").DATASETS
     if generator not in known:
-        close = difflib.get_close_matches(generator, known, n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(close)}?" if close else f"it has {len(known)}, such as countdown"
-        raise LoadError(f"reasoning-gym has no generator {generator!r}; {hint}")
+        raise LoadError(f"reasoning-gym has no generator {generator!r}{did_you_mean(generator, known)}")
     fields = {field.name for field in dataclasses.fields(known[generator][1])}
     for key in settings:
         if key == "size":

@@ -121,7 +121,7 @@ def encode(space: spaces.Space[Any], element: Any) -> Any:
 
 
 def is_picture(space: spaces.Space[Any]) -> bool:
-    """Whether elements are images: bytes from 0 to 255, in rows and columns, grey or in three colours."""
+    """True for images: bytes from 0 to 255, in rows and columns, grey or in three colours."""
     if not isinstance(space, spaces.Box) or space.dtype != np.uint8 or len(space.shape) not in (2, 3):
         return False
     if len(space.shape) == 3 and space.shape[2] not in (1, 3):

@@ -6,13 +6,13 @@ A value is JSON where it can be read as JSON, and otherwise a string as it stand
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote, unquote
 
 from ..errors import LoadError
+from ..suggest import did_you_mean
 
 __all__ = ["read", "unknown_setting", "write"]
 
@@ -43,10 +43,7 @@ def write(kind: str, name: str, settings: Mapping[str, Any]) -> str:
 
 def unknown_setting(kind: str, name: str, setting: str, known: Iterable[str]) -> LoadError:
     """The error for a setting that neither the adapter nor the environment has."""
-    names = sorted(set(known))
-    close = difflib.get_close_matches(setting, names, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(close)}?" if close else f"it has: {', '.join(names)}"
-    return LoadError(f"{kind}:{name} has no setting {setting!r}; {hint}")
+    return LoadError(f"{kind}:{name} has no setting {setting!r}{did_you_mean(setting, known)}")
 
 
 def _value(text: str) -> Any:

@@ -19,7 +19,7 @@ RewardMeaning = Literal["step", "total"]
 
 
 class TextProtocol(Protocol):
-    """What is asked of the object of an episode. The methods may be async.
+    """Interface of the object of an episode. The methods may be async.
 
     It also has ``alive``, false when the episode is over, and its reward: ``last_step_reward`` (of the last
     step) or ``reward`` (of the last step, or so far: the setting ``reward`` says which).

@@ -1,1 +1,1 @@
-"""What an author writes, and the tables that it is read into once."""
+"""The API for authors, and the tables into which their classes are read once."""

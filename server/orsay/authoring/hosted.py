@@ -40,7 +40,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostedEnvironment:
-    """What is known of a class. ``name`` is as the class says it, ``key`` in lower case.
+    """Description of a class. ``name`` is as the class says it, ``key`` in lower case.
 
     A ``plain_`` hook is the inherited one, which runs no author code and may be skipped.
     """

@@ -19,7 +19,7 @@ _NEAREST_MODES = {"La": "LA", "RGBa": "RGBA", "PA": "RGBA", "I": "I;16"}
 
 
 def is_image(value: object) -> bool:
-    """Whether ``image_block`` is meant for ``value``; it may still refuse its content."""
+    """True for a value that ``image_block`` is meant for; it may still refuse its content."""
     return isinstance(value, bytes | bytearray | memoryview) or _is_pil(value) or _is_array(value)
 
 

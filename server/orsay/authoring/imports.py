@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import importlib
 import importlib.util
@@ -11,14 +10,14 @@ import pkgutil
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from ..errors import LoadError
+from ..suggest import did_you_mean
 
-__all__ = ["attribute", "import_place", "is_file", "nearest", "place_of", "search_here", "split_target"]
+__all__ = ["attribute", "import_place", "is_file", "place_of", "search_here", "split_target"]
 
 _FILE_PREFIX = "orsay_file_"
 _OWN_FILES = (os.path.dirname(__file__) + os.sep, "<frozen ", str(importlib.__file__))
@@ -77,7 +76,7 @@ def place_of(found: Any) -> str:
 
 
 def is_file(place: str) -> bool:
-    """Whether the place is a path rather than a dotted name."""
+    """True for a path, False for a dotted name."""
     return place.endswith(".py") or os.sep in place or "/" in place
 
 
@@ -133,7 +132,7 @@ def _add_to_path(folder: str) -> None:
 
 
 def attribute(module: ModuleType, qualname: str) -> Any:
-    """What the module holds under a dotted name, or None."""
+    """The attribute of a module under a dotted name, or None."""
     found: Any = module
     for part in qualname.split("."):
         found = getattr(found, part, None)
@@ -166,13 +165,13 @@ def _what_is_missing(name: str, missing: str) -> str:
     parent, _, last = missing.rpartition(".")
     if not parent:
         here = [entry.name for entry in pkgutil.iter_modules([os.getcwd()])]
-        return f"no module {missing!r}, neither installed nor in {os.getcwd()}{nearest(missing, here)}"
+        return f"no module {missing!r}, neither installed nor in {os.getcwd()}{did_you_mean(missing, here)}"
     package = sys.modules.get(parent)
     path = getattr(package, "__path__", None)
     if path is None:
         return f"{parent!r} is a module, not a package: no {name!r}; for a class write {parent}:{last}"
     inside = [entry.name for entry in pkgutil.iter_modules(path)]
-    return f"package {parent!r} is there, but has no module {last!r}{nearest(last, inside)}"
+    return f"package {parent!r} is there, but has no module {last!r}{did_you_mean(last, inside)}"
 
 
 def _what_file_is_missing(path: Path) -> str:
@@ -182,13 +181,4 @@ def _what_file_is_missing(path: Path) -> str:
         there = next(parent for parent in path.parents if parent.is_dir())
         return f"no file {path}: folder {there} has no {path.relative_to(there).parts[0]!r}"
     here = [entry.name for entry in path.parent.glob("*.py")]
-    return f"no file {path.name!r} in {path.parent}{nearest(path.name, here)}"
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of an error about an unknown ``name``: what it may have meant, else what there is."""
-    names = sorted({entry for entry in known if not entry.startswith("_")})
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    if close:
-        return f"; did you mean {' or '.join(close)}?"
-    return f"; it has: {', '.join(names[:8])}" if names else ""
+    return f"no file {path.name!r} in {path.parent}{did_you_mean(path.name, here)}"

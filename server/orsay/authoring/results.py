@@ -1,4 +1,4 @@
-"""What author code returns, as the models of the wire.
+"""Conversion of author code's return values into the models of the wire.
 
 Takes our own models, those of another package in the same shape (``compat``), and the plain Python
 values that stand for them: a string, an image, a list of both. Every function raises TypeError or ValueError
@@ -211,7 +211,7 @@ def _message(value: Any) -> Message:
 
 
 def _holds_messages(value: Sequence[Any]) -> bool:
-    """Whether this list is a conversation. Raises TypeError for messages and blocks in one list."""
+    """True for a conversation. Raises TypeError for messages and blocks in one list."""
     kinds = {
         _named(item, "Message")
         if isinstance(item, BaseModel)
@@ -242,7 +242,7 @@ def _spec(value: Any) -> ToolSpec:
 
 
 def _named(value: BaseModel, name: str) -> bool:
-    """Whether the class, or one that it is derived from, has this name: other packages use the same names."""
+    """True where the class, or a base, has this name: other packages use the same names."""
     return any(cls.__name__ == name for cls in type(value).__mro__)
 
 

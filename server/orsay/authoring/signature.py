@@ -14,13 +14,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
+import docstring_parser
+from docstring_parser.common import DocstringExample, DocstringParam, DocstringRaises, DocstringReturns
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from ..errors import ToolDefinitionError
-from .docstrings import read_docstring
 
 __all__ = ["Bind", "Signature", "Unresolved", "annotations_of", "capture_scope", "read_signature"]
 
@@ -37,7 +38,7 @@ class Unresolved(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What the wire needs of a tool's parameters. ``input_schema`` is None for a tool without any.
+    """Parameters of a tool as the wire needs them. ``input_schema`` is None for a tool without any.
 
     ``fields`` are the argument names on the wire, in order.
     """
@@ -70,7 +71,7 @@ def read_signature(function: Any, namespace: Mapping[str, Any], *, where: str, b
         schema = _schema(model, where)
         bind = _bind_model(model, only.name if only.kind is only.KEYWORD_ONLY else None)
         return Signature((function.__doc__ or "").strip(), schema, _wire_names(model), bind)
-    text = read_docstring(documentation)
+    text = _read_docstring(documentation)
     model, names = _short_model(real.__name__, parameters, annotations, text.parameters, where)
     schema = _schema(model, where)
     return Signature(text.description, schema, _wire_names(model), _bind_fields(model, names))
@@ -85,7 +86,7 @@ def annotations_of(real: Any) -> Mapping[str, Any]:
 
 
 def capture_scope(function: Any) -> None:
-    """Keep what string annotations of ``function`` name in the functions around it, while these still run.
+    """Keep the locals of enclosing functions that string annotations of ``function`` name, while these run.
 
     Called while the class body runs; only frames that ``function`` lies in by its qualified name are read.
     """
@@ -175,6 +176,34 @@ class _Names:
                 elif name not in self._module and not hasattr(builtins, name) and name in self._namespace:
                     names[name] = self._namespace[name]
         return names
+
+
+@dataclass(frozen=True, slots=True)
+class _Docstring:
+    """Description of a tool, and of its parameters by name."""
+
+    description: str
+    parameters: dict[str, str]
+
+
+def _read_docstring(text: str) -> _Docstring:
+    """Split the sections on parameters, results and errors off the description, in any common style."""
+    try:
+        parsed = docstring_parser.parse(text)
+    except docstring_parser.ParseError:
+        return _Docstring(text, {})
+    if not any(isinstance(item, DocstringParam | DocstringReturns | DocstringRaises) for item in parsed.meta):
+        return _Docstring(text, {})
+    parts = [parsed.short_description or ""]
+    if parsed.long_description:
+        parts.append(("\n" if parsed.blank_after_short_description else "") + parsed.long_description)
+    parts.extend(
+        f"\nExample:\n{item.description}"
+        for item in parsed.meta
+        if isinstance(item, DocstringExample) and item.description
+    )
+    parameters = {item.arg_name: item.description for item in parsed.params if item.description}
+    return _Docstring("\n".join(parts).strip(), parameters)
 
 
 def _short_model(

@@ -1,4 +1,4 @@
-"""Where the tasks of an environment come from: counted, got and listed as cheaply as the class allows."""
+"""Tasks of an environment: counted, got and listed as cheaply as the class allows."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class TaskSource:
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def num_tasks(self, split: str) -> int:
-        """How many tasks ``split`` has."""
+        """Number of tasks of ``split``."""
         self._require(split)
         if self._counts:
             return int(await self.run(self._cls.num_tasks, split))
@@ -167,7 +167,7 @@ class TaskSource:
 
 
 def overrides(cls: type, base: type, name: str) -> bool:
-    """Whether ``cls`` has its own ``name`` and not the one that ``base`` gives to all."""
+    """True where ``cls`` has its own ``name``, not the one that ``base`` gives to all."""
     own, inherited = (getattr(owner, name, None) for owner in (cls, base))
     return getattr(own, "__func__", own) is not getattr(inherited, "__func__", inherited)
 

@@ -152,7 +152,7 @@ def _read_row(cls: type, name: str, raw: Any, *, owner: type | None) -> ToolRow:
 
 
 def _locking(raw: Any, *, is_async: bool) -> tuple[bool, bool]:
-    """Whether a tool is concurrent, and whether it is exclusive.
+    """The flags of a tool: concurrent, exclusive.
 
     ``ors`` knows neither: there async calls overlap freely, and a sync call has the event loop, so that
     nothing else runs. Its tools carry no such marks.

@@ -123,7 +123,7 @@ def _show_packed(console: Console, contents: Contents, sizes: Mapping[str, int],
 
 
 def _show_step(console: Console, status: Status, tag: str, line: str) -> None:
-    """Where the build stands: at a terminal in one line that changes, else one line for each step."""
+    """Progress of the build: at a terminal in one line that changes, else one line for each step."""
     step = _STEP.fullmatch(line.strip())
     if step is None:
         return

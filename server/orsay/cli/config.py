@@ -13,7 +13,7 @@ from ..config import Configuration, find_file, read, unread_variables
 from ..config.report import report
 from ..config.schema import schema
 from ..errors import ConfigError
-from ..serving.plan import CodePlace, plan
+from ..serving.plan import CodeSpec, plan
 from ..serving.resolve import resolve
 from .terminal import complain, say
 
@@ -81,7 +81,7 @@ def _notes(configuration: Configuration) -> dict[str, str]:
     entries = configuration.entries
     notes = {}
     for place in plan(entries, configuration.settings, ""):
-        if isinstance(place, CodePlace) and len(place.labels) > 1:
+        if isinstance(place, CodeSpec) and len(place.labels) > 1:
             for label in place.labels:
                 others = ", ".join(each for each in place.labels if each != label)
                 notes[label] = f"shares workers with {others}"

@@ -124,7 +124,7 @@ def show_report(console: Console, report: EvaluationReport, output: Path | None)
 
 
 def show_comparison(console: Console, found: Comparison) -> None:
-    """Both figures, the tasks that changed most, and the verdict."""
+    """Both means, the tasks that changed most, and the verdict."""
     table = Table(
         title=one_line(f"{found.a.environment}, split {found.a.split}: {found.tasks} tasks in both")
     )

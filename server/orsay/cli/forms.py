@@ -48,7 +48,7 @@ class Field:
 
     @property
     def kind(self) -> str:
-        """What to type, in words."""
+        """Hint for the input, in words."""
         choices = _choices(self.schema)
         if choices is not None:
             return "one of " + ", ".join(_plain(choice) for choice in choices)
@@ -67,7 +67,7 @@ class Field:
 
     @property
     def note(self) -> str:
-        """What happens when nothing is typed."""
+        """Result of an empty input."""
         if self.required:
             return ""
         default = self.schema.get("default", _LEFT_OUT)

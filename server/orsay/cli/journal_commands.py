@@ -18,12 +18,12 @@ from rich.table import Table
 from rich.text import Text
 
 from ..journal.database import Store
-from ..journal.driver_errors import trouble
+from ..journal.driver_errors import journal_down
 from ..journal.export import Export, dataset_of, existing
 from ..journal.options import JournalOptions
 from ..journal.read.counts import Tally
 from ..journal.search.index import forget
-from ..journal.write import retention as keeper
+from ..journal.write import retention
 from ..plain import one_line, safe
 from .terminal import write_lines
 
@@ -31,7 +31,7 @@ __all__ = ["export_to", "prune", "show_tally", "vacuum"]
 
 
 def show_tally(console: Console, found: Tally) -> None:
-    """What a journal holds, in three tables."""
+    """Contents of a journal, in three tables."""
     console.print(Text(safe(found.journal), style="bold"))
     search = f", {decimal(found.search_bytes)} to search in it" if found.search_bytes else ""
     console.print(f"{decimal(found.size_bytes)}{search}")
@@ -89,12 +89,12 @@ def prune(options: JournalOptions, console: Console, *, dry_run: bool) -> int:
     with existing(options) as store, _bar(console, lambda: ("removing", removed, None)) as show:
         while True:
             with store.reading() as connection:
-                ids = keeper.to_remove(connection, options, time.time())
+                ids = retention.to_remove(connection, options, time.time())
             if dry_run or not ids:
                 break
-            for part in keeper.steps(ids):
+            for part in retention.steps(ids):
                 with store.writing() as connection:
-                    keeper.remove(connection, part)
+                    retention.remove(connection, part)
                 removed += len(part)
                 show()
     if dry_run:
@@ -126,7 +126,7 @@ def vacuum(options: JournalOptions, console: Console, *, rewrite: bool) -> int:
     return 0
 
 
-_MANY = 2000  # sessions that the keeper plans at a time
+_MANY = 2000  # sessions that retention plans at a time
 
 
 def _write_lines(store: Store, export: Export, output: str, show: Callable[[], None]) -> None:
@@ -174,10 +174,10 @@ def _give_back(store: Store) -> None:
     """Some pages at a time, so that a server's writer hardly waits."""
     while True:
         with store.reading() as connection:
-            if keeper.free_pages(connection) == 0:
+            if retention.free_pages(connection) == 0:
                 break
         with store.writing() as connection:
-            keeper.give_back(connection)
+            retention.give_back(connection)
     with contextlib.closing(store.engine.raw_connection()) as raw:  # what is in the log goes into the file
         raw.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
@@ -194,7 +194,7 @@ def _rewrite(store: Store, *, full: bool) -> None:
             if store.is_sqlite:
                 cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     except Exception as exc:  # of either driver
-        raise trouble(exc, store.place) from exc
+        raise journal_down(exc, store.place) from exc
     finally:
         raw.detach()
         raw.close()
@@ -202,7 +202,7 @@ def _rewrite(store: Store, *, full: bool) -> None:
 
 def _disk_bytes(store: Store, connection: Any) -> int:
     path = store.options.path
-    return keeper.size_bytes(connection) if path is None else path.stat().st_size
+    return retention.size_bytes(connection) if path is None else path.stat().st_size
 
 
 @contextlib.contextmanager

@@ -42,7 +42,7 @@ class Screen:
         self._images = 0
 
     def line(self, text: str = "", style: str = "") -> None:
-        """What may be of several lines."""
+        """Text that may have several lines."""
         self._console.print(Text(safe(text), style=style))
 
     def question(self, kind: str, text: str) -> None:
@@ -58,7 +58,7 @@ class Screen:
             )
 
     def tools(self, tools: Sequence[ToolSpec], terminal: TerminalToolSpec | None) -> None:
-        """What can be done, numbered; a plain answer has a number of its own."""
+        """Choices, numbered; a plain answer has a number of its own."""
         table = Table(box=None, show_header=False, padding=(0, 1))
         for number, tool in enumerate(tools, 1):
             arguments = ", ".join(field.name for field in fields_of(tool.input_schema or {}))

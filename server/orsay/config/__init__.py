@@ -1,4 +1,4 @@
-"""Where settings and environments come from: ``orsay.toml``, variables ``ORSAY_…``, the command line.
+"""Configuration from ``orsay.toml``, variables ``ORSAY_…`` and the command line.
 
 ``read`` puts them together and raises one ConfigError with everything that is wrong.
 """
@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from ..settings import Settings
+from ..suggest import did_you_mean
 from .entries import Entry
 from .file import ENTRY_VARIABLES, FileContent, read_file
 from .layers import origin, settings_from
-from .problems import Problem, close_to, config_error
+from .problems import Problem, config_error
 from .targets import read_targets
 
 __all__ = ["DEFAULT_FILE", "Configuration", "find_file", "read", "unread_variables"]
@@ -28,7 +29,7 @@ _NOTHING = FileContent({}, (), {}, ())
 
 @dataclass(frozen=True)
 class Configuration:
-    """What a server is to do. ``origins`` tells of each setting that is not a default where it comes from."""
+    """Configuration of a server. ``origins`` names the source of each setting that is not a default."""
 
     settings: Settings
     entries: tuple[Entry, ...]
@@ -53,7 +54,7 @@ def unread_variables() -> dict[str, str]:
     for name in sorted(os.environ):
         prefix, key = name[: len(_PREFIX)].upper(), name[len(_PREFIX) :].lower()
         if prefix == _PREFIX and key not in known and not name.upper().startswith(ENTRY_VARIABLES):
-            found[name] = close_to(key, known, all_known=False)
+            found[name] = did_you_mean(key, known, listed=False)
     return found
 
 

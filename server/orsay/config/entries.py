@@ -1,4 +1,4 @@
-"""What a server hosts, entry by entry: classes, a project folder, an image, another server.
+"""Entries that a server hosts: classes, a project folder, an image, another server.
 
 Tables are how ``orsay.toml`` says it, under ``[environments.LABEL]``; targets of the command line become the
 same. An entry is a table that was read: its label, where it stands, what to import and from where.
@@ -78,7 +78,7 @@ Names: TypeAlias = Annotated[
 
 
 class Table(BaseModel):
-    """What tables of every kind may say."""
+    """Keys that tables of every kind may have."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
     source: ClassVar[str]
@@ -201,7 +201,7 @@ class Entry:
     targets: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     where: str = field(default="", compare=False)
-    """Where it stands, such as ``orsay.toml:12``; empty for the command line."""
+    """Source, such as ``orsay.toml:12``; empty for the command line."""
 
     def __str__(self) -> str:
         return f"{self.label!r} ({self.where})" if self.where else repr(self.label)

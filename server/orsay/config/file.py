@@ -21,10 +21,11 @@ from ..adapters import is_adapter_target
 from ..authoring.imports import is_file, split_target
 from ..errors import ConfigError, LoadError
 from ..settings import Settings, read_keys
+from ..suggest import did_you_mean
 from .entries import TABLES, ClassTable, DirectoryTable, Entry, ImageTable, UpstreamOptions
 from .layers import SECRETS, FileSettings
 from .lines import Lines
-from .problems import Problem, close_to, explain
+from .problems import Problem, explain
 
 __all__ = ["ENTRIES", "ENTRY_VARIABLES", "JOURNAL", "JOURNAL_KEYS", "LABEL", "FileContent", "read_file"]
 
@@ -34,7 +35,7 @@ JOURNAL_KEYS = {
     "url": JOURNAL,
     **{name.removeprefix("journal_"): name for name in Settings.model_fields if name.startswith("journal_")},
 }
-"""Of the table ``[journal]``, and the settings that they are."""
+"""Keys of the table ``[journal]``, and the settings that they stand for."""
 LABEL = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _SYNTAX = re.compile(r"(.*) \(at line (\d+), column \d+\)", re.DOTALL)
 ENTRY_VARIABLES = "ORSAY_ENVIRONMENTS__"
@@ -43,7 +44,7 @@ _VARIABLE = re.compile(rf"{ENTRY_VARIABLES}(.+?)__(.+)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class FileContent:
-    """What a file says. Paths are absolute; ``places`` tells where each setting stands."""
+    """Content of a file. Paths are absolute; ``places`` has the line of each setting."""
 
     values: Mapping[str, Any]
     entries: tuple[Entry, ...]
@@ -57,7 +58,7 @@ def read_file(path: Path) -> FileContent:
         text = path.read_text(encoding="utf-8")
         document = tomllib.loads(text)
     except OSError as exc:
-        hint = close_to(path.name, _files_beside(path), all_known=False)
+        hint = did_you_mean(path.name, _files_beside(path), listed=False)
         raise ConfigError(f"cannot read {path}: {exc.strerror or exc}{hint}") from exc
     except UnicodeDecodeError as exc:
         line = exc.object.count(b"\n", 0, exc.start) + 1
@@ -87,7 +88,7 @@ class _Reader:
     lines: Lines
     problems: list[Problem] = field(default_factory=list)
     paths: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Where in the document a setting stands, when it is not a key at the top."""
+    """Path of a setting in the document, when it is not a key at the top."""
 
     def read(self) -> FileContent:
         tables = self.document.pop(ENTRIES, {})
@@ -307,7 +308,7 @@ class _Reader:
         for name in os.environ:
             match = _VARIABLE.fullmatch(name)
             if match is not None and match[1].lower() not in labels:
-                hint = close_to(match[1].lower(), labels)
+                hint = did_you_mean(match[1].lower(), labels)
                 text = f"there is no [{ENTRIES}.{match[1].lower()}]{hint}"
                 self.problems.append(Problem(f"variable {name}", text))
 
@@ -338,7 +339,7 @@ def _keys(source: str) -> set[str]:
 
 
 def _hint(name: str, known: Any) -> str:
-    return close_to(name, known, all_known=len(known) <= 8)
+    return did_you_mean(name, known, listed=len(known) <= 8)
 
 
 def _errors(kind: Any, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -33,12 +33,12 @@ class PrivateFile:
 
 
 def is_settings(name: str, document: Mapping[str, Any]) -> bool:
-    """Whether a TOML file of that name is one of settings, such as ``orsay.toml``."""
+    """True for the name of a file of settings, such as ``orsay.toml``."""
     return name.casefold() == "orsay.toml" or (bool(document) and _KNOWN.issuperset(document))
 
 
 def has_secrets(document: Mapping[str, Any]) -> bool:
-    """Whether a file of settings holds keys or passwords itself."""
+    """True for a file of settings that holds keys or passwords itself."""
     if document.get("api_keys") or _hides(_journal(document)):
         return True
     for table in _tables(document):
@@ -52,12 +52,12 @@ def has_secrets(document: Mapping[str, Any]) -> bool:
 
 
 def of_document(file: Path, document: Mapping[str, Any]) -> Iterator[PrivateFile]:
-    """What a file of settings names. Paths start from its folder."""
+    """Files that a file of settings names. Paths start from its folder."""
     yield from _named(document, file.absolute().parent, f"by {file.name}")
 
 
 def of_variables() -> Iterator[PrivateFile]:
-    """What the variables ``ORSAY_…`` name. Paths start from the current folder."""
+    """Files that variables ``ORSAY_…`` name. Paths start from the current folder."""
     document: dict[str, Any] = {}
     for variable, value in os.environ.items():
         name = variable.upper()
@@ -113,7 +113,7 @@ def _tables(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _hides(url: object) -> bool:
-    """Whether there is more in the URL than may be shown."""
+    """True where the URL has parts that must not be shown."""
     return isinstance(url, str) and "://" in url and shown_journal(url) != url
 
 

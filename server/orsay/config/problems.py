@@ -1,16 +1,16 @@
-"""What is wrong with a configuration, in the words of somebody who can mend it."""
+"""Problems of a configuration, worded for the person who can fix it."""
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ConfigError
+from ..suggest import did_you_mean
 
-__all__ = ["HIDDEN", "Problem", "close_to", "config_error", "explain", "without_credentials"]
+__all__ = ["HIDDEN", "Problem", "config_error", "explain", "without_credentials"]
 
 _QUOTED = re.compile(r"'([^']*)'")
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")
@@ -46,15 +46,6 @@ def config_error(problems: Iterable[Problem]) -> ConfigError:
     return ConfigError("\n".join(str(problem) for problem in problems))
 
 
-def close_to(name: str, known: Iterable[str], *, all_known: bool = True) -> str:
-    """The end of a sentence about an unknown name: the nearest there is, else what there is."""
-    names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    return f"; there are: {', '.join(names)}" if all_known else ""
-
-
 def explain(key: str, error: Mapping[str, Any], *, secret: bool = False) -> str:
     """A validation error of ``key``, as pydantic tells it; a secret's value is not shown."""
     kind = str(error["type"])
@@ -62,7 +53,7 @@ def explain(key: str, error: Mapping[str, Any], *, secret: bool = False) -> str:
     if message is None:
         message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
     if kind == "literal_error":
-        message += close_to(str(error["input"]), _QUOTED.findall(message), all_known=False)
+        message += did_you_mean(str(error["input"]), _QUOTED.findall(message), listed=False)
     elif kind == "string_pattern_mismatch":
         message = "must be a URL, such as http://host:8080" if key == "url" else message
     value = "" if secret else _shown(error["input"])

@@ -14,7 +14,7 @@ _IMAGE = "docker:"
 
 
 def is_url(target: str) -> bool:
-    """Whether the target is another server."""
+    """True for the URL of another server."""
     return target.startswith(("http://", "https://"))
 
 

@@ -1,10 +1,11 @@
 """The contract of an ORS server, as checks against any server by URL."""
 
-from .check import Check, Failed, Group, NotSupported, Outcome, Status, expect
+from .check import Check, Group, Outcome, Status
+from .failures import Failed, NotSupported, Unreachable, expect
 from .probe import Roles
 from .report import to_json, to_junit
 from .suite import CHECKS, checks_named, run_check, run_suite
-from .target import Target, Unreachable
+from .target import Target
 
 __all__ = [
     "CHECKS",

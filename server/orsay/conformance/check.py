@@ -1,49 +1,31 @@
-"""What a check is, and what comes out of one."""
+"""A check of one behaviour, and its outcome."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-if TYPE_CHECKING:
-    from .target import Target
+from .target import Target
 
 __all__ = [
     "Check",
-    "Failed",
     "Group",
-    "NotSupported",
     "Outcome",
     "Run",
     "Status",
-    "expect",
     "promise",
     "standard",
 ]
 
 Group: TypeAlias = Literal["standard", "orsay"]
 Status: TypeAlias = Literal["passed", "failed", "not supported"]
-Run: TypeAlias = "Callable[[Target], Awaitable[None]]"
-
-
-class Failed(AssertionError):
-    """The server does something other than the sentence of the check says. The text says what."""
-
-
-class NotSupported(Exception):
-    """The check says nothing about this server, which lacks what the text says."""
-
-
-def expect(condition: object, otherwise: str) -> None:
-    """Raises Failed with ``otherwise`` unless ``condition`` holds."""
-    if not condition:
-        raise Failed(otherwise)
+Run: TypeAlias = Callable[[Target], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One behaviour. ``entry`` is what it proves: its own id, or that of a promise with several checks."""
+    """One behaviour. ``entry``: what it proves, its own id or that of a promise with several checks."""
 
     id: str
     source: str
@@ -55,7 +37,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What ``check`` found; ``reason`` is empty when it passed."""
+    """Result of one check; ``reason`` is empty when it passed."""
 
     check: Check
     status: Status

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from .check import Failed, NotSupported, expect
+from .failures import Failed, NotSupported, expect
 from .reply import Reply
 
 __all__ = ["Counter", "find_counter"]
@@ -36,7 +36,7 @@ class Counter:
     step: float
 
     def runs(self, reply: Reply) -> int:
-        """How often the tool had run in its session when it answered. Raises Failed for an odd number."""
+        """Number of runs of the tool in its session at this answer. Raises Failed for an odd number."""
         found = _numbers(reply.output)
         expect(self.place < len(found), f"{self.tool} no longer counts: {reply.output!r:.200}")
         runs = (found[self.place] - self.first) / self.step + 1

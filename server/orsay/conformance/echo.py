@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from .check import Failed
+from .failures import Failed
 from .reply import Reply
 
 __all__ = ["Echo", "find_echo", "require"]
@@ -93,7 +93,7 @@ def _told(reply: Reply) -> str | None:
 
 
 def _limit_of(name: str, reply: Reply) -> int | None:
-    """How much a tool gives back; None for everything. Raises Failed where it cannot be the tool's doing."""
+    """Length that a tool gives back; None for everything. Raises Failed where the stream lost a part."""
     got = _told(reply)
     if got is None:
         return 0
@@ -112,7 +112,7 @@ def _limit_of(name: str, reply: Reply) -> int | None:
 
 
 def _of_text(notice: str) -> bool:
-    """What stands in the gap is itself of the text: moved, doubled or cut, not a tool's words about a cut."""
+    """True for a gap filled with parts of the text itself, moved, doubled or cut: no notice of the tool."""
     return notice in _LONG or any(notice[at : at + 24] in _LONG for at in range(0, len(notice) - 24, 24))
 
 
@@ -127,6 +127,6 @@ def _difference(text: str, got: str, reply: Reply) -> str:
 
 
 def _shared(one: str, other: str) -> int:
-    """How many characters both begin with."""
+    """Length of the common prefix."""
     differing = (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return next(differing, min(len(one), len(other)))

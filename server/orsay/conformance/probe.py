@@ -1,24 +1,24 @@
-"""Finding out, by trying, which tools of an environment work, end the episode, count, repeat or wait."""
+"""Trial calls that show which tools of an environment work, end the episode, count, repeat or wait."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from .check import Failed, NotSupported
+import httpx
+
 from .counting import Counter, find_counter
 from .echo import Echo, find_echo
+from .failures import Failed, NotSupported
 from .inputs import fitting, only_string_property, property_named
 from .reply import Reply
 
-if TYPE_CHECKING:
-    from .target import Target
-
-__all__ = ["Probe", "Roles", "Waiting"]
+__all__ = ["Probe", "ProbedServer", "ProbedSession", "Roles", "Waiting"]
 
 _TOOLS_TRIED = 24
 _WORDS = "contract check 7f3a"
@@ -26,6 +26,27 @@ _WAITS = re.compile("second|sleep|delay|duration|wait", re.IGNORECASE)
 _WAIT_S = 0.3
 _TWICE_S = 2
 _Found = TypeVar("_Found")
+
+
+class ProbedSession(Protocol):
+    """A session of the server, as far as the probe uses it."""
+
+    async def get(self, path: str) -> httpx.Response: ...
+
+    async def call(self, name: str, value: Mapping[str, Any]) -> Reply: ...
+
+
+class ProbedServer(Protocol):
+    """The server under test, as far as the probe uses it."""
+
+    env: str
+    tools: dict[str, Any]
+
+    def path(self, suffix: str) -> str: ...
+
+    def tool_specs(self) -> list[dict[str, Any]]: ...
+
+    def session(self) -> AbstractAsyncContextManager[ProbedSession]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +95,7 @@ class _Tried:
 class Probe:
     """Each question is put to the server once, when a check first asks."""
 
-    def __init__(self, target: Target, roles: Roles) -> None:
+    def __init__(self, target: ProbedServer, roles: Roles) -> None:
         self._target = target
         self._roles = roles
         self._asked: dict[str, asyncio.Task[Any]] = {}

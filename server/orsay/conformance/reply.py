@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 from orsay_protocol.sse import Event
 
-from .check import expect
+from .failures import expect
 from .strict import read_json, utf8
 
 __all__ = ["Reply"]

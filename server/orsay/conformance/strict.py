@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import httpx
 
-from .check import Failed
+from .failures import Failed
 
 __all__ = ["json_of", "read_json", "utf8"]
 

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import httpx
 
-from .check import Check, Failed, NotSupported, Outcome, Status
+from .check import Check, Outcome, Status
 from .checks import (
     apart,
     attach,
@@ -23,6 +23,7 @@ from .checks import (
     streams,
     tasks,
 )
+from .failures import Failed, NotSupported
 from .target import Target
 
 __all__ = ["CHECKS", "checks_named", "run_check", "run_suite"]

@@ -17,20 +17,16 @@ from orsay_protocol import headers as names
 from orsay_protocol.sse import Decoder
 
 from ..journal.trials import trial_run
-from .check import Failed, NotSupported, expect
+from .failures import Failed, NotSupported, Unreachable, expect
 from .probe import Probe, Roles
 from .reply import Reply
 from .strict import json_of
 from .wire import Connection, RawReply, connection
 
-__all__ = ["Reply", "Target", "TargetSession", "Unreachable"]
+__all__ = ["Reply", "Target", "TargetSession"]
 
 _TIMEOUT_S = 30.0
 _SETUP_LIMIT_S = 120.0
-
-
-class Unreachable(Exception):
-    """No ORS server answers at that URL; the text says what happened instead."""
 
 
 @dataclass

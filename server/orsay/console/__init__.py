@@ -1,5 +1,5 @@
 """The console: a web page about this server, and the JSON API that it reads.
 
-``face`` is where requests go; ``site`` holds the built page; ``live`` watches sessions while somebody looks;
+``mount`` takes requests; ``site`` holds the built page; ``live`` watches sessions while somebody looks;
 ``history`` reads the journal, and is loaded when somebody asks for it.
 """

@@ -1,4 +1,4 @@
-"""What the console says of the server and of its environments."""
+"""The server and its environments, described for the console."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel, RootModel
 
 from ..errors import UnknownEnvironment
 from ..runtimes.base import EnvironmentInfo, Runtime
-from ..runtimes.router import MixedRuntime
+from ..runtimes.router import RouterRuntime
 from ..sessions.session import Place, Session
 from .live import Tally, count
 
@@ -39,7 +39,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What does not change while the server runs."""
+    """Facts that do not change while the server runs."""
 
     name: str
     runtime: str
@@ -49,7 +49,7 @@ class ServerFacts:
 
 
 class JournalState(BaseModel):
-    """How the journal does. ``lost``: rows that were given up since the start."""
+    """State of the journal. ``lost``: rows that were given up since the start."""
 
     state: str
     reason: str
@@ -160,7 +160,7 @@ def _awaited(label: str) -> EnvironmentEntry:
 
 
 def _kind(runtime: Runtime, key: str) -> str:
-    if isinstance(runtime, MixedRuntime):
+    if isinstance(runtime, RouterRuntime):
         try:
             runtime = runtime.place_of(key)
         except UnknownEnvironment:  # it left a moment ago

@@ -1,4 +1,4 @@
-"""How the console answers: the headers that all its answers carry, and JSON that is compressed when large."""
+"""Answers of the console: the headers that all carry, and JSON that is compressed when large."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LEVEL = 5
 
 
 def strict_headers(nonce: str | None = None) -> Pairs:
-    """What a browser may do with an answer: load nothing from elsewhere, guess no type, tell nobody.
+    """Content policy for browsers: load nothing from elsewhere, guess no type, send no referrer.
 
     Styles that carry ``nonce`` are allowed in the page itself.
     """

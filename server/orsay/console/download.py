@@ -65,7 +65,7 @@ async def send_export(
 
 
 def _recipe(wanted: ExportQuery, which: Filter) -> Recipe:
-    """Who asks for a fault wants episodes that were lost to it."""
+    """Include lost episodes where the filter asks for a fault."""
     return Recipe(
         wanted=which,
         lost=wanted.faults or wanted.fault not in (None, "none"),

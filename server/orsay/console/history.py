@@ -1,4 +1,4 @@
-"""What was played, as the journal has it: the endpoints that read it, and the one that adds an evaluation.
+"""Endpoints that read the journal, and the one that adds an evaluation to it.
 
 Reading happens in a thread of the journal's, the making of JSON with it.
 """
@@ -11,7 +11,7 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from orsay_protocol.evaluation import EvaluationReport
 from pydantic import BaseModel
@@ -26,6 +26,7 @@ from ..journal.read.filters import Filter
 from ..journal.records import EvaluationSaved
 from ..journal.schema import evaluations
 from ..journal.search.indexer import CatchUp
+from ..journal.write.writer import Writer
 from .download import send_export
 from .policy import DetailPolicy
 from .queries import (
@@ -38,9 +39,6 @@ from .queries import (
     TrajectoriesQuery,
 )
 from .request import BadQuery, JournalRequest
-
-if TYPE_CHECKING:
-    from ..journal.write.writer import Writer
 
 __all__ = ["History"]
 

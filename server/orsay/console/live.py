@@ -1,4 +1,4 @@
-"""What goes on in the server now: counted once a second, and only while somebody looks.
+"""Live view of the server: counted once a second, and only while somebody looks.
 
 Counting looks at every session, so it goes in steps that other work can pass between; how many sessions are
 told of is bounded.
@@ -55,7 +55,7 @@ class States(BaseModel):
 
 
 class Latency(BaseModel):
-    """Of calls that ended lately, in milliseconds; null when there were none."""
+    """Durations of calls that ended lately, in milliseconds; null when there were none."""
 
     p50: float | None
     p95: float | None

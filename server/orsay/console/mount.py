@@ -1,4 +1,4 @@
-"""Where requests for the console go: the page and its files for anybody, the API for who has a key."""
+"""Mount of the console: the page and its files for anybody, the API for holders of a key."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from .recent import Ended, Faults, RecentFaults
 from .request import JournalRequest
 from .site import Site
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # SQLAlchemy is loaded with a journal only
     from ..journal.write.writer import Writer
     from .history import History
 
-__all__ = ["ConsoleFace"]
+__all__ = ["ConsoleMount"]
 
 _ROOT = "/console"
 _API = "/console/api"
@@ -50,7 +50,7 @@ _STREAM: Pairs = (
 )
 
 
-class ConsoleFace:
+class ConsoleMount:
     """``/console`` and everything below it, but what is asked of an environment that has this very name.
 
     ``journal`` is None when it is off. ``site`` is the folder of the built page.
@@ -82,7 +82,7 @@ class ConsoleFace:
             "/faults": {"GET": self._recent_faults},
         }
 
-    # what faces do
+    # as every mount
 
     @property
     def operations(self) -> list[Operation]:

@@ -1,4 +1,4 @@
-"""How the console's endpoints are described in the OpenAPI document."""
+"""OpenAPI operations of the console's endpoints."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SavedEvaluation(EvaluationReport):
 
 
 class EvaluationId(BaseModel):
-    """Where the report is now."""
+    """Answer to a saved report: its id."""
 
     id: str
 

@@ -1,4 +1,4 @@
-"""What clients may read of exceptions, which the journal has in full: the same as in answers to calls."""
+"""Policy for texts of exceptions, which the journal has in full: the same as in answers to calls."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ class DetailPolicy:
     def _summary(self, session: S) -> S:
         if not session.fault or session.calls or not session.end_reason:
             return session
-        reason = self._faults.told(session.fault, session.end_reason, session.sid)  # it could not be opened
+        reason = self._faults.text_of(
+            session.fault, session.end_reason, session.sid
+        )  # it could not be opened
         return session.model_copy(update={"end_reason": reason})
 
     def _step(self, step: Step) -> Step:
         if not step.fault:
             return step
-        text = self._faults.told(step.fault, step.message or "", step.fault_id or "")
+        text = self._faults.text_of(step.fault, step.message or "", step.fault_id or "")
         return step.model_copy(update={"message": text})

@@ -1,4 +1,4 @@
-"""What may stand in the query of the console's endpoints, checked."""
+"""Models of the query strings of the console's endpoints."""
 
 from __future__ import annotations
 

@@ -51,14 +51,14 @@ class RecentFaults:
     def __init__(self, faults: FaultLog) -> None:
         self._faults = faults
         self._kept: deque[tuple[str | None, FaultEntry]] = deque(maxlen=_KEPT)
-        faults.listen(self._hear)
+        faults.listen(self._on_fault)
 
     def of(self, owner: str) -> list[FaultEntry]:
         """Those in sessions of that owner, the newest first."""
         found = [entry for whose, entry in reversed(self._kept) if whose == owner]
         return found[:_SHOWN]
 
-    def _hear(self, fault: Faulted, context: dict[str, Any]) -> None:
+    def _on_fault(self, fault: Faulted, context: dict[str, Any]) -> None:
         entry = FaultEntry(
             id=fault.fault_id,
             at=time.time(),

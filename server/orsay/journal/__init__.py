@@ -1,5 +1,5 @@
 """The journal: what was played, kept in a database.
 
-Sessions, calls, prompts and group scores are rows (``schema``); one thread writes them in groups
-(``writer``); ``recorder`` is the face that sessions see. Everything else reads.
+Sessions, calls, prompts and group scores are rows (``schema``); ``write`` commits them in batches,
+after a write-ahead log where that is faster; ``read``, ``search`` and ``export`` read them.
 """

@@ -1,10 +1,11 @@
-"""The database behind the journal: how it is opened, and the settings of its connections."""
+"""Database of the journal: opening it, the settings of its connections, the quarantine of a damaged file."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,13 +16,13 @@ from sqlalchemy.exc import DatabaseError
 
 from ..errors import JournalDown
 from ..logs import get_logger
-from .driver_errors import trouble
+from .driver_errors import journal_down
 from .migrations import is_current, migrate
 from .options import JournalOptions, shown
-from .write.statements import SqliteSink, write_all
+from .write.statements import SqliteStatements, write_all
 from .write.wal import IS_HERE, left_behind
 
-__all__ = ["Store"]
+__all__ = ["Store", "quarantine"]
 
 _BUSY_MS = 500
 _CONNECT_S = 5
@@ -34,7 +35,7 @@ log = get_logger("journal")
 
 
 class Store:
-    """A journal's database. ``open`` comes first."""
+    """Database of a journal. ``open`` comes first."""
 
     def __init__(self, options: JournalOptions) -> None:
         self.options = options
@@ -71,21 +72,21 @@ class Store:
         except Exception as exc:  # of any layer between here and the disk
             if not self.is_open:
                 self.close()
-            raise trouble(exc, self.place) from exc
+            raise journal_down(exc, self.place) from exc
 
     def _take_over(self, path: Path) -> None:
-        """Put what killed servers had not put into the tables there."""
-        with left_behind(path) as groups:
-            if not groups:
+        """Replay the write-ahead logs that killed servers left behind."""
+        with left_behind(path) as batches:
+            if not batches:
                 return
             connection, release = self.driver_connection()
             try:
-                sink = SqliteSink(connection)
-                for group in groups:
-                    write_all(sink, group, self.place)
+                statements = SqliteStatements(connection)
+                for batch in batches:
+                    write_all(statements, batch, self.place)
             finally:
                 release()
-            log.info("journal_rest_taken_over", groups=len(groups))
+            log.info("journal_rest_taken_over", groups=len(batches))
 
     def look(self) -> None:
         """Raises JournalDown when the file that was opened is not there any more."""
@@ -143,7 +144,7 @@ class Store:
                     if (now is None or now.pool is not pool) and not connection.invalidated:
                         connection.detach()  # else a pool that nobody has would get it back
         except DatabaseError as exc:
-            raise trouble(exc, self.place) from exc
+            raise journal_down(exc, self.place) from exc
 
     def close(self) -> None:
         """Close idle connections; those in use close when they are given back."""
@@ -219,3 +220,21 @@ def _postgres(options: JournalOptions) -> Engine:
         connection.commit()
 
     return engine
+
+
+def quarantine(path: Path) -> Path:
+    """Move a damaged SQLite file aside, with its ``-wal`` and ``-shm``, and return its new path.
+
+    The name gets ``damaged`` and the time. Raises OSError.
+    """
+    target = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+    number = 1
+    while target.exists():
+        number += 1
+        target = target.with_name(f"{target.name.partition('~')[0]}~{number}")
+    for suffix in ("-wal", "-shm"):
+        beside = path.with_name(path.name + suffix)
+        if beside.exists():
+            beside.rename(target.with_name(target.name + suffix))
+    path.rename(target)
+    return target

@@ -1,4 +1,4 @@
-"""What a driver's error says about the journal: the one border where they become ours."""
+"""Translation of database drivers' errors into JournalDown, at one border."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sqlalchemy.exc import DBAPIError
 
 from ..errors import JournalDown
 
-__all__ = ["BAD_ROW", "driver_error", "is_about_rows", "trouble"]
+__all__ = ["BAD_ROW", "driver_error", "is_about_rows", "journal_down"]
 
 BAD_ROW: Final = (ValueError, TypeError, OverflowError)
-"""What Python raises for a value that the driver cannot write, lone surrogates among them."""
+"""Errors that Python raises for a value that the driver cannot write, lone surrogates among them."""
 
 _SQLITE: Final = {
     sqlite3.SQLITE_BUSY: (
@@ -53,7 +53,7 @@ def driver_error(exc: BaseException) -> BaseException:
 
 
 def is_about_rows(exc: BaseException) -> bool:
-    """Whether something in the rows is wrong, not the database: it would fail again."""
+    """True where the rows are wrong, not the database: a retry would fail again."""
     found = driver_error(exc)
     if isinstance(found, BAD_ROW):
         return True
@@ -66,7 +66,7 @@ def is_about_rows(exc: BaseException) -> bool:
     return any(each.__module__ == "psycopg" and each.__name__ == "DataError" for each in type(found).__mro__)
 
 
-def trouble(exc: BaseException, place: str) -> JournalDown:
+def journal_down(exc: BaseException, place: str) -> JournalDown:
     """The error in our words; ``place`` is the journal's, without a password."""
     found = driver_error(exc)
     if isinstance(found, JournalDown):

@@ -44,7 +44,7 @@ _PAUSE_S = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What is exported, and how.
+    """Selection and form of an export.
 
     ``lost``: also episodes that a fault kept from their end. ``living``: also sessions without an end.
     ``full``: the trajectories as the journal has them, rather than conversations. Without ``images``, an
@@ -130,7 +130,7 @@ class Export:
         }
 
     def _tools_of(self, connection: Connection, environment: str) -> list[dict[str, Any]]:
-        """What the newest session of the environment that asked for its tools was told."""
+        """The tools that the newest session of the environment listed."""
         if environment not in self._tools:
             told = (
                 select(prompts.c.session, prompts.c.text)

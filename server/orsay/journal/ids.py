@@ -35,7 +35,7 @@ class Ids:
 
 
 def moment_of(id: int) -> float:
-    """When the id was made: seconds since 1970, to the millisecond."""
+    """Time at which the id was made: seconds since 1970, to the millisecond."""
     return ((id >> _SHIFT) + _EPOCH_MS) / 1000
 
 

@@ -6,15 +6,12 @@ It is drawn when the tables are made: all servers on one journal have the same, 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, select, update
 
 from ..errors import JournalDown
 from .schema import evaluations, facts, sessions
-
-if TYPE_CHECKING:
-    from .write.writer import Writer
+from .write.writer import Writer
 
 __all__ = ["has_owner", "read_salt", "rename_owner", "salt_of"]
 
@@ -29,11 +26,11 @@ def read_salt(connection: Connection) -> bytes:
     return bytes.fromhex(found)
 
 
-async def salt_of(writer: Writer, *, patience_s: float) -> bytes:
+async def salt_of(writer: Writer, *, wait_limit_s: float) -> bytes:
     """The salt of a journal that may be down for a while. Raises JournalDown."""
     found = JournalDown("the journal takes too long to open", "see to its disk or server")
     try:
-        async with asyncio.timeout(patience_s):
+        async with asyncio.timeout(wait_limit_s):
             while True:
                 try:
                     return await writer.read(read_salt)

@@ -1,4 +1,4 @@
-"""Where the journal is kept and how: what the settings ``journal*`` mean."""
+"""Options of the journal: its URL, durability and bounds, from the settings ``journal*``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class JournalOptions:
 
 
 def options_from(settings: Settings) -> JournalOptions | None:
-    """What the settings say; None when the journal is off. Raises ConfigError."""
+    """Options from the settings; None when the journal is off. Raises ConfigError."""
     if settings.journal == OFF:
         return None
     return JournalOptions(

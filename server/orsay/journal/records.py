@@ -1,4 +1,4 @@
-"""What is written into the journal, as the server knows it when it happens.
+"""Records for the journal, as the server makes them when something happens.
 
 Made on the event loop for every call, so they are plain tuples; the writer's thread turns them into rows.
 Bytes are JSON unless it says otherwise. ``hide`` takes the session's secrets out of everything (S3).
@@ -86,7 +86,7 @@ class CallStarted(NamedTuple):
     """The request's body: for a call an object with ``name`` and ``input``."""
     started_at: float
     after: int | None = None
-    """How much of its session had ended when it began."""
+    """Number of events of its session that had ended when it began."""
     hide: Redactor | None = None
 
 

@@ -1,4 +1,4 @@
-"""What is kept of bodies and results: their JSON text, large ones packed."""
+"""Stored form of bodies and results: their JSON text, large ones packed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def input_of(kind: str, body: bytes) -> str:
 
 
 def _unusual_input(body: bytes) -> str:
-    """Of a body without input, or with half of a character that takes two."""
+    """Stands for a body without input, or with half of a surrogate pair."""
     try:
         found = json.loads(body)
         return json.dumps(found.get("input") if isinstance(found, dict) else found, separators=(",", ":"))
@@ -50,7 +50,7 @@ def _unusual_input(body: bytes) -> str:
 
 
 def is_large(text: str) -> bool:
-    """Whether it is to stand beside its row: long, or an image."""
+    """True for a value that is stored beside its row: long, or an image."""
     return len(text) > LARGE_CHARS or '"type":"image"' in text
 
 

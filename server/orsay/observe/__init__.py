@@ -1,5 +1,5 @@
-"""What goes on in the server, for Prometheus and OpenTelemetry.
+"""Metrics and traces of the server, for Prometheus and OpenTelemetry.
 
-``face`` answers ``/metrics``; ``figures`` reads the figures from the objects that have them, when somebody
+``mount`` answers ``/metrics``; ``metrics`` reads them from the objects that have them, when somebody
 asks. What needs another package is loaded when it is used.
 """

@@ -8,14 +8,14 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 
-from .figures import gather
+from .metrics import gather
 from .observed import Observed
 
 __all__ = ["Exposition"]
 
 
 class _Families(CollectorRegistry):
-    """What the encoders take: something that has families."""
+    """Adapter for the encoders, which take a registry."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class _Families(CollectorRegistry):
 
 
 class Exposition:
-    """The figures of a server, and those of its process: memory, CPU time, files, garbage collection."""
+    """The metrics of a server, and those of its process: memory, CPU time, files, garbage collection."""
 
     def __init__(self, observed: Observed) -> None:
         self._observed = observed

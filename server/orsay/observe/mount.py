@@ -1,4 +1,4 @@
-"""``/metrics``: the server's figures for Prometheus, behind the same keys as everything else."""
+"""``/metrics`` for Prometheus, behind the same keys as everything else."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..http.operations import Operation
 from ..http.request import Endpoint, Request
 from .observed import Observed
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # loaded with the first request
     from .exposition import Exposition
 
-__all__ = ["MetricsFace"]
+__all__ = ["MetricsMount"]
 
 _PATH = "/metrics"
 
 
-class MetricsFace:
+class MetricsMount:
     """The path ``/metrics``.
 
     What makes the text is loaded with the first request: a server that nobody asks pays nothing for it.
@@ -37,7 +37,7 @@ class MetricsFace:
             Operation(
                 "get",
                 _PATH,
-                "The server's figures, for Prometheus.",
+                "The server's metrics, for Prometheus.",
                 session=False,
                 errors=(401,),
                 tag="server",

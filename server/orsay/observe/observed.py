@@ -1,4 +1,4 @@
-"""What is looked at: the objects of one server that have figures."""
+"""The objects of one server that have metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..http.guard import Guard
 from ..runtimes.base import EnvironmentInfo, Runtime
 from ..sessions.registry import Sessions
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # SQLAlchemy is loaded with a journal only
     from ..journal.write.writer import Writer
 
 __all__ = ["Observed", "tools_of"]
@@ -36,9 +36,9 @@ class Observed:
     def watch(self) -> None:
         """Begin to count what no other object counts. Called once."""
         self.sessions.meter.tools_of = tools_of(self.runtime)
-        self.sessions.faults.listen(self._hear)
+        self.sessions.faults.listen(self._on_fault)
 
-    def _hear(self, fault: Faulted, context: dict[str, Any]) -> None:
+    def _on_fault(self, fault: Faulted, context: dict[str, Any]) -> None:
         self.faults[str(context.get("environment", "")), fault.fault] += 1
 
 

@@ -29,7 +29,7 @@ _CUMULATIVE = AggregationTemporality.CUMULATIVE
 
 
 def to_otlp(families: Iterable[Family], resource: Resource, scope: str, started_at: float) -> MetricsData:
-    """What an exporter takes. The names stay, but for the ``_total`` of counters: a collector puts that back
+    """Metrics for an exporter. The names stay, but for the ``_total`` of counters: a collector puts that back
     for Prometheus. ``started_at``: since when is counted, in seconds since 1970.
     """
     times = int(started_at * _NS), time.time_ns()

@@ -19,10 +19,10 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
 from ..logs import get_logger
 from ..runtimes.base import Runtime
-from .figures import gather
+from .metrics import gather
 from .observed import Observed
+from .otel_settings import OtelSettings
 from .otlp import to_otlp
-from .telemetry import Wanted
 from .traced import TracedRuntime
 
 __all__ = ["OpenTelemetry"]
@@ -45,20 +45,20 @@ class _Ids(RandomIdGenerator):
 class OpenTelemetry:
     """See ``telemetry.Telemetry``."""
 
-    def __init__(self, asked: Wanted, *, version: str) -> None:
-        self._asked = asked
+    def __init__(self, settings: OtelSettings, *, version: str) -> None:
+        self._settings = settings
         resource = Resource.create({SERVICE_VERSION: version})
         if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
             resource = resource.merge(Resource({SERVICE_NAME: "orsay"}))
         self._resource = resource
         self._ids = _Ids()
         self._spans: TracerProvider | None = None
-        if asked.traces:
+        if settings.traces:
             self._spans = TracerProvider(
                 resource=resource, id_generator=self._ids, shutdown_on_exit=False
             )  # the order of stopping is ours
             self._spans.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-        self._metrics = OTLPMetricExporter() if asked.metrics else None
+        self._metrics = OTLPMetricExporter() if settings.metrics else None
         self._observed: Observed | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -74,7 +74,7 @@ class OpenTelemetry:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(self._asked.every_s)
+            await asyncio.sleep(self._settings.every_s)
             try:
                 await self._export()
             except Exception:

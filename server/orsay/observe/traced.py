@@ -31,6 +31,7 @@ from ..runtimes.base import (
     EnvironmentInfo,
     Handle,
     Listener,
+    OnResult,
     OpenSession,
     Operation,
     Progress,
@@ -38,7 +39,6 @@ from ..runtimes.base import (
     Stop,
     TaskQuery,
 )
-from ..runtimes.execution.runs import Done
 from ..runtimes.outcome import Outcome
 from ..sessions.session import Session
 
@@ -112,7 +112,7 @@ class TracedRuntime:
 
 
 class _Heard:
-    """What the runtime tells of a session, noted in its span."""
+    """Listener that notes the events of a session in its span."""
 
     __slots__ = ("_listener", "_span")
 
@@ -148,7 +148,7 @@ class TracedHandle:
         self,
         operation: Operation,
         body: bytes,
-        done: Done,
+        on_result: OnResult,
         *,
         limit_s: float,
         progress: Progress | None = None,
@@ -161,7 +161,7 @@ class TracedHandle:
         span = self._tracer.start_span(name, self._context, SpanKind.INTERNAL, attributes)
 
         def ended(value: Any, error: Faulted | Refused | None) -> None:
-            done(value, error)  # gives a fault its id
+            on_result(value, error)  # gives a fault its id
             _finish(span, value, error)
 
         return self._handle.start(operation, body, ended, limit_s=limit_s, progress=progress)
@@ -194,7 +194,7 @@ def _end(span: Span) -> None:
 
 
 def _fail(span: Span, error: BaseException) -> None:
-    """What went wrong, by its class: the words are in the log, under the id."""
+    """Status of a failed span, by the class of the fault: the words are in the log, under the id."""
     if not span.is_recording():
         return
     found = error.fault if isinstance(error, Faulted) else getattr(error, "code", type(error).__name__)
@@ -205,7 +205,7 @@ def _fail(span: Span, error: BaseException) -> None:
 
 
 def _context(parent: Traceparent) -> Any:
-    """Of a span in another process."""
+    """Context of a span in another process."""
     found = SpanContext(
         int(parent.trace, 16),
         int(parent.span, 16),

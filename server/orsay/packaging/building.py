@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ..config.problems import close_to
 from ..errors import ConfigError
 from ..runtimes.docker.engine import Engine
+from ..suggest import did_you_mean
 from .context import Contents, tar
 from .context import read as read_contents
 from .dockerfile import arguments, text
@@ -19,7 +19,7 @@ __all__ = ["Recipe", "build"]
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a person may choose of a build. None: the base of the Dockerfile, the orsay that runs here."""
+    """Options of a build. None: the base of the Dockerfile, the orsay that runs here."""
 
     tag: str
     base: str | None = None
@@ -51,7 +51,7 @@ async def build(
         raise ConfigError("the project's Dockerfile has no ARG ORSAY, so what it installs cannot be chosen")
     for name in recipe.arguments:
         if name not in offered:
-            hint = close_to(name, offered, all_known=False)
+            hint = did_you_mean(name, offered, listed=False)
             raise ConfigError(f"the project's Dockerfile has no ARG {name}{hint}")
     more = installed.files if "ORSAY" in offered else {}
     written = {**more, "Dockerfile": dockerfile.encode()}

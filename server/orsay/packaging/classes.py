@@ -25,7 +25,7 @@ _Class = tuple[str, str]
 
 @dataclass
 class _Module:
-    """What one file says: names it takes from elsewhere, and its classes."""
+    """Content of one file: names it imports, and its classes."""
 
     name: str
     target: str
@@ -112,7 +112,7 @@ def _bases(modules: Mapping[str, _Module], module: _Module, node: ast.ClassDef) 
 
 
 def _resolve(modules: Mapping[str, _Module], module: _Module, base: ast.expr) -> _Class:
-    """Where a base class is defined, as far as the project's own files tell."""
+    """Definition of a base class, as far as the project's own files tell."""
     if isinstance(base, ast.Subscript):
         return _resolve(modules, module, base.value)
     if isinstance(base, ast.Attribute):
@@ -149,7 +149,7 @@ def _is_environment(modules: Mapping[str, _Module], cls: _Class) -> bool:
 
 
 def _is_complete(node: ast.ClassDef) -> bool:
-    """Whether a class that others derive from looks like an environment in its own right."""
+    """True for a base class that looks like an environment in its own right."""
     methods = [each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
     named = {
         name for each in node.body if isinstance(each, ast.Assign) for name in map(ast.unparse, each.targets)

@@ -23,7 +23,7 @@ _IGNORE_FILE = ".dockerignore"
 
 @dataclass(frozen=True)
 class Contents:
-    """What goes in and what stays out of an image.
+    """Files that go into an image, and files that stay out.
 
     ``files``: place in the context, with slashes, to the file. ``left_out``: what a person should know of,
     each with why. ``ignored``: what .dockerignore names, folders with a slash at the end. ``readme``: the
@@ -47,7 +47,7 @@ class Contents:
 
     @property
     def size_bytes(self) -> int:
-        """Of all files."""
+        """Size of all files."""
         return sum(each.size for each in self.files.values())
 
 

@@ -73,7 +73,7 @@ class Patterns:
         return None
 
     def names(self, path: str) -> bool:
-        """Whether a line ``!path`` names this very file, without a wildcard, and no later line takes it back.
+        """True where a line ``!path`` names this file without a wildcard, and no later line takes it back.
 
         An allow-list (``*``, ``!my_env``) names folders, so it says nothing of a single file in them.
         """
@@ -87,12 +87,12 @@ class Patterns:
         return False
 
     def may_keep_below(self, folder: str) -> bool:
-        """Whether a line with ``!`` may let in something of a folder that stays out."""
+        """True where a line with ``!`` may let in something of a folder that stays out."""
         parts = folder.split("/")
         return any(all(map(str.__eq__, rule.begins, parts)) for rule in self._rules if rule.keeps)
 
     def names_below(self, folder: str) -> bool:
-        """Whether a line ``!path`` names something in the folder, without a wildcard."""
+        """True where a line ``!path`` names something in the folder, without a wildcard."""
         return any(rule.keeps and (rule.literal or "").startswith(f"{folder}/") for rule in self._rules)
 
 

@@ -27,7 +27,7 @@ __all__ = ["Judgement", "LeftOut", "judge"]
 
 _SETTINGS_BYTES = 1024 * 1024
 _READ_BEFORE = frozenset({"Dockerfile", "README.md"})
-"""What is read and written anew, so that .dockerignore may name it."""
+"""Files that are read and written anew, so that .dockerignore may name them."""
 
 _SPECIAL = "is a pipe, a socket or a device"
 _FOLDER_LINK = "links to a folder: its files go in under their own names only"
@@ -56,7 +56,7 @@ class Judgement:
 
 
 def judge(root: Path, own: Patterns) -> Judgement:
-    """Of all files below ``root``, a path without links. Raises LoadError for what cannot be read."""
+    """Judge all files below ``root``, a path without links. Raises LoadError for what cannot be read."""
     clutter = Patterns(CLUTTER)
     tree = walk(root, own, clutter)
     return _Judge(root, own, clutter, tree).judge()
@@ -241,7 +241,7 @@ def _settings(root: Path, tree: Tree) -> Iterator[tuple[str, Mapping[str, Any]]]
 
 
 def _document(path: Path, *, must: bool) -> Mapping[str, Any]:
-    """What is in a TOML file; with ``must``, one that is no TOML is an error."""
+    """Content of a TOML file; with ``must``, one that is no TOML is an error."""
     try:
         with open_regular(path.resolve()) as file:
             return tomllib.loads(file.read(_SETTINGS_BYTES).decode())
@@ -249,7 +249,7 @@ def _document(path: Path, *, must: bool) -> Mapping[str, Any]:
         if not must:
             return {}
         raise LoadError(
-            f"{path} cannot be read, so nobody knows which files it names as secret: {exc}; mend it, see"
+            f"{path} cannot be read, so nobody knows which files it names as secret: {exc}; fix it, see"
             " 'orsay config --check'"
         ) from exc
 

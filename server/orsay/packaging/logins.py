@@ -10,7 +10,7 @@ _TOKEN = re.compile(
     rb"(?<![A-Za-z0-9])(?:hf_[A-Za-z0-9]{30}|sk-[\w-]{32}|gh[opsur]_[A-Za-z0-9]{36}|github_pat_\w{50}|glpat-[\w-]{20}"
     rb"|A[KS]IA[0-9A-Z]{16}|AIza[\w-]{35}|xox[abeprs]-[\w-]{20}|gsk_[A-Za-z0-9]{40}|pypi-AgE[\w-]{50})"
 )
-"""Of Hugging Face, OpenAI and Anthropic, GitHub, GitLab, AWS, Google, Slack, Groq, PyPI."""
+"""Tokens of Hugging Face, OpenAI and Anthropic, GitHub, GitLab, AWS, Google, Slack, Groq, PyPI."""
 _LOGIN = re.compile(rb"(https?:)?//([^\s/@:]*+)(?:(:)([^\s/@]*+))?@")
 # Variables, and what stands in documents in the place of a password.
 _STAND_IN = re.compile(rb"\$\{?\w+\}?|%\w+%|\{[^}]*\}+|<[^>]*>|[*.x]+|(?i:password|passwd|token)")

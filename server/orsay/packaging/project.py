@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ..authoring.imports import nearest
 from ..errors import LoadError
+from ..suggest import did_you_mean
 from .classes import find_targets
 
 __all__ = ["Kind", "Project", "read"]
@@ -85,7 +85,7 @@ def _named_targets(place: Path, settings: dict[str, Any]) -> tuple[str, ...]:
     for key in table:
         if key not in _TABLE_KEYS:
             raise LoadError(
-                f"{place / 'pyproject.toml'}: [tool.orsay] knows no {key!r}{nearest(key, _TABLE_KEYS)}"
+                f"{place / 'pyproject.toml'}: [tool.orsay] knows no {key!r}{did_you_mean(key, _TABLE_KEYS)}"
             )
     named = table.get("environments", [])
     if not isinstance(named, list) or not all(isinstance(each, str) and each for each in named):

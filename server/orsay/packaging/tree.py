@@ -1,4 +1,4 @@
-"""What lies in a project's folder: files, links with where they lead, and what is neither."""
+"""Tree of a project's folder: files, links with their targets, and special files."""
 
 from __future__ import annotations
 

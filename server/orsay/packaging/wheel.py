@@ -1,4 +1,4 @@
-"""What pip installs as orsay inside an image: a release, or the very code that runs here, as a wheel."""
+"""Requirement for orsay inside an image: a release, or the very code that runs here, as a wheel."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Requirement:
 
 
 def requirement(asked: str | Path | None = None) -> Requirement:
-    """What to install as orsay: the requirement or wheel that was ``asked`` for, else what runs here.
+    """The requirement or wheel that was ``asked`` for, else the code that runs here.
 
     Installed from a package index that is ``orsay==VERSION``. Anything else (a checkout, a wheel from disk)
     exists nowhere else, so it becomes a wheel of its own. Raises ConfigError when ``asked`` is neither.

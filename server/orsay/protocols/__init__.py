@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from ..errors import ConfigError
 from ..http.mounts import Face
 from ..sessions.registry import Sessions
-from .session_driver import Players
+from .session_driver import SessionDrivers
 
-__all__ = ["make_faces", "require"]
+__all__ = ["make_mounts", "require"]
 
 _NEEDS = {"openenv": ("websockets", "uvicorn.protocols.websockets.websockets_sansio_impl"), "mcp": ("mcp",)}
 
@@ -31,21 +31,21 @@ def require(names: Sequence[str]) -> None:
                 ) from exc
 
 
-def make_faces(
+def make_mounts(
     names: Sequence[str], sessions: Sessions, *, index_only: bool, max_body_bytes: int
 ) -> list[Face]:
-    """The faces of these protocols. Modules are imported here, since each needs an extra."""
-    players = Players(sessions, index_only=index_only)
-    faces: list[Face] = []
+    """The mounts of these protocols. Modules are imported here, since each needs an extra."""
+    drivers = SessionDrivers(sessions, index_only=index_only)
+    mounts: list[Face] = []
     plain = None
     if "openenv" in names:
-        from .openenv.mount import OpenEnvFace  # optional: extra openenv
+        from .openenv.mount import OpenEnvMount  # optional: extra openenv
 
-        openenv = OpenEnvFace(players, max_body_bytes=max_body_bytes)
+        openenv = OpenEnvMount(drivers, max_body_bytes=max_body_bytes)
         plain = openenv.answer_rpc
-        faces.append(openenv)
+        mounts.append(openenv)
     if "mcp" in names:
-        from .mcp.mount import McpFace  # optional: extra mcp
+        from .mcp.mount import McpMount  # optional: extra mcp
 
-        faces.insert(0, McpFace(players, plain=plain, max_body_bytes=max_body_bytes))
-    return faces
+        mounts.insert(0, McpMount(drivers, plain=plain, max_body_bytes=max_body_bytes))
+    return mounts

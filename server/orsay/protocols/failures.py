@@ -1,4 +1,4 @@
-"""What clients of other protocols read of an error: always with the class of the fault."""
+"""Errors for clients of other protocols: always with the class of the fault."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from ..sessions.registry import Sessions
 from ..sessions.session import Session
 from ..sessions.timers import Delay
 
-__all__ = ["Choice", "Player", "Players", "all_tools"]
+__all__ = ["Choice", "SessionDriver", "SessionDrivers", "all_tools"]
 
 _BLOCKS = TypeAdapter(list[TextBlock | ImageBlock])
 _MESSAGES = TypeAdapter(list[Message])
@@ -47,7 +47,7 @@ class Choice(BaseModel):
     toolset_name: str | None = None
 
 
-class Players:
+class SessionDrivers:
     """Opens sessions for the clients of other protocols, and finds them again."""
 
     def __init__(self, sessions: Sessions, *, index_only: bool) -> None:
@@ -72,25 +72,25 @@ class Players:
         sid: str | None = None,
         *,
         traceparent: str | None = None,
-    ) -> Player:
+    ) -> SessionDriver:
         """A session that is ready; or raises what creating and setup raise, and leaves nothing behind."""
         body = await self._body(info, choice)
         request = open_request(info, body, secrets, index_only=self._index_only, traceparent=traceparent)
         sid = sid or str(uuid.uuid4())
         try:
             session = await self.sessions.create(sid, owner, info, request)
-            player = Player(self.sessions, session, self._pause, split=body.split, index=body.index)
-            await player.ready()
+            driver = SessionDriver(self.sessions, session, self._pause, split=body.split, index=body.index)
+            await driver.ready()
         except SessionConflict:
             raise  # the session of that id is another one
         except BaseException:
             await self.sessions.delete(sid, owner)
             raise
-        return player
+        return driver
 
-    def find(self, owner: str, sid: str) -> Player:
+    def find(self, owner: str, sid: str) -> SessionDriver:
         """A session that is open already. Raises SessionGone or UnknownSession."""
-        return Player(self.sessions, self.sessions.get(sid, owner), self._pause)
+        return SessionDriver(self.sessions, self.sessions.get(sid, owner), self._pause)
 
     async def _body(self, info: EnvironmentInfo, choice: Choice) -> CreateSession:
         if choice.task_spec is not None:
@@ -109,7 +109,7 @@ class Players:
         return CreateSession(split=split, index=index, toolset_name=choice.toolset_name)
 
 
-class Player:
+class SessionDriver:
     """One session. Every method raises SessionGone once it has ended, and Faulted when author code failed."""
 
     def __init__(

@@ -6,6 +6,7 @@ from the server's event loop only. ``tests/runtimes`` is the one test suite that
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -16,7 +17,6 @@ from orsay_protocol.trace import Traceparent
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..errors import Faulted, Refused
-from .execution.runs import Done
 
 __all__ = [
     "EnvironmentInfo",
@@ -24,21 +24,44 @@ __all__ = [
     "Gauged",
     "Handle",
     "Listener",
+    "OnResult",
     "OpenSession",
     "Operation",
     "Progress",
     "Runtime",
     "Stop",
     "TaskQuery",
+    "settle",
+    "stop_nothing",
 ]
 
 Operation: TypeAlias = Literal["prompt", "messages", "task_tools", "call", "score_group"]
 Stop: TypeAlias = Callable[[], None]
 Progress: TypeAlias = Callable[[bytes], None]
+OnResult: TypeAlias = Callable[[Any, Faulted | Refused | None], None]
+"""Called once with the value, or with the reason why there is none."""
+
+
+def settle(future: asyncio.Future[Any]) -> OnResult:
+    """Callback that settles ``future``, unless nobody waits for that any more."""
+
+    def on_result(value: Any, error: Faulted | Refused | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(error)
+
+    return on_result
+
+
+def stop_nothing() -> None:
+    """The ``Stop`` of an operation that ended before it began."""
 
 
 class EnvironmentInfo(BaseModel):
-    """What the server knows of an environment without importing it."""
+    """Description of an environment, for a server that does not import it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -94,7 +117,7 @@ class OpenSession(BaseModel):
     toolset_name: str | None = None
     secrets: dict[str, str] = {}
     run: str | None = None
-    """What the client calls it (X-Orsay-Run), for logs; two requests that differ in it only are the same."""
+    """Name that the client gives it (X-Orsay-Run), for logs; requests that differ only in it are the same."""
     trace: str | None = None
     """The trace that it belongs to, 32 hex digits; tells requests apart as little as ``run`` does."""
     traceparent: str | None = None
@@ -130,13 +153,16 @@ class Listener(Protocol):
 
 
 class Handle(Protocol):
-    """An open session. Every ``start`` answers its ``done`` exactly once, whatever happens."""
+    """An open session. Every ``start`` calls its ``on_result`` exactly once, whatever happens.
+
+    A callback and not a future, which would cost each call a turn of the event loop.
+    """
 
     def start(
         self,
         operation: Operation,
         body: bytes,
-        done: Done,
+        on_result: OnResult,
         *,
         limit_s: float,
         progress: Progress | None = None,
@@ -158,7 +184,7 @@ class Runtime(Protocol):
 
     @property
     def environments(self) -> Sequence[EnvironmentInfo]:
-        """What is hosted; the first is the default. Another object whenever that changes."""
+        """Hosted environments; the first is the default. Another object whenever that changes."""
 
     @property
     def pending(self) -> Sequence[str]:
@@ -181,7 +207,7 @@ class Runtime(Protocol):
 
 
 class Gauge(NamedTuple):
-    """A figure that a runtime shows. ``observe.runtimes`` knows all names and what they mean."""
+    """A metric of a runtime. ``observe.names`` lists all names and their meaning."""
 
     name: str
     value: float
@@ -190,7 +216,7 @@ class Gauge(NamedTuple):
 
 @runtime_checkable
 class Gauged(Protocol):
-    """A runtime that has figures to show; not every one does."""
+    """A runtime with metrics; not every one has some."""
 
     def gauges(self) -> Iterable[Gauge]:
-        """How it is now; cheap. The label ``place`` tells places of one kind apart."""
+        """Current values; cheap. The label ``place`` tells places of one kind apart."""

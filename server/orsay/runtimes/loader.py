@@ -1,4 +1,4 @@
-"""From what a person writes (``module:Class``, ``path/to/file.py``) to environment classes, and back."""
+"""Targets (``module:Class``, ``path/to/file.py``) into environment classes, and back."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from types import ModuleType
 
 from ..adapters import adapt, is_adapter_target, target_of
 from ..authoring.hosted import environment_base, host
-from ..authoring.imports import attribute, import_place, nearest, place_of, split_target
+from ..authoring.imports import attribute, import_place, place_of, split_target
 from ..errors import LoadError
+from ..suggest import did_you_mean
 
 __all__ = ["load", "source_of"]
 
@@ -50,7 +51,7 @@ def _class(module: ModuleType, name: str, place: str) -> type:
     if found is None:
         classes = {key: value for key, value in vars(module).items() if inspect.isclass(value)}
         known = [key for key, value in classes.items() if environment_base(value) not in (None, value)]
-        raise LoadError(f"{place} has no class {name!r}{nearest(name, known)}")
+        raise LoadError(f"{place} has no class {name!r}{did_you_mean(name, known)}")
     if not inspect.isclass(found) or environment_base(found) is None:
         raise LoadError(
             f"{place}:{name} is not an environment: derive it from orsay.Environment "

@@ -13,10 +13,19 @@ from typing import Any
 
 from ..errors import Faulted, Refused
 from ..tracing import mark_log_records, within
-from .base import EnvironmentInfo, Listener, OpenSession, Operation, Progress, Stop, TaskQuery
+from .base import (
+    EnvironmentInfo,
+    Listener,
+    OnResult,
+    OpenSession,
+    Operation,
+    Progress,
+    Stop,
+    TaskQuery,
+    settle,
+)
 from .execution.episode import Episode, Limits
-from .execution.host import Stage, start_operation
-from .execution.runs import Done
+from .execution.host import EnvironmentHost, start_operation
 
 __all__ = ["LocalRuntime"]
 
@@ -33,21 +42,13 @@ class LocalRuntime:
 
     async def start(self) -> None:
         mark_log_records()
-        self._stage = Stage(self._classes, self._limits, threads=self._threads)
-        self.environments = self._stage.environments
+        self._host = EnvironmentHost(self._classes, self._limits, threads=self._threads)
+        self.environments = self._host.environments
 
     async def open(self, request: OpenSession, listener: Listener) -> LocalHandle:
         future: asyncio.Future[Episode] = asyncio.get_running_loop().create_future()
 
-        def done(value: Any, error: Faulted | Refused | None) -> None:
-            if future.done():  # given up, and told so: what was built is torn down already
-                return
-            if error is None:
-                future.set_result(value)
-            else:
-                future.set_exception(error)
-
-        run = self._stage.start_open(request, done)
+        run = self._host.start_open(request, settle(future))
         try:
             episode = await future
         except asyncio.CancelledError:
@@ -64,11 +65,11 @@ class LocalRuntime:
         return LocalHandle(episode, request.trace)
 
     async def tasks(self, query: TaskQuery) -> bytes:
-        return await self._stage.tasks(query)
+        return await self._host.tasks(query)
 
     async def stop(self) -> None:
         if self.environments:  # it had started
-            self._stage.close()
+            self._host.close()
 
 
 class LocalHandle:
@@ -84,13 +85,13 @@ class LocalHandle:
         self,
         operation: Operation,
         body: bytes,
-        done: Done,
+        on_result: OnResult,
         *,
         limit_s: float,
         progress: Progress | None = None,
     ) -> Stop:
         del limit_s, progress  # nothing outside this process could enforce it; results come in one piece
-        run = start_operation(self._episode, operation, body, done, self._trace)
+        run = start_operation(self._episode, operation, body, on_result, self._trace)
         return (lambda: None) if run is None else _stopper(run)
 
     async def close(self) -> None:

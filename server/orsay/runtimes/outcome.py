@@ -1,4 +1,4 @@
-"""What a runtime hands back for a tool call or a group score, ready for the wire."""
+"""Outcome of a tool call or a group score, ready for the wire."""
 
 from __future__ import annotations
 

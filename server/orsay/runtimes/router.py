@@ -1,4 +1,4 @@
-"""Several runtimes as one: discovery merged, each session in the runtime of its environment.
+"""Router over several runtimes: discovery merged, each session in the runtime of its environment.
 
 Members come and go while sessions run: one that leaves takes no new sessions, and is stopped when its last
 one has ended. A session costs one object more than in its own runtime, and a call nothing.
@@ -13,15 +13,16 @@ from typing import Protocol
 
 from orsay_protocol.faults import FaultClass
 
-from ..config.problems import close_to
 from ..errors import ConfigError, Faulted, LoadError, Overloaded, Refused, ShuttingDown, UnknownEnvironment
 from ..logs import get_logger
+from ..suggest import did_you_mean
 from .base import (
     EnvironmentInfo,
     Gauge,
     Gauged,
     Handle,
     Listener,
+    OnResult,
     OpenSession,
     Operation,
     Progress,
@@ -29,9 +30,8 @@ from .base import (
     Stop,
     TaskQuery,
 )
-from .execution.runs import Done
 
-__all__ = ["Member", "MixedHandle", "MixedRuntime"]
+__all__ = ["Member", "RouterHandle", "RouterRuntime"]
 
 _log = get_logger(__name__)
 
@@ -39,7 +39,7 @@ _log = get_logger(__name__)
 class Member:
     """One of the runtimes, what is taken of it, and how much.
 
-    ``label`` is what errors call it, ``place`` what figures do. ``serve`` maps names of its environments to
+    ``label`` names it in errors, ``place`` in metrics. ``serve`` maps names of its environments to
     the names they have here, and leaves out the others; None takes all as they are. The time limits, in
     seconds, are for environments that set none themselves. ``retire`` is called when the member leaves, while
     sessions may still run.
@@ -77,13 +77,13 @@ class Member:
         return [(key, self._here(there[key])) for key in self.serve if key in there]
 
     def missing(self) -> str | None:
-        """What ``serve`` names and the runtime has not; None as long as that cannot be known."""
+        """Error about a name in ``serve`` that the runtime lacks; None as long as that cannot be known."""
         if self.serve is None or self.runtime.pending:
             return None
         there = [info.key for info in self.runtime.environments]
         for name in self.serve:
             if name not in there:
-                return f"{self.label} has no environment {name!r} to serve{close_to(name, there)}"
+                return f"{self.label} has no environment {name!r} to serve{did_you_mean(name, there)}"
         return None
 
     def _here(self, info: EnvironmentInfo) -> EnvironmentInfo:
@@ -102,7 +102,7 @@ class Member:
         self._users += 1
 
     def leave(self) -> None:
-        """What ``enter`` announced is over."""
+        """End of what ``enter`` announced."""
         self._users -= 1
         if self._leaves and not self._users:
             self._unused.set()
@@ -125,15 +125,15 @@ class _Start(Protocol):
         self,
         operation: Operation,
         body: bytes,
-        done: Done,
+        on_result: OnResult,
         *,
         limit_s: float,
         progress: Progress | None = None,
     ) -> Stop: ...
 
 
-class MixedHandle:
-    """A session in a member: what the member tells of it passes here, and its end is counted."""
+class RouterHandle:
+    """A session in a member: passes on the events of the member, and counts its end."""
 
     __slots__ = ("_close", "_listener", "_member", "setup_ended", "start")
 
@@ -172,7 +172,7 @@ class MixedHandle:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """What the members offer, as long as ``seen`` is what they show."""
+    """Snapshot of what the members offer, valid as long as ``seen`` is what they show."""
 
     seen: tuple[Sequence[EnvironmentInfo], ...]
     environments: tuple[EnvironmentInfo, ...]
@@ -183,7 +183,7 @@ class _View:
 _NOTHING = _View((), (), {}, ())
 
 
-class MixedRuntime:
+class RouterRuntime:
     """Members in order: the first environment of the first one is the default.
 
     Environments that become known later are taken then; ``changed`` is called when that shows. A name that
@@ -240,7 +240,7 @@ class MixedRuntime:
         for member in gone:
             task = asyncio.get_running_loop().create_task(self._wind_down(member))
             self._leaving[task] = member
-            task.add_done_callback(lambda done: self._leaving.pop(done, None))
+            task.add_done_callback(lambda ended: self._leaving.pop(ended, None))
 
     async def _wind_down(self, member: Member) -> None:
         if member.sessions:
@@ -301,7 +301,7 @@ class MixedRuntime:
 
     # work
 
-    async def open(self, request: OpenSession, listener: Listener) -> MixedHandle:
+    async def open(self, request: OpenSession, listener: Listener) -> RouterHandle:
         member, key = self._route(request.key)
         if member.max_sessions is not None and member.sessions >= member.max_sessions:
             raise Overloaded(
@@ -309,7 +309,7 @@ class MixedRuntime:
             )
         if key != request.key:
             request = request.model_copy(update={"key": key})
-        handle = MixedHandle(member, listener)
+        handle = RouterHandle(member, listener)
         try:
             handle.opened(await member.runtime.open(request, handle))
         except BaseException:
@@ -328,7 +328,7 @@ class MixedRuntime:
             member.leave()
 
     def place_of(self, key: str) -> Runtime:
-        """Where the environment of that key lives. Raises UnknownEnvironment."""
+        """Runtime of the environment of that key. Raises UnknownEnvironment."""
         return self._route(key)[0].runtime
 
     def _route(self, key: str) -> tuple[Member, str]:

@@ -1,4 +1,4 @@
-"""A server that accepts requests: sessions, their HTTP face and the listening socket, put together."""
+"""A server that accepts requests: sessions, their HTTP app and the listening socket, put together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import uvicorn
 
 from ..auth import Keys, old_name
 from ..console.about import ServerFacts
-from ..console.mount import ConsoleFace
+from ..console.mount import ConsoleMount
 from ..errors import JournalDown
 from ..faults import FaultLog
 from ..http.app import HttpApp
@@ -30,24 +30,24 @@ from ..http.names import Names
 from ..http.reference import ReferenceFace
 from ..http.uvicorn_protocol import Connection
 from ..logs import get_logger, set_level
-from ..observe.mount import MetricsFace
+from ..observe.mount import MetricsMount
 from ..observe.observed import Observed
 from ..observe.telemetry import make_telemetry
 from ..runtimes.base import Runtime
-from ..runtimes.router import MixedRuntime
+from ..runtimes.router import RouterRuntime
 from ..sessions.calls import CallLimits
 from ..sessions.registry import SessionLimits, Sessions
 from ..settings import Settings, otel_variables
 from .descriptors import MORE_DESCRIPTORS, connections_for, descriptor_limit, has_free_descriptor
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # SQLAlchemy is loaded with a journal only
     from ..journal.write.writer import Writer
 
 __all__ = ["Running"]
 
 _NAMED_AHEAD = 16  # keys: to make a name takes some 20 ms, which no request should wait for
 _log = get_logger(__name__)
-_SALT_PATIENCE_S = 10.0
+_SALT_WAIT_S = 10.0
 _END_S = 3
 _TICKS_BETWEEN_PROBES = 10  # of uvicorn, ten a second
 
@@ -77,7 +77,7 @@ class Running:
             stream_ping_s=settings.stream_ping_s,
             index_only=settings.index_only,
         )
-        faces = _other_faces(settings, self.sessions)
+        faces = _other_mounts(settings, self.sessions)
         if settings.shows_console:
             faces.insert(0, _console(settings, self.sessions, self._keys, self.journal))
         guard = _guard(settings)
@@ -87,7 +87,7 @@ class Running:
         self._observed.watch()
         faces.append(ReferenceFace(settings.framers))
         if settings.metrics:
-            faces.append(MetricsFace(self._observed))
+            faces.append(MetricsMount(self._observed))
         self.app = HttpApp(
             episodes,
             runtime,
@@ -99,7 +99,7 @@ class Running:
             index_only=settings.index_only,
             faces=faces,
         )
-        if isinstance(runtime, MixedRuntime):
+        if isinstance(runtime, RouterRuntime):
             runtime.changed = self._learn
         self._sock = sock
         door = _door(settings)
@@ -167,7 +167,7 @@ class Running:
         )
 
         try:
-            self._keys.know(await salt_of(self.journal, patience_s=_SALT_PATIENCE_S))
+            self._keys.know(await salt_of(self.journal, wait_limit_s=_SALT_WAIT_S))
             for key in self.settings.keys:
                 old = old_name(key)
                 if await self.journal.read(partial(has_owner, name=old)):
@@ -257,7 +257,7 @@ class _Http(uvicorn.Server):
 
 
 def _guard(settings: Settings) -> Guard:
-    """Where other machines come in, they know this one by names that no public page can have."""
+    """Guard by host names: where other machines come in, only names that no public page can have."""
     names = Names(settings.own_names, private=not settings.loopback)
     return Guard(names, settings.page_origins)
 
@@ -295,12 +295,12 @@ def _sessions(
     )
 
 
-def _other_faces(settings: Settings, sessions: Sessions) -> list[Face]:
+def _other_mounts(settings: Settings, sessions: Sessions) -> list[Face]:
     if not settings.other_protocols:
         return []
-    from ..protocols import make_faces  # loaded only when asked for
+    from ..protocols import make_mounts  # loaded only when asked for
 
-    return make_faces(
+    return make_mounts(
         settings.other_protocols,
         sessions,
         index_only=settings.index_only,
@@ -315,7 +315,7 @@ def _console(settings: Settings, sessions: Sessions, keys: Keys, journal: Writer
         workers=settings.workers if settings.runtime == "process" else None,
         started_at=time.time(),
     )
-    return ConsoleFace(sessions, keys, facts, journal=journal, max_body_bytes=settings.max_body_bytes)
+    return ConsoleMount(sessions, keys, facts, journal=journal, max_body_bytes=settings.max_body_bytes)
 
 
 def _websocket() -> type[asyncio.Protocol]:

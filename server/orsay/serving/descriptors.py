@@ -35,7 +35,7 @@ def raise_descriptor_limit() -> None:
 
 
 def descriptor_limit() -> int:
-    """How many this process may have now."""
+    """Current limit of this process."""
     if sys.platform == "win32":
         return _MOST
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -43,7 +43,7 @@ def descriptor_limit() -> int:
 
 
 def connections_for(limit: int) -> int:
-    """How many of ``limit`` are for connections; the journal, workers, containers and sessions have the rest.
+    """Share of ``limit`` for connections; the journal, workers, containers and sessions have the rest.
 
     Numbers are given from the lowest that is free: a socket of a higher number means that the rest is in use.
     """
@@ -52,7 +52,7 @@ def connections_for(limit: int) -> int:
 
 
 def has_free_descriptor() -> bool:
-    """Whether one more can be opened now."""
+    """True where one more can be opened now."""
     try:
         os.close(os.dup(2))
     except OSError:

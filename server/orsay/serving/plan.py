@@ -1,6 +1,6 @@
 """From entries to runtimes: worker pools, containers and other servers, shared where entries allow it.
 
-A place is everything that decides how a runtime is made. Two that are equal need one runtime only: that is
+A spec is everything that decides how a runtime is made. Two equal ones need one runtime only: that is
 how a file that is read again keeps what it does not change.
 """
 
@@ -26,7 +26,7 @@ from ..runtimes.router import Member
 from ..settings import Settings
 from ..tracing import mark_log_records
 
-__all__ = ["CodePlace", "Place", "docker_options", "plan"]
+__all__ = ["CodeSpec", "RuntimeSpec", "docker_options", "plan"]
 
 _CODE_SETTINGS = (
     "workers",
@@ -47,8 +47,8 @@ _MIB = 1024 * 1024
 _HOOK_MARGIN_S = 60.0
 
 
-class Place(Protocol):
-    """Where environments of one entry, or of several, are; ``title`` is what errors call it."""
+class RuntimeSpec(Protocol):
+    """Specification of the runtime for one entry, or for several; ``title`` names it in errors."""
 
     @property
     def title(self) -> str: ...
@@ -57,12 +57,12 @@ class Place(Protocol):
         """A member for a runtime that is started later. Raises LoadError."""
 
 
-def plan(entries: Sequence[Entry], settings: Settings, server_id: str) -> list[Place]:
-    """The places of all entries, in order; code without options of its own shares the first such place.
+def plan(entries: Sequence[Entry], settings: Settings, server_id: str) -> list[RuntimeSpec]:
+    """Runtime specs of all entries, in order; code without options of its own shares the first such spec.
 
     Raises ConfigError for containers that cannot be.
     """
-    places: list[Place | None] = []
+    specs: list[RuntimeSpec | None] = []
     shared: list[Entry] = []
     tables = [entry.table for entry in entries if isinstance(entry.table, UpstreamOptions)]
     hidden = tuple(table.api_key_variable for table in tables if table.api_key_variable is not None)
@@ -70,23 +70,23 @@ def plan(entries: Sequence[Entry], settings: Settings, server_id: str) -> list[P
         table = entry.table
         if isinstance(table, ImageTable):
             options = docker_options(table, settings)
-            places.append(ImagePlace(entry.label, table, options, server_id, str(entry)))
+            specs.append(ImageSpec(entry.label, table, options, server_id, str(entry)))
         elif isinstance(table, UrlTable):
-            places.append(UrlPlace(entry.label, table, _remote_options(table, settings), str(entry)))
+            specs.append(UrlSpec(entry.label, table, _remote_options(table, settings), str(entry)))
         elif table.model_fields_set - _NO_OPTIONS or _hides(entry, shared):
-            places.append(_code([entry], table, settings, hidden))
+            specs.append(_code([entry], table, settings, hidden))
         else:
             if not shared:
-                at = len(places)
-                places.append(None)
+                at = len(specs)
+                specs.append(None)
             shared.append(entry)
     if shared:
-        places[at] = _code(shared, CodeOptions(), settings, hidden)
-    return [place for place in places if place is not None]
+        specs[at] = _code(shared, CodeOptions(), settings, hidden)
+    return [spec for spec in specs if spec is not None]
 
 
 def _hides(entry: Entry, others: Sequence[Entry]) -> bool:
-    """Whether its folder has a module of a name that another folder of the same process has too."""
+    """True where its folder has a module whose name another folder of the same process has too."""
     names = _modules(entry)
     return any(other.folders != entry.folders and names & _modules(other) for other in others)
 
@@ -97,9 +97,9 @@ def _modules(entry: Entry) -> set[str]:
 
 def _code(
     entries: Sequence[Entry], table: CodeOptions, settings: Settings, hidden_variables: tuple[str, ...]
-) -> CodePlace:
+) -> CodeSpec:
     own = {name: getattr(table, name, None) for name in _CODE_SETTINGS}
-    return CodePlace(
+    return CodeSpec(
         targets=tuple(target for entry in entries for target in entry.targets),
         folders=tuple(dict.fromkeys(folder for entry in entries for folder in entry.folders)),
         in_process=(table.runtime or settings.runtime) == "local",
@@ -125,7 +125,7 @@ def _member(title: str, table: Table, runtime: Runtime, **more: Any) -> Member:
 
 
 @dataclass(frozen=True)
-class CodePlace:
+class CodeSpec:
     """A pool of worker processes, or this process."""
 
     targets: tuple[str, ...]
@@ -193,7 +193,7 @@ class CodePlace:
 
 
 @dataclass(frozen=True)
-class UrlPlace:
+class UrlSpec:
     """Another server."""
 
     label: str
@@ -209,7 +209,7 @@ class UrlPlace:
 
 
 @dataclass(frozen=True)
-class ImagePlace:
+class ImageSpec:
     """Containers of an image."""
 
     label: str
@@ -226,7 +226,7 @@ class ImagePlace:
 
 
 def docker_options(table: ImageTable, settings: Settings) -> DockerOptions:
-    """What the table asks of containers. Raises ConfigError for what cannot be."""
+    """Options of containers from the table. Raises ConfigError for impossible ones."""
     given = {
         name: value for name, value in table if value is not None and name not in UpstreamOptions.model_fields
     }

@@ -13,9 +13,9 @@ from ..config import Configuration
 from ..config.entries import Entry
 from ..errors import ConfigError, LoadError, ShuttingDown
 from ..logs import get_logger
-from ..runtimes.router import Member, MixedRuntime
+from ..runtimes.router import Member, RouterRuntime
 from ..settings import Settings
-from .plan import Place, plan
+from .plan import RuntimeSpec, plan
 
 __all__ = ["LIVE", "Hosting", "Reread"]
 
@@ -51,22 +51,22 @@ LIVE = (
 
 
 class Hosting:
-    """A server's runtime, and which of its members came from which place."""
+    """A server's runtime, and which of its members came from which spec."""
 
-    def __init__(self, places: Sequence[Place]) -> None:
-        self._members: list[tuple[Place, Member]] = [(place, place.member()) for place in places]
-        self.runtime = MixedRuntime(member for _, member in self._members)
+    def __init__(self, specs: Sequence[RuntimeSpec]) -> None:
+        self._members: list[tuple[RuntimeSpec, Member]] = [(spec, spec.member()) for spec in specs]
+        self.runtime = RouterRuntime(member for _, member in self._members)
 
-    async def move(self, places: Sequence[Place]) -> None:
-        """Host these places; equal ones go on as they are. Raises LoadError, and then nothing has changed."""
+    async def move(self, specs: Sequence[RuntimeSpec]) -> None:
+        """Host these specs; equal ones go on as they are. Raises LoadError, and then nothing has changed."""
         left = dict(enumerate(self._members))
-        members: list[tuple[Place, Member]] = []
-        for place in places:
-            kept = next((number for number, (known, _) in left.items() if known == place), None)
-            members.append((place, place.member() if kept is None else left.pop(kept)[1]))
+        members: list[tuple[RuntimeSpec, Member]] = []
+        for spec in specs:
+            kept = next((number for number, (known, _) in left.items() if known == spec), None)
+            members.append((spec, spec.member() if kept is None else left.pop(kept)[1]))
         await self.runtime.replace([member for _, member in members])
-        for place, member in members:
-            member.label = place.title
+        for spec, member in members:
+            member.label = spec.title
         self._members = members
 
 

@@ -15,12 +15,13 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from ..adapters import is_adapter_target
-from ..authoring.imports import is_file, nearest, split_target
+from ..authoring.imports import is_file, split_target
 from ..config.entries import DirectoryTable, Entry, ImageTable
 from ..config.problems import Problem, config_error
 from ..errors import ConfigError, LoadError
 from ..packaging.project import read
 from ..settings import Settings
+from ..suggest import did_you_mean
 from .plan import docker_options
 
 __all__ = ["resolve"]
@@ -89,6 +90,6 @@ def _look_for_module(name: str, folders: Sequence[str]) -> None:
         if spec is None:
             inside = [module.name for module in pkgutil.iter_modules(path)] if "." in found else []
             raise LoadError(
-                f"no module {found!r}, neither installed nor in {folders[0]}{nearest(part, inside)}"
+                f"no module {found!r}, neither installed nor in {folders[0]}{did_you_mean(part, inside)}"
             )
         path = spec.submodule_search_locations

@@ -27,14 +27,15 @@ from ..errors import ConfigError, LoadError
 from ..logs import configure, get_logger
 from ..plain import safe
 from ..runtimes.base import Runtime
+from ..runtimes.execution.event_loop import new_event_loop
 from ..runtimes.loader import source_of
 from ..runtimes.process.pool import ProcessRuntime
 from ..runtimes.process.worker_connection import WORKER_MODULE
-from ..runtimes.router import MixedRuntime
+from ..runtimes.router import RouterRuntime
 from ..settings import Settings
 from .assembly import Running
 from .descriptors import raise_descriptor_limit
-from .plan import CodePlace, plan
+from .plan import CodeSpec, plan
 from .reconfigure import Hosting, Reread
 from .resolve import resolve
 from .signals import Signals
@@ -46,7 +47,7 @@ _log = get_logger(__name__)
 
 
 def _server_id(settings: Settings, sock: socket.socket) -> str:
-    """What containers of this server are known by: the same when it is started again, and no other's."""
+    """Id that containers of this server bear: the same after a restart, and no other server's."""
     if settings.server_name is not None:
         return settings.server_name
     place = f"{socket.gethostname()} {settings.host} {sock.getsockname()[1]}"
@@ -96,7 +97,7 @@ class Server:
         configuration = self._read(given)
         writer = configure(configuration.settings.log_level, configuration.settings.log_format)
         try:
-            with asyncio.Runner(loop_factory=_new_loop) as runner:
+            with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 runner.run(self.main(configuration, partial(self._read, given)))
         finally:
             writer.close()
@@ -171,12 +172,12 @@ class Server:
         sock = _listen(settings.host, settings.port)
         try:
             server_id = _server_id(settings, sock)
-            places = plan(configuration.entries, settings, server_id)
+            specs = plan(configuration.entries, settings, server_id)
             runtime: Runtime
-            if configuration.file is None and len(places) == 1 and isinstance(places[0], CodePlace):
-                hosting, runtime = None, places[0].runtime(self._classes)
+            if configuration.file is None and len(specs) == 1 and isinstance(specs[0], CodeSpec):
+                hosting, runtime = None, specs[0].runtime(self._classes)
             else:
-                hosting = Hosting(places)
+                hosting = Hosting(specs)
                 runtime = hosting.runtime
             running = Running(settings, runtime, sock, server_id)
         except BaseException:
@@ -223,9 +224,9 @@ def _watching(running: Running, watch: Watch) -> contextlib.AbstractAsyncContext
 
 
 def _pools(runtime: Runtime) -> list[ProcessRuntime]:
-    """What of the runtime is worker processes."""
+    """The worker pools of the runtime."""
     runtimes = (
-        [member.runtime for member in runtime.members] if isinstance(runtime, MixedRuntime) else [runtime]
+        [member.runtime for member in runtime.members] if isinstance(runtime, RouterRuntime) else [runtime]
     )
     return [each for each in runtimes if isinstance(each, ProcessRuntime)]
 
@@ -253,11 +254,3 @@ def _listen(host: str, port: int) -> socket.socket:
             f"cannot listen on {host}:{port}: {reason}; choose another --port, or 0 for any free one"
         ) from exc
     return sock
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop  # not on Windows
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()

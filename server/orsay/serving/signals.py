@@ -1,4 +1,4 @@
-"""What the system tells a running server: to stop, and to read its configuration again."""
+"""Signals to a running server: stop, and read the configuration again."""
 
 from __future__ import annotations
 

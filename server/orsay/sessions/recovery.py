@@ -37,8 +37,7 @@ from ..journal.read.open_sessions import (
 )
 from ..journal.values import result_of
 from ..logs import get_logger
-from ..runtimes.base import EnvironmentInfo, Handle, OpenSession, Operation, Runtime
-from ..runtimes.execution.runs import settle
+from ..runtimes.base import EnvironmentInfo, Handle, OpenSession, Operation, Runtime, settle
 from ..runtimes.outcome import Outcome, episode_finished
 from .calls import Call
 from .recorder import Record, Recorder, digest_of, task_name

@@ -15,8 +15,7 @@ from orsay_protocol.redact import NOTHING, Redactor
 from ..errors import Faulted, Overloaded, Refused, SessionGone, Starting
 from ..faults import FaultLog
 from ..logs import get_logger
-from ..runtimes.base import EnvironmentInfo, Handle, Operation
-from ..runtimes.execution.runs import settle
+from ..runtimes.base import EnvironmentInfo, Handle, Operation, settle
 from ..runtimes.outcome import Outcome
 from .calls import Call, CallLimits, Calls, TaskIds
 from .meter import Meter

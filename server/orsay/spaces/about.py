@@ -1,4 +1,4 @@
-"""What a project says about itself in its pyproject.toml, for the card of a Space."""
+"""Metadata of a project in its pyproject.toml, for the card of a Space."""
 
 from __future__ import annotations
 

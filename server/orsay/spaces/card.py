@@ -13,7 +13,7 @@ from dataclasses import dataclass
 __all__ = ["TAGS", "Card", "complete", "split"]
 
 TAGS = ("openreward", "ors", "reinforcement-learning")
-"""What people search for."""
+"""Tags for the hub's search."""
 
 _BLOCK = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _KEY = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]+(.*))?$")
@@ -39,7 +39,7 @@ _LICENSES = {
 
 @dataclass(frozen=True)
 class Card:
-    """What the front matter says where the project's own says nothing. ``port`` and ``sdk`` always hold."""
+    """Defaults of the front matter. ``port`` and ``sdk`` always hold."""
 
     title: str
     description: str = ""

@@ -52,7 +52,7 @@ class Source:
 
 
 def read(project: Project, *, orsay: str | None = None) -> Source:
-    """What of a project becomes a Space; ``orsay`` as for ``wheel.requirement``. Raises OrsayError."""
+    """Files of a Space, from a project; ``orsay`` as for ``wheel.requirement``. Raises OrsayError."""
     return Source(project, context.read(project), wheel.requirement(orsay))
 
 

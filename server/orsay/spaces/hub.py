@@ -55,15 +55,15 @@ class Hub:
 
     @property
     def endpoint(self) -> str:
-        """Where the hub is."""
+        """URL of the hub."""
         return str(self._api().endpoint)
 
     def page(self, space: str) -> str:
-        """Of the Space, for people."""
+        """URL of the Space, for people."""
         return f"{self.endpoint}/spaces/{space}"
 
     def user(self) -> str:
-        """Whose token it is. Raises SpaceError when there is none, or it may only read."""
+        """Owner of the token. Raises SpaceError when there is none, or it may only read."""
         api = self._api()
         with self._translated("use", "the token"):
             found: dict[str, Any] = api.whoami()
@@ -83,7 +83,7 @@ class Hub:
             )
 
     def look(self, space: str) -> Remote:
-        """What is there now."""
+        """Present state of the Space on the hub."""
         with self._translated("read", space):
             info = self._api().space_info(space)
         runtime = getattr(info, "runtime", None)
@@ -205,5 +205,5 @@ def _refusal(error: Any, what: str, of: str) -> str:
         409: "something else is changing it; push again",
         429: "too many requests; wait a few minutes and push again",
     }
-    hint = hints.get(status, "push again later" if status >= 500 else "mend that and push again")
+    hint = hints.get(status, "push again later" if status >= 500 else "fix that and push again")
     return f"cannot {what} {of}: {said} ({status}); {hint}"

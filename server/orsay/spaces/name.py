@@ -15,7 +15,7 @@ _PART = re.compile(r"[A-Za-z0-9](?:[\w.-]{0,94}[A-Za-z0-9_])?", re.ASCII)
 
 @dataclass(frozen=True)
 class SpaceName:
-    """Where a Space is on the hub."""
+    """Name of a Space on the hub."""
 
     owner: str
     name: str
@@ -42,7 +42,7 @@ class SpaceName:
 
     @property
     def url(self) -> str:
-        """Where its server answers: one label of a host name, so in lower case and without dots.
+        """Host name of its server: one label, so in lower case and without dots.
 
         The hub has the last word on it: for names too long for a label it makes another one.
         """

@@ -14,12 +14,12 @@ from .name import SpaceName
 __all__ = ["Pushed", "Wishes", "prepare", "upload"]
 
 _FROM_THE_HUB = frozenset({".gitattributes", "README.md"})
-"""What the hub puts into a Space that it makes."""
+"""Files that the hub puts into a Space that it makes."""
 
 
 @dataclass(frozen=True)
 class Wishes:
-    """What a Space should have besides its files. ``replace`` allows to overwrite one that was not pushed."""
+    """Properties of a Space besides its files. ``replace`` allows to overwrite one that was not pushed."""
 
     private: bool = False
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -32,7 +32,7 @@ class Pace:
 
 
 class _Belief:
-    """Whether what the hub says is about the commit just made, or still about what was there before."""
+    """True for a state of the commit just made, False for one of the commit before."""
 
     def __init__(self, commit: str, settle_s: float, *, changed: bool) -> None:
         self._commit = commit
@@ -102,4 +102,4 @@ def _judge(hub: Hub, space: str, now: Runtime) -> None:
     if lines:
         text += "\n" + "\n".join(f"  {line}" for line in lines)
     where = f"{page}?logs={'build' if build else 'container'}"
-    raise SpaceError(f"{text}\nThe whole log is at {where}; mend it and push again")
+    raise SpaceError(f"{text}\nThe whole log is at {where}; fix it and push again")

@@ -1,4 +1,4 @@
-"""What Orsay promises of sessions beside each other: none waits, and a call ends with its session."""
+"""Promises about sessions beside each other: none waits, and a call ends with its session."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from orsay.conformance.check import Failed, expect, promise
+from orsay.conformance.check import promise
+from orsay.conformance.failures import Failed, expect
 from orsay.conformance.target import Target, TargetSession
 
 _SHORT_S, _LONG_S = 1, 8

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from orsay.conformance.check import expect, standard
+from orsay.conformance.check import standard
+from orsay.conformance.failures import expect
 from orsay.conformance.target import Target
 
 from .running import expect_one_run

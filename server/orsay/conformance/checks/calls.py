@@ -6,8 +6,9 @@ import asyncio
 import time
 from typing import Any
 
-from orsay.conformance.check import Failed, NotSupported, expect, standard
+from orsay.conformance.check import standard
 from orsay.conformance.echo import require
+from orsay.conformance.failures import Failed, NotSupported, expect
 from orsay.conformance.inputs import fitting, unfitting
 from orsay.conformance.target import Reply, Target, TargetSession
 
@@ -67,7 +68,7 @@ async def call_unknown_tool(target: Target) -> None:
 
 
 def private_names(target: Target) -> list[str]:
-    """What environments call the methods behind their tools; no tool is called so."""
+    """Names of the methods behind tools; no tool is called so."""
     usual = ("answer", "check", "finish", "grade", "reset", "reward", "run", "score", "state", "step")
     return [f"_{name}" for name in (*usual, *(spec["name"] for spec in target.tool_specs()))]
 

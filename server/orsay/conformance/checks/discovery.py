@@ -1,4 +1,4 @@
-"""What a client can ask without a session: health, environments, tools, splits, the default environment."""
+"""Discovery without a session: health, environments, tools, splits, the default environment."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import uuid
 import httpx
 from orsay_protocol.sse import Decoder
 
-from orsay.conformance.check import NotSupported, expect, standard
+from orsay.conformance.check import standard
+from orsay.conformance.failures import NotSupported, expect
 from orsay.conformance.strict import json_of
 from orsay.conformance.target import Target
 

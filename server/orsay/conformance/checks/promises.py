@@ -1,4 +1,4 @@
-"""What Orsay promises beyond the standard: life of a session, keys, names, clients of every kind.
+"""Promises beyond the standard: life of a session, keys, names, clients of every kind.
 
 ``results`` has the promises for calls. Other servers are right without these.
 """
@@ -14,7 +14,8 @@ from typing import Any
 from orsay_protocol.headers import FAULT, SECRETS, SESSION_ID
 from orsay_protocol.sse import Decoder
 
-from orsay.conformance.check import NotSupported, expect, promise
+from orsay.conformance.check import promise
+from orsay.conformance.failures import NotSupported, expect
 from orsay.conformance.inputs import fitting
 from orsay.conformance.strict import json_of
 from orsay.conformance.target import Target, TargetSession, fresh_sid

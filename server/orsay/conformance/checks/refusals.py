@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from orsay.conformance.check import NotSupported, expect, standard
+from orsay.conformance.check import standard
+from orsay.conformance.failures import NotSupported, expect
 from orsay.conformance.strict import json_of
 from orsay.conformance.target import Target, TargetSession, fresh_sid
 

@@ -1,4 +1,4 @@
-"""What Orsay promises of calls and their results: not corrupted, not run twice, not read by others."""
+"""Promises about calls and their results: not corrupted, not run twice, not read by others."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 
 from orsay_protocol.headers import IDEMPOTENCY_KEY
 
-from orsay.conformance.check import expect, promise
+from orsay.conformance.check import promise
 from orsay.conformance.counting import Counter
 from orsay.conformance.echo import require
+from orsay.conformance.failures import expect
 from orsay.conformance.target import Target, TargetSession, fresh_sid
 
 from .running import expect_one_run

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from orsay_protocol.sse import Decoder
 
-from orsay.conformance.check import Failed, NotSupported, expect
+from orsay.conformance.failures import Failed, NotSupported, expect
 from orsay.conformance.probe import Waiting
 from orsay.conformance.target import Reply, Target, TargetSession
 
@@ -23,7 +23,7 @@ __all__ = ["expect_one_run"]
 _LONG_S = 3
 _SLOW_S = 1.0
 _LATE = 0.8
-"""How much of its time a call has run when it is asked for again."""
+"""Share of its time that a call has run when it is asked for again."""
 
 
 async def expect_one_run(target: Target, headers: Mapping[str, str] | None, *, attach: bool) -> None:
@@ -61,7 +61,7 @@ async def _asked_again(
     *,
     attach: bool,
 ) -> tuple[float, float]:
-    """When the call was asked for again, and when that was answered, in seconds from its begin."""
+    """Times of the second request for the call and of its answer, in seconds from the first request."""
     value = waiting.taking(seconds)
     begun = time.monotonic()
     async with session.open_stream(waiting.tool, value, headers) as answer:

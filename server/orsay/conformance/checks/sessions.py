@@ -8,7 +8,8 @@ from typing import Any
 import httpx
 from orsay_protocol.headers import SECRETS, encode_secrets
 
-from orsay.conformance.check import NotSupported, expect, standard
+from orsay.conformance.check import standard
+from orsay.conformance.failures import NotSupported, expect
 from orsay.conformance.strict import json_of
 from orsay.conformance.target import Target, TargetSession, fresh_sid
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from orsay.conformance.check import Failed, NotSupported, expect, standard
+from orsay.conformance.check import standard
+from orsay.conformance.failures import Failed, NotSupported, expect
 from orsay.conformance.target import Target
 
 _AT_ONCE = 3

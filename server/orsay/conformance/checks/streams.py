@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 
-from orsay.conformance.check import NotSupported, expect, standard
+from orsay.conformance.check import standard
+from orsay.conformance.failures import NotSupported, expect
 from orsay.conformance.strict import read_json
 from orsay.conformance.target import Reply, Target
 

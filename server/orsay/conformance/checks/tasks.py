@@ -6,7 +6,8 @@ from typing import Any
 
 import httpx
 
-from orsay.conformance.check import NotSupported, expect, standard
+from orsay.conformance.check import standard
+from orsay.conformance.failures import NotSupported, expect
 from orsay.conformance.strict import json_of
 from orsay.conformance.target import Target, TargetSession
 

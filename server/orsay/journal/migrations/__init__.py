@@ -19,7 +19,7 @@ _LOCK = 0x6F727361790001  # of PostgreSQL: servers that start together migrate o
 
 
 def is_current(connection: Connection) -> bool:
-    """Whether nothing is to be done. Raises JournalDown for a journal that newer code has made."""
+    """True where no migration is due. Raises JournalDown for a journal that newer code has made."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return False
     found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()

@@ -1,4 +1,4 @@
-"""What Alembic runs to reach the journal: the connection is given by ``migrate``."""
+"""Entry point of Alembic: ``migrate`` gives the connection."""
 
 from alembic import context
 

@@ -32,8 +32,7 @@ from sqlalchemy import (
 
 from ..schema import calls, sessions
 from .filters import Filter, among, conditions
-from .intervals import Moments, mean_interval, share_interval
-from .open_totals import SoFar, so_far
+from .intervals import Moments, finite, mean_interval, share_interval
 
 __all__ = [
     "BY_RUN",
@@ -41,10 +40,12 @@ __all__ = [
     "OF_REWARDS",
     "PLAYED",
     "Live",
+    "OpenTotals",
     "Scores",
     "Total",
     "add_spreads",
     "open_sessions",
+    "open_totals",
     "sums",
 ]
 
@@ -61,7 +62,21 @@ _SMALLER = 2.0**-_DIGITS
 _LEAST, _MOST = 1e-140, 1e140  # what has a square in a float
 _NEGLIGIBLE = 1e-200
 _FEW = 500
-Live: TypeAlias = tuple[Any, SoFar]
+
+
+@dataclass(slots=True)
+class OpenTotals:
+    """Totals of a session that has no end record yet: those of its row, if it ended now."""
+
+    calls: int = 0
+    faults: int = 0
+    fault: str | None = None
+    reward: float | None = None
+    reward_sum: float | None = None
+    finished: bool = False
+
+
+Live: TypeAlias = tuple[Any, OpenTotals]
 """A session without an end, and what it has come to if its episode is finished."""
 
 
@@ -85,7 +100,7 @@ class Scores:
         if row.last_at is not None:
             self.last_at = max(self.last_at, row.last_at)
 
-    def add_finished(self, started_at: float, now: SoFar, success: float) -> None:
+    def add_finished(self, started_at: float, now: OpenTotals, success: float) -> None:
         """A session that has not ended, but is finished."""
         self.n += 1
         if now.reward is not None:
@@ -130,7 +145,7 @@ class Total(Scores):
         if row.first_at is not None:
             self.first_at = min(self.first_at, row.first_at)
 
-    def add_open(self, started_at: float, now: SoFar, success: float) -> None:
+    def add_open(self, started_at: float, now: OpenTotals, success: float) -> None:
         """A session that has not ended."""
         self.first_at = min(self.first_at, started_at)
         if not now.finished:
@@ -144,8 +159,8 @@ class Total(Scores):
         if now.reward is not None:
             self.reward += Moments(1, now.reward)
 
-    def figures(self) -> dict[str, Any]:
-        """What runs and points have in common."""
+    def statistics(self) -> dict[str, Any]:
+        """Means with their intervals, as runs and points of a series have them."""
         reward = mean_interval(self.reward)
         success = share_interval(self.solved, self.played)
         length = mean_interval(Moments.from_whole_sums(self.played, self.length, self.length_squares))
@@ -167,7 +182,7 @@ class Total(Scores):
 
 
 def _moments(row: Row[Any]) -> Moments | None:
-    """Of the rewards of a line of sums; None where the sums do not tell."""
+    """Moments of the rewards in a line of sums; None where the sums do not tell."""
     if row.scored and max(-row.low, row.high) > _MOST:
         return None
     total = _larger(row.rewards or 0.0)
@@ -251,6 +266,31 @@ def open_sessions(connection: Connection, wanted: Filter) -> Iterator[Live]:
     these = among(connection, [row.id for row in rows], calls.c.session)
     over = select(calls.c.session).where(these, calls.c.finished, ~calls.c.discarded).distinct()
     finished = connection.scalars(over).all()
-    now = so_far(connection, among(connection, finished, calls.c.session)) if finished else {}
+    now = open_totals(connection, among(connection, finished, calls.c.session)) if finished else {}
     for row in rows:
-        yield row, now.get(row.id, SoFar())
+        yield row, now.get(row.id, OpenTotals())
+
+
+def open_totals(connection: Connection, which: ColumnElement[bool]) -> dict[int, OpenTotals]:
+    """By session, from those of its calls for which ``which`` holds; nothing for a session without calls."""
+    rows = connection.execute(
+        select(calls.c.session, calls.c.reward, calls.c.finished, calls.c.discarded, calls.c.fault)
+        .where(which)
+        .order_by(calls.c.session, calls.c.number)
+    )
+    found: dict[int, OpenTotals] = {}
+    for session, reward, finished, discarded, fault in rows:
+        each = found.setdefault(session, OpenTotals())
+        each.calls += 1
+        if fault is not None:
+            each.faults += 1
+            each.fault = each.fault or fault
+        if discarded:
+            continue
+        each.finished = each.finished or finished
+        if reward is not None:
+            each.reward = reward
+            each.reward_sum = (each.reward_sum or 0.0) + reward
+    for each in found.values():
+        each.reward_sum = finite(each.reward_sum)
+    return found

@@ -18,7 +18,7 @@ from .models import Block, Image, Step, Trajectory
 __all__ = ["Arguments", "conversation", "functions", "images_of"]
 
 Arguments: TypeAlias = Literal["object", "string"]
-"""How ``arguments`` of a tool call are written: as chat templates want them, or as OpenAI's API does."""
+"""Form of a tool call's ``arguments``: as chat templates want them, or as OpenAI's API does."""
 _Message: TypeAlias = dict[str, Any]
 _NOTHING: dict[str, Any] = {"type": "object", "properties": {}}
 

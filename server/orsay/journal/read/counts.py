@@ -1,4 +1,4 @@
-"""What a journal holds, counted: for ``orsay journal stats``."""
+"""Counts of a journal's contents, for ``orsay journal stats``."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Tally(BaseModel):
     journal: str
     """Path, or URL without password."""
     size_bytes: int
-    """Of the database, its log and its free room."""
+    """Size of the database, its log and its free room."""
     search_bytes: int
-    """Of the index for text search beside a SQLite journal; in PostgreSQL it is part of the size."""
+    """Size of the index for text search beside a SQLite journal; in PostgreSQL it is part of the size."""
     sessions: int
     unended: int
     """Sessions that live, or whose server was killed."""

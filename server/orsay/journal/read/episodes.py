@@ -12,11 +12,11 @@ from typing import Any
 from sqlalchemy import Connection, Row, select
 
 from ..schema import calls, prompts, scores, sessions, values
+from .aggregates import open_totals
 from .decode import Large, as_json, read_blocks, read_step, read_tools
 from .filters import among
 from .intervals import finite
 from .models import Summary, Trajectory
-from .open_totals import so_far
 
 __all__ = ["SUMMARY", "summaries", "whole"]
 
@@ -27,7 +27,7 @@ SUMMARY = [sessions.c[name] for name in Summary.model_fields]
 def summaries(connection: Connection, rows: Sequence[Row[Any]]) -> list[Summary]:
     """Rows with the columns ``SUMMARY``; what has not ended is summed up from its calls."""
     lives = [row.id for row in rows if row.ended_at is None]
-    now = so_far(connection, calls.c.session.in_(lives)) if lives else {}
+    now = open_totals(connection, calls.c.session.in_(lives)) if lives else {}
     found = []
     for row in rows:
         fields = {column.name: getattr(row, column.name) for column in SUMMARY}

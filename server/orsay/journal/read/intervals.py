@@ -1,6 +1,4 @@
-"""Means and shares with their 95% intervals, of numbers that a database has summed up, or of the numbers
-themselves. No other package is needed.
-"""
+"""Means and shares with their 95% intervals, from values or from sums that a database made of them."""
 
 from __future__ import annotations
 
@@ -8,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 
-__all__ = ["Interval", "Moments", "finite", "mean_interval", "share_interval", "t_quantile"]
+from orsay_protocol.student import Z, t_quantile
 
-_Z = 1.959963984540054  # 97.5% quantile of the standard normal distribution
+__all__ = ["Interval", "Moments", "finite", "mean_interval", "share_interval"]
+
 _CLEAR = 1e-6  # of the squares' sum must be left when the mean's is taken away: fewer digits say too little
 
 
@@ -27,7 +25,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """How many values there are, their mean, and the root of their summed squared distances from it.
+    """Number of values, their mean, and the root of their summed squared distances from it.
 
     Sums of plain squares lose the spread of values that are far from 0, and overflow; these do neither, and
     two of them can be put together: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
@@ -40,7 +38,7 @@ class Moments:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Moments:
-        """Of finite values; the mean of them is always finite, their spread may be infinite."""
+        """Moments of finite values; their mean is always finite, their spread may be infinite."""
         if not values:
             return cls()
         try:
@@ -65,7 +63,7 @@ class Moments:
         return cls() if n == 0 else cls(n, total / n, math.sqrt(max(0, n * squares - total * total) / n))
 
     def __add__(self, other: Moments) -> Moments:
-        """Of the values of both."""
+        """Moments of the values of both."""
         n = self.n + other.n
         if not self.n or not other.n:
             return other if other.n else self
@@ -109,48 +107,9 @@ def share_interval(hits: int, n: int) -> Interval | None:
     if n == 0:
         return None
     share = hits / n
-    scale = 1 + _Z * _Z / n
-    centre = (share + _Z * _Z / (2 * n)) / scale
-    half = _Z * math.sqrt(share * (1 - share) / n + _Z * _Z / (4 * n * n)) / scale
+    scale = 1 + Z * Z / n
+    centre = (share + Z * Z / (2 * n)) / scale
+    half = Z * math.sqrt(share * (1 - share) / n + Z * Z / (4 * n * n)) / scale
     low = 0.0 if hits == 0 else max(0.0, centre - half)
     high = 1.0 if hits == n else min(1.0, centre + half)
     return Interval(share, low, high)
-
-
-@lru_cache(maxsize=1024)
-def t_quantile(degrees: int) -> float:
-    """The 97.5% quantile of Student's distribution with that many degrees of freedom, at least 1.
-
-    Up to 200 by bisection of the distribution's finite sum (Abramowitz and Stegun, 26.7.3 and 26.7.4), beyond
-    by the expansion around the normal quantile (26.7.5), which is exact to nine digits there.
-    """
-    if degrees > 200:
-        z, v = _Z, float(degrees)
-        first = (z**3 + z) / 4
-        second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-        third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-        return z + first / v + second / v**2 + third / v**3
-    low, high = _Z, 13.0  # the quantile of one degree is 12.7
-    for _ in range(60):
-        middle = (low + high) / 2
-        if _central_share(middle, degrees) < 0.95:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
-
-
-def _central_share(t: float, degrees: int) -> float:
-    """The probability to lie between ``-t`` and ``t``."""
-    angle = math.atan(t / math.sqrt(degrees))
-    square = math.cos(angle) ** 2
-    if degrees == 1:
-        return 2 * angle / math.pi
-    odd = degrees % 2
-    term = total = math.cos(angle) if odd else 1.0
-    for k in range(2 + odd, degrees - 1, 2):
-        term *= square * (k - 1) / k
-        total += term
-    if odd:
-        return 2 / math.pi * (angle + math.sin(angle) * total)
-    return math.sin(angle) * total

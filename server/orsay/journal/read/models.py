@@ -1,5 +1,6 @@
-"""What readers of the journal get: sessions as trajectories, runs as figures. The console's JSON is made of
-these.
+"""Models of what readers of the journal get: sessions as trajectories, runs as statistics.
+
+The console's JSON is made of these.
 
 Ids are decimal strings, since JavaScript rounds integers of this size. Times are seconds since 1970,
 durations seconds.
@@ -86,7 +87,7 @@ class Summary(_Read):
 
 
 class Score(_Read):
-    """What a group score said of one candidate."""
+    """Group score of one candidate."""
 
     candidate: int
     reward: float | None
@@ -200,16 +201,14 @@ class Point(_Read):
 
 
 class Histogram(_Read):
-    """How often rewards fall between ``edges[i]`` and ``edges[i + 1]``; the last bin holds its upper edge
-    too.
-    """
+    """Histogram: ``counts[i]`` rewards from ``edges[i]`` to below ``edges[i + 1]``; the last bin has both."""
 
     edges: list[float]
     counts: list[int]
 
 
 class Series(_Read):
-    """How a run went on."""
+    """Course of a run."""
 
     run: str
     points: list[Point]
@@ -217,7 +216,7 @@ class Series(_Read):
 
 
 class TaskCell(_Read):
-    """How often a task was played to an end, and solved."""
+    """Counts of a task: played to an end, and solved."""
 
     environment: str
     task: str

@@ -1,4 +1,4 @@
-"""What the journal knows of sessions that a killed server left open."""
+"""Sessions that a killed server left open, read from the journal."""
 
 from __future__ import annotations
 

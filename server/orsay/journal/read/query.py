@@ -1,7 +1,7 @@
-"""What the console and the command line ask of the journal: pages of sessions, one trajectory, evaluations.
+"""Queries of the console and the command line: pages of sessions, one trajectory, evaluations.
 
-Every function takes an open connection, and only reads what was played. ``runs``, ``series`` and ``taskmap``
-have the figures of many sessions together.
+Every function takes an open connection, and only reads what was played. ``runs``, ``series`` and
+``task_grid`` have the statistics of many sessions together.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def trajectory(connection: Connection, id: int | str, owner: str | None = None) 
 
 
 def count(connection: Connection, wanted: Filter | None = None) -> int:
-    """How many sessions there are, whatever the text."""
+    """Number of sessions, whatever the text."""
     query = select(func.count()).select_from(sessions).where(*conditions(wanted or Filter()))
     return int(connection.execute(query).scalar_one())
 

@@ -1,4 +1,4 @@
-"""The figures of runs, one by one: see ``series`` for their steps, and ``taskmap`` for tasks."""
+"""Statistics of runs: see ``series`` for their steps, and ``task_grid`` for tasks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def runs(
 
 
 def _of_run(connection: Connection) -> list[ColumnElement[Any]]:
-    """What is told of a run beside its sums."""
+    """Facts of a run beside its sums."""
     return [
         func.max(case((_c.labelled, 1), else_=0)).label("labelled"),
         func.count(_c.step.distinct()).label("steps"),
@@ -94,5 +94,5 @@ def _run(run: str, total: Total) -> RunSummary:
         episodes=total.n + total.running,
         running=total.running,
         steps=total.steps,
-        **{name: each for name, each in total.figures().items() if name in RunSummary.model_fields},
+        **{name: each for name, each in total.statistics().items() if name in RunSummary.model_fields},
     )

@@ -1,4 +1,4 @@
-"""How one run went on: over its steps, else over time, and how its rewards are spread."""
+"""Course of one run: over its steps, else over time, with histograms of its rewards."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def series(
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """Of the sessions that ended; ``low`` and ``high`` are rewards of those that no fault took away."""
+    """Bounds over sessions that ended; ``low`` and ``high`` are rewards of those that no fault took away."""
 
     first_at: float | None
     last_at: float | None
@@ -105,7 +105,7 @@ def _over_time(
 
 
 def _histogram(connection: Connection, wanted: Filter, whole: _Bounds) -> Histogram:
-    """Of the rewards of sessions that ended, lost ones left out."""
+    """Histogram of rewards of sessions that ended, lost ones left out."""
     if whole.low is None or whole.high is None:
         return Histogram(edges=[], counts=[])
     low, high = max(whole.low, -_WIDEST), min(whole.high, _WIDEST)
@@ -139,4 +139,4 @@ def _whole(connection: Connection, value: ColumnElement[Any]) -> ColumnElement[i
 
 
 def _point(step: int | None, total: Total) -> Point:
-    return Point(step=step, at=total.first_at, n=total.n, **total.figures())
+    return Point(step=step, at=total.first_at, n=total.n, **total.statistics())

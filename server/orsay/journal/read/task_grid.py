@@ -9,10 +9,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, select
 
 from ..schema import sessions
-from .aggregates import Scores, open_sessions, sums
+from .aggregates import OpenTotals, Scores, open_sessions, sums
 from .filters import Filter
 from .models import TaskCell
-from .open_totals import SoFar
 
 __all__ = ["task_map"]
 
@@ -64,14 +63,14 @@ class _Task(Scores):
         self.add_scores(row)
         self.split, self.task_index = row.split, row.task_index
 
-    def add_open(self, row: Row[Any], now: SoFar, success: float) -> None:
+    def add_open(self, row: Row[Any], now: OpenTotals, success: float) -> None:
         """A session that has not ended, but is finished."""
         self.add_finished(row.started_at, now, success)
         self.split, self.task_index = row.split, row.task_index
 
 
 def _is_large(connection: Connection, run: str) -> bool:
-    """Whether SQLite should not look each of its sessions up."""
+    """True where SQLite should not look each of its sessions up."""
     if connection.dialect.name != "sqlite":
         return False
     return connection.scalar(select(_c.id).where(_c.run == run).offset(_MANY).limit(1)) is not None

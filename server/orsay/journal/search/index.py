@@ -1,5 +1,4 @@
-"""Where the words of sessions are kept: beside a SQLite journal in a file of their own, else in the database
-itself.
+"""Full-text index over sessions: a file of its own beside a SQLite journal, else tables in the database.
 
 An index can always be made again. The file is apart so that filling it never holds up the writer of the
 journal.

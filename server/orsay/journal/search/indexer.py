@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from ...errors import JournalDown
 from ...logs import get_logger
+from ..write.writer import Writer
 from .query import catch_up
-
-if TYPE_CHECKING:
-    from ..write.writer import Writer
 
 __all__ = ["CatchUp"]
 

@@ -41,7 +41,7 @@ def normal(text: str) -> str:
 
 
 def document(texts: Iterable[str]) -> str:
-    """What is indexed of a session with these texts."""
+    """Document for the index, from the texts of a session."""
     return normal("\n".join(texts)[:LONGEST_DOCUMENT])[:LONGEST_DOCUMENT]
 
 
@@ -62,7 +62,7 @@ def texts_of(value: Any) -> Iterator[str]:
 
 
 def phrases(query: str) -> list[Phrase]:
-    """What a person typed: every word must be there, in any order; what stands in quotes, as it stands."""
+    """Phrases of a query: every word must occur, in any order; what stands in quotes, as it stands."""
     found = []
     for quoted, bare in _PARTS.findall(query[:_LONGEST_QUERY]):
         words = tuple(normal(quoted or bare).split())

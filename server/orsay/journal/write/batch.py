@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any, TypeAlias
@@ -17,7 +17,7 @@ from ..values import LARGE_CHARS, input_of, is_large, pack, result_of
 __all__ = [
     "COLUMNS",
     "FIRST_STAYS",
-    "Group",
+    "Batch",
     "Params",
     "encode",
     "single",
@@ -39,17 +39,25 @@ COLUMNS = {
     "evaluations": "id name run owner environment split model started_at ended_at summary report",
     "ends": "id ended_at end_reason fault calls faults reward reward_sum finished setup_s",
 }
-"""The tables in the order of a Group, and the columns of their rows; ``ends`` are columns of sessions."""
+"""The tables in the order of a Batch, and the columns of their rows; ``ends`` are columns of sessions."""
 
+_FIELDS = {name: tuple(columns.split()) for name, columns in COLUMNS.items()}
 _tables = attrgetter(*COLUMNS)
+_end = attrgetter(*_FIELDS["ends"])
+_ask = attrgetter(*_FIELDS["asks"])
+_evaluation = attrgetter(*_FIELDS["evaluations"])
+_INPUT = _FIELDS["calls"].index("input")
+assert _FIELDS["calls"][_INPUT : _INPUT + 2] == ("input", "result")
+_call_before = attrgetter(*_FIELDS["calls"][:_INPUT])
+_call_after = attrgetter(*_FIELDS["calls"][_INPUT + 2 :])
 
 FIRST_STAYS = frozenset({"sessions", "prompts", "asks", "large_values"})
 """Tables where the first row of a key is kept; in others the last one is."""
 
 
 @dataclass(slots=True)
-class Group:
-    """What is committed together. Rows of one key are there once: the last one."""
+class Batch:
+    """Rows that are committed together. Rows of one key are there once: the last one."""
 
     sessions: dict[int, Params] = field(default_factory=dict)
     calls: dict[int, Params] = field(default_factory=dict)
@@ -68,12 +76,12 @@ class Group:
         return None
 
     def tables(self) -> tuple[dict[Any, Params], ...]:
-        """The rows by their keys, as ``COLUMNS`` orders them; ``Group(*tables)`` is the group again."""
+        """The rows by their keys, as ``COLUMNS`` orders them; ``Batch(*tables)`` is the batch again."""
         found: tuple[dict[Any, Params], ...] = _tables(self)
         return found
 
-    def take(self, later: Group) -> int:
-        """Have the rows of a later group too; returns how many it had."""
+    def take(self, later: Batch) -> int:
+        """Have the rows of a later batch too; returns how many it had."""
         count = 0
         for name, rows in zip(COLUMNS, later.tables(), strict=True):
             if not rows:
@@ -88,15 +96,20 @@ class Group:
         return count
 
 
-def encode(rows: Iterable[Row], group: Group | None = None) -> Group:
-    """One group of rows, or the group with them. Order counts: what comes later of the same key is kept."""
-    group = Group() if group is None else group
+def encode(rows: Iterable[Row], batch: Batch | None = None) -> Batch:
+    """One batch of rows, or the batch with them. Order counts: what comes later of the same key is kept."""
+    batch = Batch() if batch is None else batch
     for row in rows:
-        _ADDERS[type(row)](group, row)
-    return group
+        _ADDERS[type(row)](batch, row)
+    return batch
 
 
-def _session_opened(group: Group, row: SessionOpened) -> None:
+def _params(table: str, values: Mapping[str, Any]) -> Params:
+    """A row of the table; NULL in columns of which ``values`` say nothing."""
+    return tuple(map(values.get, _FIELDS[table]))
+
+
+def _session_opened(batch: Batch, row: SessionOpened) -> None:
     request = row.request.decode(errors="replace")
     if row.hide:
         hide = row.hide
@@ -111,40 +124,40 @@ def _session_opened(group: Group, row: SessionOpened) -> None:
             rollout=row.rollout and hide.plain(row.rollout),
             labels=row.labels and hide.json(row.labels),
         )
-    group.sessions[row.id] = (*row[:17], isinstance(row.hide, Redactor), row.started_at)
-    group.large_values[row.id, "request"] = (row.id, "request", row.id, pack(request))
+    secrets = isinstance(row.hide, Redactor)
+    batch.sessions[row.id] = _params("sessions", {**row._asdict(), "secrets": secrets})
+    batch.large_values[row.id, "request"] = (row.id, "request", row.id, pack(request))
 
 
-def _session_ended(group: Group, row: SessionEnded) -> None:
+def _session_ended(batch: Batch, row: SessionEnded) -> None:
     if row.hide:
         row = row._replace(end_reason=row.hide.plain(row.end_reason))
-    group.ends[row.id] = row[:10]
+    batch.ends[row.id] = _end(row)
 
 
-def _prompted(group: Group, row: Prompted) -> None:
+def _prompted(batch: Batch, row: Prompted) -> None:
     key = row.session, row.kind
     if row.number:
-        place = row.session, row.number
-        group.asks[place] = (*place, row.kind, row.after, row.digest, row.fault)
-    if row.data and key not in group.prompts:
+        batch.asks[row.session, row.number] = _ask(row)
+    if row.data and key not in batch.prompts:
         text = row.data.decode(errors="replace")
         if row.hide:
             text = row.hide.json(text)
-        group.prompts[key] = (*key, group.keep(row.session, row.kind, row.session, text))
+        batch.prompts[key] = (row.session, row.kind, batch.keep(row.session, row.kind, row.session, text))
 
 
-def _call_started(group: Group, row: CallStarted) -> None:
+def _call_started(batch: Batch, row: CallStarted) -> None:
     given = input_of(row.kind, row.body)
     if row.hide:
         hide = row.hide
         given = hide.json(given)
         row = row._replace(name=hide.plain(row.name), key=row.key and hide.plain(row.key))
-    given_here = group.keep(row.id, "input", row.session, given)
-    rest = (None, False, False, None, None, None, row.started_at, None, None, None, None, row.after)
-    group.calls[row.id] = (row.id, row.session, None, *row[2:6], given_here, None, *rest)
+    given_here = batch.keep(row.id, "input", row.session, given)
+    unknown = {"input": given_here, "finished": False, "discarded": False}
+    batch.calls[row.id] = _params("calls", {**row._asdict(), **unknown})
 
 
-def _call_ended(group: Group, row: CallEnded) -> None:
+def _call_ended(batch: Batch, row: CallEnded) -> None:
     id, session, kind = row.id, row.session, row.kind
     given, result = input_of(kind, row.body), result_of(row.wire)
     if row.hide:
@@ -156,13 +169,13 @@ def _call_ended(group: Group, row: CallEnded) -> None:
             message=row.message and hide.plain(row.message),
         )
     if kind == "score_group" and result:
-        _scores(group, id, session, result)
-    given_here = group.keep(id, "input", session, given)
-    result_here = group.keep(id, "result", session, result)
-    group.calls[id] = (*row[:7], given_here, result_here, *row[9:21])
+        _scores(batch, id, session, result)
+    given_here = batch.keep(id, "input", session, given)
+    result_here = batch.keep(id, "result", session, result)
+    batch.calls[id] = (*_call_before(row), given_here, result_here, *_call_after(row))
 
 
-def _scores(group: Group, call: int, session: int, result: str) -> None:
+def _scores(batch: Batch, call: int, session: int, result: str) -> None:
     try:
         found = json.loads(result)
     except (ValueError, RecursionError):
@@ -174,46 +187,46 @@ def _scores(group: Group, call: int, session: int, result: str) -> None:
             text = json.dumps(score, ensure_ascii=False, separators=(",", ":"))
             detail = text if any(score.values()) and len(text) <= LARGE_CHARS else None
             number = reward if isinstance(reward, int | float) else None
-            group.scores[call, candidate] = (call, candidate, session, number, detail)
+            batch.scores[call, candidate] = (call, candidate, session, number, detail)
 
 
-def _evaluation_saved(group: Group, row: EvaluationSaved) -> None:
-    group.evaluations[row.id] = (*row[:10], zlib.compress(row.report, 6))
+def _evaluation_saved(batch: Batch, row: EvaluationSaved) -> None:
+    batch.evaluations[row.id] = _evaluation(row._replace(report=zlib.compress(row.report, 6)))
 
 
-def without(group: Group, sessions: Container[int]) -> tuple[Group, int]:
-    """The group without the rows of these sessions, and how many rows those were."""
-    kept, lost = Group(evaluations=group.evaluations), 0
+def without(batch: Batch, sessions: Container[int]) -> tuple[Batch, int]:
+    """The batch without the rows of these sessions, and how many rows those were."""
+    kept, lost = Batch(evaluations=batch.evaluations), 0
     for name in COLUMNS.keys() - {"evaluations"}:
-        columns = COLUMNS[name].split()
+        columns = _FIELDS[name]
         at = columns.index("session" if "session" in columns else "id")
-        rows, mine = getattr(group, name), getattr(kept, name)
+        rows, mine = getattr(batch, name), getattr(kept, name)
         mine.update((key, row) for key, row in rows.items() if row[at] not in sessions)
         lost += len(rows) - len(mine)
     return kept, lost
 
 
-def single(group: Group) -> Iterator[Group]:
-    """The rows of the group, each in one of its own."""
-    for each in fields(group):
-        for key, row in getattr(group, each.name).items():
-            yield Group(**{each.name: {key: row}})
+def single(batch: Batch) -> Iterator[Batch]:
+    """The rows of the batch, each in one of its own."""
+    for each in fields(batch):
+        for key, row in getattr(batch, each.name).items():
+            yield Batch(**{each.name: {key: row}})
 
 
-def writable(group: Group) -> Group:
+def writable(batch: Batch) -> Batch:
     """Without what databases do not take in a text: halves of characters, and zeros."""
-    for each in fields(group):
-        rows = getattr(group, each.name)
+    for each in fields(batch):
+        rows = getattr(batch, each.name)
         for key, row in rows.items():
             rows[key] = tuple(_text(value) if isinstance(value, str) else value for value in row)
-    return group
+    return batch
 
 
 def _text(text: str) -> str:
     return text.encode(errors="replace").decode().replace("\0", "\ufffd")
 
 
-_ADDERS: dict[type, Callable[[Group, Any], None]] = {
+_ADDERS: dict[type, Callable[[Batch, Any], None]] = {
     SessionOpened: _session_opened,
     SessionEnded: _session_ended,
     Prompted: _prompted,

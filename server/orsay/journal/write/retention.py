@@ -29,7 +29,7 @@ AT_ONCE = 10
 """Sessions that are removed in one transaction: the writer waits for it."""
 
 PAGES_AT_ONCE = 256
-"""Of a SQLite file, given back in one transaction."""
+"""Pages of a SQLite file that are given back in one transaction."""
 
 _PLANNED = 2_000
 _DAY_S = 86_400
@@ -77,7 +77,7 @@ def _oldest(connection: Connection, which: ColumnElement[bool], count: int) -> l
 
 
 def _excess(connection: Connection, options: JournalOptions) -> int:
-    """How many sessions are too many, by number and by size."""
+    """Number of surplus sessions, by number and by size."""
     if options.max_sessions is None and options.max_bytes is None:
         return 0
     size = 0 if options.max_bytes is None else size_bytes(connection, options.max_bytes)
@@ -110,7 +110,7 @@ def steps(ids: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 def size_bytes(connection: Connection, enough: int = 0) -> int:
-    """What the journal's rows take on the disk. Room in its files that is free again does not count.
+    """Size of the journal's rows on disk. Free room in its files does not count.
 
     PostgreSQL cannot tell: there it is estimated from some rows, when the files are larger than ``enough``.
     """

@@ -1,4 +1,4 @@
-"""Writes groups of rows, with few and large statements for the drivers, made once from the tables.
+"""Writes batches of rows, with few and large statements for the drivers, made once from the tables.
 
 Each statement gives the interpreter away, and taking it back is dear when other threads are busy.
 """
@@ -12,11 +12,11 @@ from typing import Any, Protocol
 from pydantic_core import to_json
 
 from ...logs import get_logger
-from ..driver_errors import is_about_rows, trouble
+from ..driver_errors import is_about_rows, journal_down
 from ..schema import metadata
-from .batch import COLUMNS, FIRST_STAYS, Group, Params, single, writable
+from .batch import COLUMNS, FIRST_STAYS, Batch, Params, single, writable
 
-__all__ = ["PostgresSink", "Sink", "SqliteSink", "write_all", "write_row"]
+__all__ = ["PostgresStatements", "SqliteStatements", "Statements", "write_all", "write_row"]
 
 _COLUMNS = {
     **COLUMNS,
@@ -42,41 +42,42 @@ _POSTGRES_TYPES = {
 }
 
 
-class Sink(Protocol):
-    """Where groups go. ``write`` commits one, or raises an error of the driver and has written nothing."""
+class Statements(Protocol):
+    """Target of batches. ``write`` commits one, or raises an error of the driver and has written nothing."""
 
-    def write(self, group: Group) -> None: ...
+    def write(self, batch: Batch) -> None: ...
 
 
-def write_all(sink: Sink, group: Group, place: str) -> list[Group]:
-    """Commit the group; when something in it is wrong, row by row. Returns the rows that are not to be had.
+def write_all(statements: Statements, batch: Batch, place: str) -> list[Batch]:
+    """Commit the batch; when something in it is wrong, row by row. Returns the rows that the database
+    refused.
 
     Raises the driver's errors about the database.
     """
     try:
-        sink.write(group)
+        statements.write(batch)
         return []
     except Exception as exc:
         if not is_about_rows(exc):
             raise
-    return [row for row in single(group) if not write_row(sink, row, place)]
+    return [row for row in single(batch) if not write_row(statements, row, place)]
 
 
-def write_row(sink: Sink, row: Group, place: str) -> bool:
-    """Whether it could be: a row that the database does not take must not stop all others."""
+def write_row(statements: Statements, row: Batch, place: str) -> bool:
+    """False where the database refused the row, which must not stop all others."""
     row = writable(row)
     try:
-        sink.write(row)
+        statements.write(row)
     except Exception as exc:
         if not is_about_rows(exc):
             raise
         found = {name: list(rows) for name, rows in zip(COLUMNS, row.tables(), strict=True) if rows}
-        log.error("journal_row_refused", rows=found, reason=trouble(exc, place).reason)
+        log.error("journal_row_refused", rows=found, reason=journal_down(exc, place).reason)
         return False
     return True
 
 
-class SqliteSink:
+class SqliteStatements:
     """``connection`` is the driver's, with transactions where we say so.
 
     Calls that were written when they began are ``changed``, by a dearer statement: SQLite keeps each page
@@ -87,18 +88,18 @@ class SqliteSink:
         self._execute: Callable[..., Any] = connection.execute
         self._begun: set[int] = set()  # calls without a result; not all that there are
 
-    def write(self, group: Group) -> None:
+    def write(self, batch: Batch) -> None:
         statements = [
             (name, len(part), _bound(part))
-            for name, rows in self._tables(group)
+            for name, rows in self._tables(batch)
             for part in _parts(list(rows.values()))
         ]
         self._write(statements)
         if self._begun:
-            self._begun -= group.calls.keys()
+            self._begun -= batch.calls.keys()
         if len(self._begun) > _MOST_BEGUN:  # whose sessions were lost
             self._begun.clear()
-        self._begun.update(id for id, row in group.calls.items() if row[_TOTAL_S] is None)
+        self._begun.update(id for id, row in batch.calls.items() if row[_TOTAL_S] is None)
 
     def _write(self, statements: list[tuple[str, int, list[Any]]]) -> None:
         if len(statements) == 1:  # a transaction by itself
@@ -119,9 +120,9 @@ class SqliteSink:
         if name == "calls" and written < rows:  # one of them was there already
             self._execute(_sqlite("changed", rows), values)
 
-    def _tables(self, group: Group) -> Iterator[tuple[str, dict[Any, Params]]]:
-        changed = self._begun & group.calls.keys()
-        for name, rows in _tables(group):
+    def _tables(self, batch: Batch) -> Iterator[tuple[str, dict[Any, Params]]]:
+        changed = self._begun & batch.calls.keys()
+        for name, rows in _tables(batch):
             if changed and name == "calls":
                 yield "changed", {id: rows[id] for id in changed}
                 rows = {id: row for id, row in rows.items() if id not in changed}
@@ -129,12 +130,12 @@ class SqliteSink:
                 yield name, rows
 
 
-def _tables(group: Group) -> Iterator[tuple[str, dict[Any, Params]]]:
-    """The rows for each statement. A session that begins and ends in the group is one row, of ``whole``."""
-    both = group.sessions.keys() & group.ends.keys()
+def _tables(batch: Batch) -> Iterator[tuple[str, dict[Any, Params]]]:
+    """The rows for each statement. A session that begins and ends in the batch is one row, of ``whole``."""
+    both = batch.sessions.keys() & batch.ends.keys()
     if both:
-        yield "whole", {id: (*group.sessions[id], *group.ends[id][1:]) for id in both}
-    for name, rows in zip(COLUMNS, group.tables(), strict=True):
+        yield "whole", {id: (*batch.sessions[id], *batch.ends[id][1:]) for id in both}
+    for name, rows in zip(COLUMNS, batch.tables(), strict=True):
         if both and name in ("sessions", "ends"):
             rows = {id: row for id, row in rows.items() if id not in both}
         if rows:
@@ -184,7 +185,7 @@ def _sqlite(name: str, rows: int) -> str:
     return f"INSERT OR ROLLBACK {_into(name, columns)} {values} {conflict}"
 
 
-class PostgresSink:
+class PostgresStatements:
     """``connection`` is psycopg's, in autocommit.
 
     The rows of a table go over as one JSON value, which PostgreSQL takes apart: for us that is a tenth of the
@@ -195,13 +196,13 @@ class PostgresSink:
         self._cursor = connection.cursor()
         self._execute: Callable[..., Any] = self._cursor.execute
 
-    def write(self, group: Group) -> None:
+    def write(self, batch: Batch) -> None:
         statements = [
             (
                 _postgres(name),
                 _arrays(rows) if name in _WITH_BYTES else [to_json(list(rows.values())).decode()],
             )
-            for name, rows in _tables(group)
+            for name, rows in _tables(batch)
         ]
         execute = self._execute
         if len(statements) == 1:

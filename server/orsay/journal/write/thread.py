@@ -1,4 +1,4 @@
-"""The thread that writes the journal: takes what waits, commits it together, tries again when that fails."""
+"""Writer thread of the journal: takes rows from a queue, commits them in batches, retries after a failure."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from sqlalchemy import Connection
 
 from ...errors import JournalDown
 from ...logs import get_logger
-from ..database import Store
-from ..driver_errors import is_about_rows, trouble
-from ..quarantine import move_aside
+from ..database import Store, quarantine
+from ..driver_errors import is_about_rows, journal_down
 from ..records import CallEnded, CallStarted, Prompted, Row, SessionEnded, SessionOpened
 from .batch import encode, without
-from .statements import PostgresSink, Sink, SqliteSink, write_all, write_row
+from .statements import PostgresStatements, SqliteStatements, Statements, write_all, write_row
 from .wal import Segment
 
-__all__ = ["Chore", "Scribe"]
+__all__ = ["Chore", "WriterThread"]
 
 Chore: TypeAlias = Callable[[Connection], None]
 
-_GROUP_BYTES = 16 * 1024 * 1024  # of results
+_BATCH_BYTES = 16 * 1024 * 1024  # of results
 _LOOK_S = 2.0  # between looks whether the file is still there
 _RESTS = 4  # times as long as a chore took
 _NONE: frozenset[int] = frozenset()
@@ -35,17 +34,17 @@ _NONE: frozenset[int] = frozenset()
 log = get_logger("journal")
 
 
-class Scribe:
-    """Writes what stands in ``queue``: rows, and segments of rows that are committed already.
+class WriterThread:
+    """Single consumer of ``queue``: rows, and segments of the write-ahead log.
 
-    ``report`` is called in the thread, after each group: how many entries of the queue are settled, and which
-    were given up. ``give_back`` is, when the rows of a segment are in the tables.
+    ``report`` is called in the thread after each batch, with the number of settled entries of the queue and
+    the numbers of those given up; ``give_back`` when the rows of a segment are in the tables.
 
     The queue, ``asleep`` and ``wake`` are for one other thread, that of the event loop.
     """
 
     most_rows = 1_000
-    """In one group."""
+    """In one batch."""
 
     def __init__(
         self,
@@ -78,8 +77,8 @@ class Scribe:
         self._live: set[int] = set()
         self._settled = 0
         self._segment: Segment | None = None  # that is being written
-        self._sink: Sink | None = None
-        self._release: Callable[[], None] = _nothing
+        self._statements: Statements | None = None
+        self._release: Callable[[], None] | None = None
         self._thread = threading.Thread(target=self._run, name="orsay-journal", daemon=True)
 
     def start(self) -> None:
@@ -91,7 +90,7 @@ class Scribe:
         self._signal.put(None)
 
     def do(self, chore: Chore, done: Callable[[bool], None]) -> None:
-        """Have something small done between groups; ``done`` is told, in the thread, whether it went well.
+        """Have something small done between batches; ``done`` is told, in the thread, whether it went well.
 
         When the journal closes first, nobody is told.
         """
@@ -125,7 +124,7 @@ class Scribe:
         attempts = 0
         while True:
             try:
-                if self._sink is None:
+                if self._statements is None:
                     self._open()
                 lost = self._write(rows) if rows else _NONE
                 if self._segment is not None:
@@ -163,7 +162,7 @@ class Scribe:
             self.asleep = False
         rows: list[Row] = []
         size_bytes = 0
-        while queue and len(rows) < self.most_rows and size_bytes < _GROUP_BYTES:
+        while queue and len(rows) < self.most_rows and size_bytes < _BATCH_BYTES:
             row = queue.popleft()
             if isinstance(row, Segment):
                 if rows:
@@ -179,24 +178,27 @@ class Scribe:
     def _open(self) -> None:
         self._store.open()
         connection, self._release = self._store.driver_connection()
-        self._sink = SqliteSink(connection) if self._store.is_sqlite else PostgresSink(connection)
+        self._statements = (
+            SqliteStatements(connection) if self._store.is_sqlite else PostgresStatements(connection)
+        )
 
     def _drop(self) -> None:
-        self._sink = None
-        release, self._release = self._release, _nothing
+        self._statements = None
+        release, self._release = self._release, None
         try:
-            release()
+            if release is not None:
+                release()
         except Exception as exc:  # it is broken, that is why it is dropped
             log.debug("journal_close_failed", reason=str(exc))
 
     def _write(self, rows: list[Row]) -> frozenset[int]:
         """Commit them; returns which had to be given up, by their number since the start."""
-        assert self._sink is not None
+        assert self._statements is not None
         self._look()
         wanted = rows if not self.unknown else [row for row in rows if self._is_known(row)]
         try:
             if wanted:
-                self._sink.write(encode(wanted))
+                self._statements.write(encode(wanted))
             refused: list[Row] = []
         except Exception as exc:
             if not is_about_rows(exc):
@@ -210,24 +212,24 @@ class Scribe:
         return frozenset(self._settled + at for at, row in enumerate(rows, 1) if id(row) not in kept)
 
     def _write_one(self, row: Row) -> bool:
-        """Whether it could be."""
-        assert self._sink is not None
-        written = write_row(self._sink, encode([row]), self._store.place)
+        """False where the database refused the row."""
+        assert self._statements is not None
+        written = write_row(self._statements, encode([row]), self._store.place)
         if not written and isinstance(row, SessionOpened):
             self.unknown.add(row.id)
         return written
 
     def _write_segment(self, segment: Segment) -> frozenset[int]:
         """Put its rows into the tables; returns as many numbers, of no entry, as were given up."""
-        assert self._sink is not None
+        assert self._statements is not None
         self._look()
-        whole = segment.group()
-        group, lost = without(whole, self.unknown) if self.unknown else (whole, 0)
-        refused = write_all(self._sink, group, self._store.place)
+        whole = segment.batch()
+        batch, lost = without(whole, self.unknown) if self.unknown else (whole, 0)
+        refused = write_all(self._statements, batch, self._store.place)
         self.unknown.difference_update(whole.ends)
         self.unknown.update(id for row in refused for id in row.sessions)
-        self._live.update(group.sessions)
-        self._live.difference_update(group.ends)
+        self._live.update(batch.sessions)
+        self._live.difference_update(batch.ends)
         self._give_back(segment)
         return frozenset(range(-lost - len(refused), 0))
 
@@ -237,7 +239,7 @@ class Scribe:
             self._store.look()
 
     def _leave(self) -> None:
-        """What could not be written: whoever opens the journal next puts segments into the tables."""
+        """Leave unwritten segments on disk: the next one that opens the journal replays them."""
         left = [each for each in (self._segment, *self.queue) if isinstance(each, Segment)]
         for segment in left:
             segment.close()
@@ -273,7 +275,7 @@ class Scribe:
                 chore(connection)
             well = True
         except Exception as exc:
-            found = trouble(exc, self._store.place)
+            found = journal_down(exc, self._store.place)
             log.warning("journal_chore_failed", reason=found.reason, hint=found.hint)
             well = False
         now = time.monotonic()
@@ -291,7 +293,7 @@ class Scribe:
 
     def _failed(self, exc: Exception, attempts: int) -> None:
         """Tell, once; wait, but not before the second attempt: a connection may have been stale."""
-        found = trouble(exc, self._store.place)
+        found = journal_down(exc, self._store.place)
         path = self._store.options.path
         if found.kind in ("damaged", "lost"):
             self._store.close()
@@ -311,7 +313,7 @@ class Scribe:
 
     def _begin_anew(self, path: Path, found: JournalDown) -> JournalDown:
         try:
-            aside = move_aside(path)
+            aside = quarantine(path)
         except OSError as exc:
             reason = f"{found.reason} and cannot be moved away: {exc.strerror}"
             return JournalDown(reason, "move it away by hand")
@@ -324,7 +326,7 @@ class Scribe:
         self._live.clear()
 
     def _given_up(self, rows: list[Row]) -> bool:
-        """Whether the thread is closed, and has tried long enough."""
+        """True once the thread is closed and has tried long enough."""
         if self._close_at is None or time.monotonic() - self._close_at < self._close_s:
             return False
         if lost := len(rows) + sum(not isinstance(each, Segment) for each in self.queue):
@@ -334,7 +336,3 @@ class Scribe:
 
 def _session(row: Row) -> int:
     return row.session if isinstance(row, Prompted | CallStarted | CallEnded) else row.id
-
-
-def _nothing() -> None:
-    """There is no connection to give back."""

@@ -1,11 +1,11 @@
-"""The newest rows of a SQLite journal: committed to a file beside it, and put into the tables many at once.
+"""Write-ahead log of a SQLite journal: the newest rows, in files beside it, checkpointed in large batches.
 
 A commit of SQLite writes each page that it touched, and each session that plays touches one of its own; and
 it takes a thread, whose turns cost more than the rest. To append to a file is a matter of microseconds.
 
-A file is the form of its rows, and then what was committed together, as ``frames`` packs it; before each is
-its length and checksum. Who uses a file holds a lock on it. Who is killed leaves it behind: whoever opens the
-journal next puts its rows into the tables.
+A file (a segment of the log) holds the form of its rows, and then each commit as ``wal_codec`` packs it,
+preceded by length and checksum. The process that uses a segment holds a lock on it. A process that is killed
+leaves its segments behind: the next one that opens the journal replays them into the tables.
 """
 
 from __future__ import annotations
@@ -27,41 +27,41 @@ from typing import Any, BinaryIO
 
 from ...logs import get_logger
 from ..records import Row
-from . import wal_codec as frames
-from .batch import Group
+from . import wal_codec
+from .batch import Batch
 
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["AGE_S", "IS_HERE", "MOST_ROWS", "Recent", "Segment", "left_behind", "wait_for_living"]
+__all__ = ["AGE_S", "IS_HERE", "MOST_ROWS", "Segment", "WriteAheadLog", "left_behind", "wait_for_living"]
 
 IS_HERE = sys.platform != "win32"
-"""Whether this system has the locks that tell the files of the living from those of the dead."""
+"""False on systems without the locks that tell files in use from files left behind."""
 
 _MARK = "-recent-"
 AGE_S = 1.0
-"""How long rows stay beside the tables."""
+"""Longest time that rows stay beside the tables."""
 
 MOST_ROWS = 2_000
 """As many as should go into the tables at once."""
 
 _MOST_FILES = 16  # on their way into the tables: then rows go there as they come
 _HEAD = struct.Struct("<II")
-_FORM = marshal.dumps(frames.FORM)
+_FORM = marshal.dumps(wal_codec.FORM)
 _START = _HEAD.size + len(_FORM)  # of the first rows
 
 log = get_logger("journal")
 
 
 class Segment:
-    """A file that takes rows, and the same bytes in memory, for the tables.
+    """Segment of the log: a file that takes rows, and the same bytes in memory, for the tables.
 
     Raises OSError where it cannot be made. For one thread at a time.
     """
 
     def __init__(self, journal: Path) -> None:
         self.rows = 0
-        self._frames: list[bytes] = []  # the first of them is the form
+        self._commits: list[bytes] = []  # the first of them is the form
         self._end = 0
         while (file := self._locked(journal)) is None:
             pass
@@ -73,7 +73,7 @@ class Segment:
             raise
 
     def append(self, data: bytes, rows: int) -> None:
-        """Commit so many rows, as ``frames`` packed them. Raises OSError: they are not there.
+        """Commit so many rows, as ``wal_codec`` packed them. Raises OSError: they are not there.
 
         What is written in part is written over by what comes next.
         """
@@ -81,26 +81,26 @@ class Segment:
         if os.pwrite(self._file, whole, self._end) < len(whole):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._end += len(whole)
-        self._frames.append(data)
+        self._commits.append(data)
         self.rows += rows
 
-    def group(self) -> Group:
+    def batch(self) -> Batch:
         """The rows for the tables."""
-        group = Group()
-        for data in self._frames[1:]:
-            frames.add(group, data)
-        return group
+        batch = Batch()
+        for data in self._commits[1:]:
+            wal_codec.add(batch, data)
+        return batch
 
     def clear(self) -> None:
         """The rows are in the tables."""
         os.ftruncate(self._file, _START)
         self._end = _START
-        self._frames = self._frames[:1]
+        self._commits = self._commits[:1]
         self.rows = 0
 
     @property
     def is_there(self) -> bool:
-        """Whether nobody removed the file."""
+        """False once somebody removed the file."""
         return os.fstat(self._file).st_nlink > 0
 
     def close(self) -> None:
@@ -127,10 +127,10 @@ class Segment:
         return None
 
 
-class Recent:
-    """One segment that takes rows, and others on their way into the tables.
+class WriteAheadLog:
+    """Write-ahead log: one segment that takes rows, and others on their way into the tables.
 
-    Its methods are for the event loop's thread, but ``give_back``, which is for that of the scribe.
+    Its methods are for the event loop's thread, except ``give_back``, which is for the writer thread.
     """
 
     def __init__(self, journal: Path) -> None:
@@ -138,23 +138,23 @@ class Recent:
         self._taking: Segment | None = None
         self._spare: deque[Segment] = deque()
         self._handed_over = 0  # counted by the loop's thread alone
-        self._given_back = 0  # and by the scribe's
+        self._given_back = 0  # and by the writer thread
 
     @property
     def on_their_way(self) -> int:
-        """How many segments were handed over and not given back yet."""
+        """Number of segments that were handed over and not given back yet."""
         return self._handed_over - self._given_back
 
     @property
     def rows(self) -> int:
-        """How many rows were not handed over yet."""
+        """Number of rows that were not handed over yet."""
         return 0 if self._taking is None else self._taking.rows
 
     def append(self, rows: Sequence[tuple[Row, Any]]) -> int:
         """Commit the first of each pair together. Returns how many rows wait to be handed over; 0 where only
         the tables can judge a row of these, or do not keep up. Raises OSError: they are not there.
         """
-        data = frames.pack(rows) if self._handed_over - self._given_back < _MOST_FILES else None
+        data = wal_codec.pack(rows) if self._handed_over - self._given_back < _MOST_FILES else None
         if data is None:
             return 0
         segment = self._taking
@@ -178,7 +178,7 @@ class Recent:
         self._given_back += 1
 
     def close(self) -> None:
-        """Remove the files that have nothing in them; after the end of the scribe."""
+        """Remove the files that have nothing in them; after the end of the writer thread."""
         if self._taking is not None:
             self._taking.close()
             self._taking = None
@@ -194,18 +194,18 @@ class Recent:
 
 
 @contextlib.contextmanager
-def left_behind(journal: Path) -> Iterator[list[Group]]:
-    """The groups of writers that were killed; their files go when the block ends well. Raises OSError."""
+def left_behind(journal: Path) -> Iterator[list[Batch]]:
+    """The batches of writers that were killed; their files go when the block ends well. Raises OSError."""
     with contextlib.ExitStack() as stack:
         found = [
             stack.enter_context(contextlib.closing(file))
             for path in _files(journal)
             if (file := _of_the_dead(path)) is not None
         ]
-        read = [(Path(file.name), _group(file)) for file in found]
-        yield [group for _, group in read if group is not None]
-        for path, group in read:
-            if group is None:
+        read = [(Path(file.name), _batch(file)) for file in found]
+        yield [batch for _, batch in read if batch is not None]
+        for path, batch in read:
+            if batch is None:
                 log.warning("journal_rest_not_read", file=str(path), hint="another version of Orsay wrote it")
             else:
                 path.unlink(missing_ok=True)
@@ -245,15 +245,15 @@ def _of_the_dead(path: Path) -> BinaryIO | None:
     return None
 
 
-def _group(file: BinaryIO) -> Group | None:
-    """What was appended, up to the first part that is not whole; None when its form is not ours."""
-    group = Group()
+def _batch(file: BinaryIO) -> Batch | None:
+    """Rows of the file, up to the first part that is not whole; None when its format is another."""
+    batch = Batch()
     for number, data in enumerate(_parts(file.read())):
         if number:
-            frames.add(group, data)
-        elif marshal.loads(data) != frames.FORM:
+            wal_codec.add(batch, data)
+        elif marshal.loads(data) != wal_codec.FORM:
             return None
-    return group
+    return batch
 
 
 def _parts(data: bytes) -> Iterator[bytes]:

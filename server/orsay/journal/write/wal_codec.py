@@ -1,7 +1,7 @@
-"""Rows as the files of the newest ones have them: as they are, since the event loop packs each of them.
+"""Codec of the write-ahead log: rows as marshalled tuples, since the event loop packs each of them.
 
-They are decoded later, in the thread that writes the tables. Only what comes with secrets is decoded at once,
-and the secrets taken out: they must not stand in a file (S3).
+The writer thread decodes them later. Only rows with secrets are decoded at once, to redact them: secrets must
+not stand in a file (S3).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..records import CallEnded, CallStarted, EvaluationSaved, Prompted, Row, SessionEnded, SessionOpened
-from .batch import COLUMNS, Group, encode
+from .batch import COLUMNS, Batch, encode
 
 __all__ = ["FORM", "add", "pack"]
 
@@ -28,7 +28,7 @@ _MOST = 2**63
 _tuple: Any = tuple.__new__  # what _make does
 
 FORM = (4, COLUMNS, [(each.__name__, each._fields) for each in _CLASSES])
-"""What a reader must know alike."""
+"""Version of the format: a reader with another one leaves the file alone."""
 
 
 def pack(rows: Sequence[tuple[Row, Any]]) -> bytes | None:
@@ -48,15 +48,15 @@ def pack(rows: Sequence[tuple[Row, Any]]) -> bytes | None:
         return None
 
 
-def add(group: Group, data: bytes) -> None:
-    """Have what was packed in the group."""
+def add(batch: Batch, data: bytes) -> None:
+    """Add packed rows to the batch."""
     found = marshal.loads(data)
     if isinstance(found, tuple):
-        group.take(Group(*found))
+        batch.take(Batch(*found))
     else:
-        encode([_tuple(_CLASSES[row[0]], row[1:]) for row in found], group)
+        encode([_tuple(_CLASSES[row[0]], row[1:]) for row in found], batch)
 
 
 def _fits(row: Row) -> bool:
-    """Whether the numbers that users choose are no larger than a column takes."""
+    """False for a number that is larger than a column takes; users choose some of them."""
     return all(type(value) is not int or -_MOST <= value < _MOST for value in row)

@@ -1,8 +1,8 @@
-"""The journal as the event loop sees it: rows go in, and are told when they are committed.
+"""Journal writer on the event loop: takes rows, and calls back when they are durable.
 
-Small rows of a SQLite journal are committed here and now, to a file beside it (see ``recent``), and go into
-the tables later. All others are committed by ``scribe``, the thread that writes the tables. When it cannot,
-calls wait for a moment only, rows wait in bounded memory, and what does not fit is given up and counted.
+Small rows of a SQLite journal are appended to its write-ahead log at once (see ``wal``), and go into the
+tables later. The writer thread (see ``thread``) commits all others. While it cannot, calls wait for a moment
+only, rows wait in bounded memory, and what does not fit is given up and counted.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from ..database import Store
 from ..options import JournalOptions
 from ..records import CallEnded, Row, SessionEnded, SessionOpened
 from .retention import PAGES_AT_ONCE, free_pages, give_back, remove, steps, to_remove
-from .thread import Chore, Scribe
-from .wal import AGE_S, IS_HERE, MOST_ROWS, Recent, Segment
+from .thread import Chore, WriterThread
+from .wal import AGE_S, IS_HERE, MOST_ROWS, Segment, WriteAheadLog
 
 __all__ = ["JournalHealth", "Writer", "WriterLimits"]
 
 T = TypeVar("T")
-Done = Callable[[bool], None]
+OnDurable = Callable[[bool], None]
+"""Called once, with True when the row is durable, with False when nobody should wait for it."""
 
 _READERS = 8
 _HANGS_S = 10.0
@@ -47,16 +48,16 @@ log = get_logger("journal")
 
 @dataclass(frozen=True, slots=True)
 class WriterLimits:
-    """How long a call waits, and how much waits in memory, while rows cannot be written."""
+    """Bounds on waiting calls, and on rows in memory, while rows cannot be written."""
 
-    patience_s: float = 1.0
-    """When something is wrong."""
+    wait_limit_s: float = 1.0
+    """Limit while something is wrong."""
     stall_s: float = 5.0
-    """When a write just does not come back."""
+    """Limit while a write does not return."""
     rows: int = 200_000
     size_bytes: int = 256 * 1024 * 1024
     retry_s: float = 1.0
-    keep_s: float = 60.0
+    retention_s: float = 60.0
     """Between looks whether something is to be removed."""
     close_s: float = 5.0
     tick_s: float = 0.25
@@ -64,13 +65,13 @@ class WriterLimits:
 
 @dataclass(frozen=True, slots=True)
 class JournalHealth:
-    """How the journal is. ``lag_s`` is the age of the oldest row that is not committed yet."""
+    """State of the journal. ``lag_s`` is the age of the oldest row that is not committed yet."""
 
     state: Literal["ok", "trouble", "off"]
     reason: str = ""
     hint: str = ""
     since: float | None = None
-    """Of the trouble, in seconds since 1970."""
+    """Begin of the trouble, in seconds since 1970."""
     waiting: int = 0
     lag_s: float = 0.0
     committed: int = 0
@@ -87,53 +88,53 @@ class Writer:
         self.store = Store(options)
         self._loop: asyncio.AbstractEventLoop | None = None
         path = options.path if options.durability == "process" and IS_HERE else None
-        self._recent = None if path is None else Recent(path)
-        self._scribe = Scribe(
+        self._wal = None if path is None else WriteAheadLog(path)
+        self._thread = WriterThread(
             self.store,
             self._report,
-            give_back=_none if self._recent is None else self._recent.give_back,
+            give_back=_none if self._wal is None else self._wal.give_back,
             retry_s=limits.retry_s,
             close_s=limits.close_s,
         )
-        self._queue = self._scribe.queue
-        self._fresh: list[tuple[Row, Done | None]] = []  # about to be committed beside the tables
+        self._queue = self._thread.queue
+        self._fresh: list[tuple[Row, OnDurable | None]] = []  # about to be committed beside the tables
         self._quick = False  # whether rows are
         self._singles = 0  # turns of the loop, one after the other, with a single row
         self._rush_until = 0.0
         self._committed = 0
         self._handing_over: asyncio.TimerHandle | None = None
-        self._added = 0  # rows and segments handed to the scribe
+        self._added = 0  # rows and segments handed to the writer thread
         self._settled = 0  # of those: committed or given up
         self._lost = 0
-        self._waiting: deque[tuple[int, Done]] = deque()
+        self._waiting: deque[tuple[int, OnDurable]] = deque()
         self._marks: deque[tuple[int, float]] = deque()  # how many rows had been added when
         self._stuck = False  # nobody waits for commits
         self._stalled_at: float | None = None
         self._held_bytes = 0
         self._ticking: asyncio.TimerHandle | None = None
         self._tried = asyncio.Event()
-        self._keeping: asyncio.Task[None] | None = None
+        self._retaining: asyncio.Task[None] | None = None
         self._readers = ThreadPoolExecutor(_READERS, "orsay-journal-read")
         self._closed = False
 
     def start(self) -> None:
         """Begin; the journal is opened, and its tables made or brought up to date, by the thread."""
         self._loop = asyncio.get_running_loop()
-        self._scribe.start()
+        self._thread.start()
         self._tick()
-        self._keeping = self._loop.create_task(self._keep())
+        self._retaining = self._loop.create_task(self._retain())
 
-    def add(self, row: Row, done: Done | None = None) -> None:
-        """Have the row written. ``done`` is called once, on the event loop, with True when it is committed.
+    def add(self, row: Row, on_durable: OnDurable | None = None) -> None:
+        """Write the row. ``on_durable`` is called once, on the event loop, with True when it is committed.
 
         That may be before this returns: where rows keep coming alone they are committed at once, else those
         of one turn of the loop together. With False nobody should wait for it any longer; it may be written
         later all the same.
         """
         if self._stuck or self._closed:
-            self._add_stuck(row, done)
+            self._add_stuck(row, on_durable)
         elif self._quick and _size(row) < _SMALL_BYTES:
-            self._fresh.append((row, done))
+            self._fresh.append((row, on_durable))
             if self._singles >= _MOST_SINGLES:
                 now = time.monotonic()
                 alone, self._rush_until = now > self._rush_until, now + _RUSH_S
@@ -144,7 +145,7 @@ class Writer:
             if len(self._fresh) == 1 and self._loop is not None:
                 self._loop.call_soon(self._commit_turn)
         else:
-            self._add_slow(row, done)
+            self._add_slow(row, on_durable)
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """``work`` in a thread, with a connection that sees what is committed. Raises JournalDown."""
@@ -164,12 +165,12 @@ class Writer:
         if self._closed or self._loop is None:
             return
         self._closed = True
-        if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.gather(self._keeping, return_exceptions=True)
+        if self._retaining is not None:
+            self._retaining.cancel()
+            await asyncio.gather(self._retaining, return_exceptions=True)
         self._hand_over()
         ended = asyncio.Event()
-        self._scribe.close(lambda: self._tell(ended.set))
+        self._thread.close(lambda: self._tell(ended.set))
         try:
             await asyncio.wait_for(ended.wait(), self._limits.close_s + _HANGS_S)
         except TimeoutError:  # it hangs in a call; it is a daemon
@@ -179,17 +180,17 @@ class Writer:
         self._lost += self._uncommitted
         self._settled = self._added
         self._release()
-        if self._recent is not None:
-            self._recent.close()
+        if self._wal is not None:
+            self._wal.close()
         await self._loop.run_in_executor(self._readers, self.store.close)
         self._readers.shutdown(wait=False)
 
     @property
     def health(self) -> JournalHealth:
-        """How it is now."""
+        """Current health."""
         waiting = self._uncommitted
-        found = self._scribe.trouble
-        since = self._scribe.trouble_since
+        found = self._thread.trouble
+        since = self._thread.trouble_since
         if found is None and self._stalled_at is not None:
             found = JournalDown(
                 f"the journal {self.store.place} takes too long to write", "see to its disk or server"
@@ -202,13 +203,13 @@ class Writer:
             since=None if found is None else since,
             waiting=waiting,
             lag_s=time.monotonic() - self._marks[0][1] if self._marks and waiting else 0.0,
-            committed=self._committed + self._scribe.committed,
+            committed=self._committed + self._thread.committed,
             lost=self._lost,
         )
 
     def _read(self, work: Callable[[Connection], T]) -> T:
-        if self._scribe.trouble is not None and not self.store.is_open:
-            raise JournalDown(self._scribe.trouble.reason, self._scribe.trouble.hint)
+        if self._thread.trouble is not None and not self.store.is_open:
+            raise JournalDown(self._thread.trouble.reason, self._thread.trouble.hint)
         with self.store.reading() as connection:
             return work(connection)
 
@@ -220,16 +221,16 @@ class Writer:
         self._commit()
 
     def _commit(self) -> None:
-        """Commit what has come, beside the tables; what cannot be is for the scribe."""
+        """Commit what has come, beside the tables; the writer thread takes what cannot be."""
         fresh, self._fresh = self._fresh, []
         if not fresh:
             return
-        recent, scribe, loop = self._recent, self._scribe, self._loop
-        assert recent is not None and loop is not None
+        wal, thread, loop = self._wal, self._thread, self._loop
+        assert wal is not None and loop is not None
         began = time.monotonic()
         try:
-            rows = recent.append(fresh) if scribe.trouble is None and not scribe.unknown else 0
-        except Exception as exc:  # the scribe finds out, and says so
+            rows = wal.append(fresh) if thread.trouble is None and not thread.unknown else 0
+        except Exception as exc:  # the writer thread finds out, and says so
             log.debug("journal_not_quick", reason=str(exc))
             rows = 0
         if not rows:
@@ -249,56 +250,56 @@ class Writer:
             loop.call_later(_SLOW_FOR_S, self._be_quick)
 
     def _be_quick(self) -> None:
-        self._quick = self._recent is not None
+        self._quick = self._wal is not None
 
     def _hand_over(self) -> None:
-        """Have the scribe put what came until now into the tables."""
+        """Have the writer thread put what came until now into the tables."""
         self._commit()
         if self._handing_over is not None:
             self._handing_over.cancel()
             self._handing_over = None
-        segment = None if self._recent is None else self._recent.hand_over()
+        segment = None if self._wal is None else self._wal.hand_over()
         if segment is not None:
             self._put(segment)
 
     async def _tables_follow(self) -> None:
-        """What is committed stands in the tables, unless they are in trouble."""
-        if self._recent is None or self._stuck or not (self._recent.rows or self._recent.on_their_way):
+        """Wait until the tables have what is committed, unless they are in trouble."""
+        if self._wal is None or self._stuck or not (self._wal.rows or self._wal.on_their_way):
             return
         assert self._loop is not None
         self._hand_over()
         followed = self._loop.create_future()
         self._waiting.append((self._added, lambda well: _tell_future(followed, well)))
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(followed, self._limits.patience_s)
+            await asyncio.wait_for(followed, self._limits.wait_limit_s)
 
-    # rows and segments for the scribe
+    # rows and segments for the writer thread
 
-    def _add_slow(self, row: Row, done: Done | None) -> None:
+    def _add_slow(self, row: Row, on_durable: OnDurable | None) -> None:
         if type(row) is SessionEnded:  # it must not come before what opened the session
             self._hand_over()
         self._put(row)
-        if done is not None:
-            self._waiting.append((self._added, done))
+        if on_durable is not None:
+            self._waiting.append((self._added, on_durable))
 
     def _put(self, entry: Row | Segment) -> None:
         self._added += 1
         self._queue.append(entry)
-        if self._scribe.asleep:
-            self._scribe.wake()
+        if self._thread.asleep:
+            self._thread.wake()
 
     @property
     def _uncommitted(self) -> int:
-        """Rows that wait for the scribe."""
-        segments = 0 if self._recent is None else self._recent.on_their_way
+        """Rows that wait for the writer thread."""
+        segments = 0 if self._wal is None else self._wal.on_their_way
         return max(0, self._added - self._settled - segments)
 
     # retention
 
-    async def _keep(self) -> None:
-        """From time to time remove what is beyond the bounds, in steps between groups that are written."""
+    async def _retain(self) -> None:
+        """From time to time remove what is beyond the bounds, in steps between batches that are written."""
         while True:
-            await asyncio.sleep(self._limits.keep_s)
+            await asyncio.sleep(self._limits.retention_s)
             try:
                 while ids := await self.read(self._to_remove):
                     for part in steps(ids):
@@ -313,17 +314,17 @@ class Writer:
         return to_remove(connection, self.options, time.time())
 
     async def _done(self, chore: Chore) -> None:
-        """Have the scribe do it. Raises JournalDown when it could not."""
+        """Have the writer thread do it. Raises JournalDown when it could not."""
         assert self._loop is not None
         done: asyncio.Future[bool] = self._loop.create_future()
-        self._scribe.do(chore, lambda well: self._tell(_tell_future, done, well))
+        self._thread.do(chore, lambda well: self._tell(_tell_future, done, well))
         if not await done:
             raise JournalDown("something could not be removed")
 
-    # what the scribe reports
+    # reports of the writer thread
 
     def _report(self, upto: int, lost: frozenset[int]) -> None:
-        """From the scribe's thread: the first ``upto`` rows are settled, but ``lost`` were given up."""
+        """From the writer thread: the first ``upto`` rows are settled, but ``lost`` were given up."""
         self._tell(self._settle, upto, lost)
 
     def _tell(self, what: Callable[..., object], *args: object) -> None:
@@ -342,7 +343,7 @@ class Writer:
         while waiting and waiting[0][0] <= self._settled:
             number, done = waiting.popleft()
             done(number not in lost)
-        if self._stuck and self._scribe.trouble is None and self._added - upto <= self._scribe.most_rows:
+        if self._stuck and self._thread.trouble is None and self._added - upto <= self._thread.most_rows:
             self._stuck = False
             self._held_bytes = 0
         if self._stalled_at is not None and not self._stuck:
@@ -360,8 +361,8 @@ class Writer:
         if self._added > (marks[-1][0] if marks else self._settled):
             marks.append((self._added, now))
         lag = now - marks[0][1] if marks else 0.0
-        broken = self._scribe.trouble is not None
-        if not self._stuck and lag >= (self._limits.patience_s if broken else self._limits.stall_s):
+        broken = self._thread.trouble is not None
+        if not self._stuck and lag >= (self._limits.wait_limit_s if broken else self._limits.stall_s):
             self._stuck = True
             self._hand_over()
             if not broken:
@@ -377,17 +378,17 @@ class Writer:
         for _, done in waiting:
             done(False)
 
-    def _add_stuck(self, row: Row, done: Done | None) -> None:
+    def _add_stuck(self, row: Row, on_durable: OnDurable | None) -> None:
         assert self._loop is not None
-        if done is not None:
-            self._loop.call_soon(done, False)
+        if on_durable is not None:
+            self._loop.call_soon(on_durable, False)
         size = _size(row)
         waiting = self._uncommitted
         full = waiting >= self._limits.rows or self._held_bytes + size > self._limits.size_bytes
         if self._closed or (full and not isinstance(row, SessionEnded)):  # else it would seem to live on
             self._lost += 1
             if isinstance(row, SessionOpened):
-                self._scribe.unknown.add(row.id)  # what comes of it is given up too
+                self._thread.unknown.add(row.id)  # what comes of it is given up too
             return
         self._held_bytes += size
         self._put(row)

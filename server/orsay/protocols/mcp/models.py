@@ -1,4 +1,4 @@
-"""What MCP clients read: tools, results and the prompt in the types of the ``mcp`` package.
+"""Tools, results and the prompt in the types of the ``mcp`` package.
 
 Reward, end of the episode and metadata travel in ``_meta`` under the key ``orsay``: they are for the program
 that plays, and hosts do not show ``_meta`` to the model.
@@ -32,15 +32,15 @@ def tool(spec: ToolSpec) -> types.Tool:
 
 
 def result(answer: RunToolSuccess | RunToolError) -> types.CallToolResult:
-    """``isError`` says that the tool did not run, as with wrong arguments: the model can mend that."""
+    """``isError`` says that the tool did not run, as with wrong arguments: the model can fix that."""
     if isinstance(answer, RunToolError):
         content: list[Any] = [types.TextContent(type="text", text=answer.error)]
         meta = {META: {"reason": answer.reason, "finished": answer.reason == "episode_finished"}}
         return types.CallToolResult(content=content, isError=True, _meta=meta)
     output = answer.output
-    told = {"reward": output.reward, "finished": output.finished, "metadata": output.metadata}
+    metadata = {"reward": output.reward, "finished": output.finished, "metadata": output.metadata}
     content = [_content(block) for block in output.blocks]
-    return types.CallToolResult(content=content, isError=False, _meta={META: told})
+    return types.CallToolResult(content=content, isError=False, _meta={META: metadata})
 
 
 def failed(error: Refused | Faulted, faults: FaultLog) -> McpError:

@@ -1,4 +1,4 @@
-"""Where MCP clients are answered: one path for each environment, and the table of their sessions."""
+"""Mount for MCP clients: one path for each environment, and the table of their sessions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ...http.opening import secrets_of, traceparent_of
 from ...http.operations import OPENING_ERRORS, Operation
 from ...http.request import Endpoint, Request
 from ...logs import get_logger
-from ..session_driver import Choice, Players
+from ..session_driver import Choice, SessionDrivers
 from .models import failed
 from .session import Conversation
 
-__all__ = ["McpFace"]
+__all__ = ["McpMount"]
 
 _log = get_logger(__name__)
 _TAG = "mcp"
@@ -32,7 +32,7 @@ _SWEEP_S = 1.0
 _LAST_ANSWERS_S = 2.0
 
 
-class McpFace:
+class McpMount:
     """``/mcp`` for the first environment; ``/mcp/{env}`` and ``/{env}/mcp`` for each.
 
     ``plain`` answers what is posted to the same path by clients of another protocol, which do not accept
@@ -63,8 +63,8 @@ class McpFace:
         Operation("delete", "/{env}/mcp", "MCP: end the session.", session=False, tag=_TAG, name="mcp_end"),
     )
 
-    def __init__(self, players: Players, *, plain: Endpoint | None, max_body_bytes: int) -> None:
-        self._players = players
+    def __init__(self, drivers: SessionDrivers, *, plain: Endpoint | None, max_body_bytes: int) -> None:
+        self._drivers = drivers
         self._plain = plain
         self._max_body = max_body_bytes
         self._methods: dict[str, Endpoint] = {
@@ -119,7 +119,7 @@ class McpFace:
         try:
             conversation = await self._begin(request)
         except (Refused, Faulted) as exc:  # as an answer to the request: clients show no text of HTTP errors
-            await request.send_json(to_json(_error_response(body, failed(exc, self._players.faults))))
+            await request.send_json(to_json(_error_response(body, failed(exc, self._drivers.faults))))
             return
         if request.has_gone():  # nobody will ever know the session's id
             await conversation.end()
@@ -139,8 +139,8 @@ class McpFace:
 
     async def _begin(self, request: Request) -> Conversation:
         """Open a session for the task that the query names. Raises Refused or Faulted."""
-        info = self._players.environment(_environment(request.path) or "")
-        player = await self._players.open(
+        info = self._drivers.environment(_environment(request.path) or "")
+        driver = await self._drivers.open(
             request.owner,
             info,
             _choice(request.scope),
@@ -148,12 +148,12 @@ class McpFace:
             traceparent=traceparent_of(request),
         )
         try:
-            conversation = Conversation(player, await player.prompt(), self._players.faults)
+            conversation = Conversation(driver, await driver.prompt(), self._drivers.faults)
             await conversation.start()
         except BaseException:
-            await player.close()
+            await driver.close()
             raise
-        self._live[player.sid] = conversation
+        self._live[driver.sid] = conversation
         if self._sweeper is None:
             self._sweeper = asyncio.create_task(self._sweep())
         return conversation
@@ -163,7 +163,7 @@ class McpFace:
 
     async def _delete(self, request: Request) -> None:
         conversation = self._find(request)
-        await conversation.player.close()
+        await conversation.driver.close()
         await conversation.transport.handle_request(request.scope, request.receive, request.send)
 
     async def _hand_over(
@@ -181,10 +181,10 @@ class McpFace:
         if not sid:
             raise BadRequest("Mcp-Session-Id is required: begin with a POST of 'initialize'")
         conversation = self._live.get(sid)
-        if conversation is None or conversation.player.session.owner != request.owner or conversation.ended:
+        if conversation is None or conversation.driver.session.owner != request.owner or conversation.ended:
             raise UnknownSession("no MCP session of this id: begin another one with 'initialize'")
-        if not conversation.player.over:  # else its calls tell why it ended
-            conversation.player.touch()
+        if not conversation.driver.over:  # else its calls tell why it ended
+            conversation.driver.touch()
         return conversation
 
     # time
@@ -199,9 +199,9 @@ class McpFace:
                 _log.exception("sweep_failed")
 
     def _sweep_once(self, now: float) -> None:
-        memory_s = self._players.sessions.limits.gone_memory_s
+        memory_s = self._drivers.sessions.limits.gone_memory_s
         for sid, each in list(self._live.items()):
-            if each.player.over and each.gone_at is None:
+            if each.driver.over and each.gone_at is None:
                 each.gone_at = now
             if each.ended or (each.gone_at is not None and now - each.gone_at > memory_s):
                 del self._live[sid]

@@ -14,7 +14,7 @@ from orsay_protocol.blocks import ImageBlock, TextBlock
 from ...errors import Faulted, Refused, ShuttingDown
 from ...faults import FaultLog
 from ...logs import get_logger
-from ..session_driver import Player
+from ..session_driver import SessionDriver
 from .models import PROMPT, failed, messages, result, text_of_prompt, tool
 
 __all__ = ["Conversation"]
@@ -25,14 +25,14 @@ _log = get_logger(__name__)
 class Conversation:
     """Begin with ``start``. It ends with the episode's session when the client, or ``end``, says so."""
 
-    def __init__(self, player: Player, prompt: list[TextBlock | ImageBlock], faults: FaultLog) -> None:
-        self.player = player
+    def __init__(self, driver: SessionDriver, prompt: list[TextBlock | ImageBlock], faults: FaultLog) -> None:
+        self.driver = driver
         self.gone_at: float | None = None
-        """When the session was found to have ended by itself."""
+        """Time at which the session was found to have ended by itself."""
         self.answering = 0
         """Requests that wait for their answer."""
-        self.transport = StreamableHTTPServerTransport(mcp_session_id=player.sid)
-        self._server = _server(player, text_of_prompt(prompt), faults)
+        self.transport = StreamableHTTPServerTransport(mcp_session_id=driver.sid)
+        self._server = _server(driver, text_of_prompt(prompt), faults)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -51,9 +51,9 @@ class Conversation:
                 started.set()
                 await self._server.run(reading, writing, self._server.create_initialization_options())
         except Exception:
-            _log.exception("mcp_session_failed", session=self.player.sid)
+            _log.exception("mcp_session_failed", session=self.driver.sid)
         finally:
-            await self.player.close()
+            await self.driver.close()
 
     @property
     def ended(self) -> bool:
@@ -61,38 +61,38 @@ class Conversation:
 
     async def end(self) -> None:
         """End both sessions; safe to call twice."""
-        await self.player.close()
+        await self.driver.close()
         await self.transport.terminate()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
 
-def _server(player: Player, instructions: str, faults: FaultLog) -> Server[Any, Any]:
+def _server(driver: SessionDriver, instructions: str, faults: FaultLog) -> Server[Any, Any]:
     """The methods are registered by type of request: the decorators would turn faults into results."""
-    server: Server[Any, Any] = Server(player.info.name, version("orsay"), instructions)
+    server: Server[Any, Any] = Server(driver.info.name, version("orsay"), instructions)
 
     async def list_tools(request: types.ListToolsRequest) -> types.ServerResult:
         try:
-            tools = await player.tools()
+            tools = await driver.tools()
         except (Refused, Faulted) as exc:
             raise failed(exc, faults) from exc
         return types.ServerResult(types.ListToolsResult(tools=[tool(spec) for spec in tools]))
 
     async def call_tool(request: types.CallToolRequest) -> types.ServerResult:
         try:
-            answer = await player.call(request.params.name, request.params.arguments or {})
+            answer = await driver.call(request.params.name, request.params.arguments or {})
         except (Refused, Faulted) as exc:
             raise failed(exc, faults) from exc
         return types.ServerResult(result(answer))
 
     async def list_prompts(request: types.ListPromptsRequest) -> types.ServerResult:
-        prompt = types.Prompt(name=PROMPT, description=f"The task of this session of {player.info.name}.")
+        prompt = types.Prompt(name=PROMPT, description=f"The task of this session of {driver.info.name}.")
         return types.ServerResult(types.ListPromptsResult(prompts=[prompt]))
 
     async def get_prompt(request: types.GetPromptRequest) -> types.ServerResult:
         try:
-            return types.ServerResult(messages(await player.messages()))
+            return types.ServerResult(messages(await driver.messages()))
         except (Refused, Faulted) as exc:
             raise failed(exc, faults) from exc
 

@@ -1,4 +1,4 @@
-"""What OpenEnv clients read: observations, errors and descriptions, in the form of OpenEnv's own server."""
+"""Observations, errors and descriptions in the form of OpenEnv's own server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where OpenEnv clients are answered: paths, and what is read from a request."""
+"""Mount for OpenEnv clients: paths, and the parsing of requests."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ...http.operations import OPENING_ERRORS, Operation
 from ...http.request import Endpoint, Request
 from ...logs import get_logger
 from ...runtimes.base import EnvironmentInfo
-from ..session_driver import Players, all_tools
+from ..session_driver import SessionDrivers, all_tools
 from .actions import action_schema
 from .models import ResetRequest, StepRequest, StepResponse, failure
 from .rpc import Rpc
-from .session import Room
+from .session import OpenEnvSession
 from .websocket import serve_socket
 
-__all__ = ["OpenEnvFace"]
+__all__ = ["OpenEnvMount"]
 
 _log = get_logger(__name__)
 _TAG = "openenv"
@@ -35,7 +35,7 @@ _DOCUMENT = "openapi.json"
 
 
 class Metadata(BaseModel):
-    """What an environment is."""
+    """Description of an environment."""
 
     name: str
     description: str
@@ -63,7 +63,7 @@ class State(BaseModel):
     done: bool = False
 
 
-class OpenEnvFace:
+class OpenEnvMount:
     """Each path exists by itself, for the first environment, and under the name of each."""
 
     operations = (
@@ -120,8 +120,8 @@ class OpenEnvFace:
         ),
     )
 
-    def __init__(self, players: Players, *, max_body_bytes: int) -> None:
-        self._players = players
+    def __init__(self, drivers: SessionDrivers, *, max_body_bytes: int) -> None:
+        self._drivers = drivers
         self._max_body = max_body_bytes
         self._sockets: Counter[str] = Counter()
         self._table: dict[str, dict[str, Endpoint]] = {
@@ -158,33 +158,33 @@ class OpenEnvFace:
         ResetRequest.model_validate(data)
         keep = b"x-session-id" in request.headers
         sid = request.session_id() if keep else None
-        room = self._new_room(request, sid)
+        session = self._new_session(request, sid)
         try:
-            await request.send_json(to_json(await room.reset(data)))
+            await request.send_json(to_json(await session.reset(data)))
         finally:
             if not keep:
-                await room.close()
+                await session.close()
 
     async def _step(self, request: Request) -> None:
         body = await request.body(self._max_body)
         step = StepRequest.model_validate_json(body or b"null")
         if b"x-session-id" in request.headers:
-            room = self._room_of(request, request.session_id())
-            await request.send_json(to_json(await room.step(step.action, step.request_id)))
+            session = self._session_of(request, request.session_id())
+            await request.send_json(to_json(await session.step(step.action, step.request_id)))
             return
-        room = self._new_room(request)
+        session = self._new_session(request)
         try:
-            await room.reset(step.model_extra or {})
-            await request.send_json(to_json(await room.step(step.action)))
+            await session.reset(step.model_extra or {})
+            await request.send_json(to_json(await session.step(step.action)))
         finally:
-            await room.close()
+            await session.close()
 
     async def _state(self, request: Request) -> None:
         if b"x-session-id" in request.headers:
-            room = self._room_of(request, request.session_id())
+            session = self._session_of(request, request.session_id())
         else:
-            room = Room(self._players, request.owner, self._info(request), {})
-        await request.send_json(to_json(room.state()))
+            session = OpenEnvSession(self._drivers, request.owner, self._info(request), {})
+        await request.send_json(to_json(session.state()))
 
     async def _metadata(self, request: Request) -> None:
         info = self._info(request)
@@ -216,7 +216,7 @@ class OpenEnvFace:
     async def answer_rpc(self, request: Request) -> None:
         """One JSON-RPC request."""
         body = await request.body(self._max_body)
-        rpc = Rpc(self._players, request.owner, self._info(request), secrets_of(request) or {}, None)
+        rpc = Rpc(self._drivers, request.owner, self._info(request), secrets_of(request) or {}, None)
         await request.send_json(to_json(await rpc.answer(body)))
 
     # WebSocket
@@ -225,7 +225,7 @@ class OpenEnvFace:
         """Each may hold a session, so there are no more of them than of sessions, or some on a small server:
         there, a client reads ``CAPACITY_REACHED`` over its own. Raises Overloaded.
         """
-        limits, sockets = self._players.sessions.limits, self._sockets
+        limits, sockets = self._drivers.sessions.limits, self._sockets
         in_all = max(limits.max_sessions, _LEAST_SOCKETS)
         if sockets.total() >= in_all:
             raise Overloaded(f"server at maximum capacity: {in_all} WebSockets")
@@ -245,29 +245,29 @@ class OpenEnvFace:
     async def _answer_socket(self, request: Request) -> None:
         named = parse_qs(request.scope["query_string"].decode("latin-1")).get("session_id")
         # A named session was made by openenv/session/create, and is closed by it, or when it is idle.
-        room = self._room_of(request, named[0]) if named else self._new_room(request)
-        rpc = Rpc(self._players, request.owner, room.info, secrets_of(request) or {}, room)
+        session = self._session_of(request, named[0]) if named else self._new_session(request)
+        rpc = Rpc(self._drivers, request.owner, session.info, secrets_of(request) or {}, session)
 
         async def answer(text: str) -> str | None:
             try:
-                return await self._answer_message(room, rpc, text)
+                return await self._answer_message(session, rpc, text)
             except ValidationError as exc:
                 problems = exc.errors(include_url=False, include_context=False, include_input=False)
                 return _message("error", message="Invalid message", code="VALIDATION_ERROR", errors=problems)
             except (Refused, Faulted) as exc:
-                return _message("error", **failure(exc, self._players.faults))
+                return _message("error", **failure(exc, self._drivers.faults))
             except Exception as exc:
-                _log.exception("message_failed", environment=room.info.name)
+                _log.exception("message_failed", environment=session.info.name)
                 fault = Faulted("internal", exception_text(exc))
-                return _message("error", **failure(fault, self._players.faults))
+                return _message("error", **failure(fault, self._drivers.faults))
 
         try:
             await serve_socket(request.receive, request.send, answer)
         finally:
             if not named:
-                await room.close()
+                await session.close()
 
-    async def _answer_message(self, room: Room, rpc: Rpc, text: str) -> str | None:
+    async def _answer_message(self, session: OpenEnvSession, rpc: Rpc, text: str) -> str | None:
         try:
             message = _as_object(text)
         except BadRequest as exc:
@@ -278,11 +278,11 @@ class OpenEnvFace:
             raise BadRequest("'data' is a JSON object")
         match kind:
             case "reset":
-                return _message("observation", **await room.reset(data))
+                return _message("observation", **await session.reset(data))
             case "step":
-                return _message("observation", **await room.step(data))
+                return _message("observation", **await session.step(data))
             case "state":
-                return _message("state", **room.state())
+                return _message("state", **session.state())
             case "mcp":
                 return _message("mcp", **await rpc.answer(data))
             case "close":
@@ -291,8 +291,8 @@ class OpenEnvFace:
                 return _message("error", message=f"Unknown message type: {kind}", code="UNKNOWN_TYPE")
 
     async def _answer_rpc_socket(self, request: Request) -> None:
-        room = self._new_room(request)
-        rpc = Rpc(self._players, request.owner, room.info, secrets_of(request) or {}, room)
+        session = self._new_session(request)
+        rpc = Rpc(self._drivers, request.owner, session.info, secrets_of(request) or {}, session)
 
         async def answer(text: str) -> str:
             return to_json(await rpc.answer(text)).decode()
@@ -300,20 +300,24 @@ class OpenEnvFace:
         try:
             await serve_socket(request.receive, request.send, answer)
         finally:
-            await room.close()
+            await session.close()
 
     def _info(self, request: Request) -> EnvironmentInfo:
-        return self._players.environment(_split(request.path)[0])
+        return self._drivers.environment(_split(request.path)[0])
 
-    def _new_room(self, request: Request, sid: str | None = None) -> Room:
+    def _new_session(self, request: Request, sid: str | None = None) -> OpenEnvSession:
         """A session that is not opened yet."""
         secrets, trace = secrets_of(request) or {}, traceparent_of(request)
-        return Room(self._players, request.owner, self._info(request), secrets, sid=sid, traceparent=trace)
+        return OpenEnvSession(
+            self._drivers, request.owner, self._info(request), secrets, sid=sid, traceparent=trace
+        )
 
-    def _room_of(self, request: Request, sid: str) -> Room:
+    def _session_of(self, request: Request, sid: str) -> OpenEnvSession:
         """The session of that id, if it is the caller's. Raises UnknownSession."""
-        player = self._players.find(request.owner, sid)
-        return Room(self._players, request.owner, player.info, secrets_of(request) or {}, player=player)
+        driver = self._drivers.find(request.owner, sid)
+        return OpenEnvSession(
+            self._drivers, request.owner, driver.info, secrets_of(request) or {}, driver=driver
+        )
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -14,9 +14,9 @@ from pydantic_core import from_json
 from ...errors import Faulted, Refused, UnknownSession
 from ...runtimes.base import EnvironmentInfo
 from ..failures import fault_of, text_of
-from ..session_driver import Choice, Player, Players
+from ..session_driver import Choice, SessionDriver, SessionDrivers
 from .models import called, schema_of
-from .session import Room
+from .session import OpenEnvSession
 
 __all__ = ["Rpc"]
 
@@ -43,16 +43,21 @@ class _Problem(Exception):
 
 
 class Rpc:
-    """Answers requests for one environment, in the room of a WebSocket or in the session they name."""
+    """Answers requests for one environment, in the session of a WebSocket or in the session they name."""
 
     def __init__(
-        self, players: Players, owner: str, info: EnvironmentInfo, secrets: dict[str, str], room: Room | None
+        self,
+        drivers: SessionDrivers,
+        owner: str,
+        info: EnvironmentInfo,
+        secrets: dict[str, str],
+        session: OpenEnvSession | None,
     ) -> None:
-        self._players = players
+        self._drivers = drivers
         self._owner = owner
         self._info = info
         self._secrets = secrets
-        self._room = room
+        self._session = session
 
     async def answer(self, body: bytes | str | dict[str, Any]) -> dict[str, Any]:
         """The response; errors are part of it."""
@@ -69,9 +74,9 @@ class Rpc:
         except _Problem as exc:
             return _error(request.id, exc.code, str(exc))
         except (Refused, Faulted) as exc:
-            fault = fault_of(exc, self._players.faults)
+            fault = fault_of(exc, self._drivers.faults)
             detail = None if fault is None else fault.model_dump(by_alias=True)
-            return _error(request.id, _SERVER_ERROR, text_of(exc, self._players.faults), detail)
+            return _error(request.id, _SERVER_ERROR, text_of(exc, self._drivers.faults), detail)
 
     async def _run(self, request: _Request) -> dict[str, Any]:
         params = request.params
@@ -87,22 +92,23 @@ class Rpc:
             case method:
                 raise _Problem(_NO_METHOD, f"Method not found: {method}")
 
-    async def _create(self) -> Player:
-        if self._room is not None:
-            return await self._room.open()
-        return await self._players.open(self._owner, self._info, Choice(), self._secrets)
+    async def _create(self) -> SessionDriver:
+        if self._session is not None:
+            return await self._session.open()
+        return await self._drivers.open(self._owner, self._info, Choice(), self._secrets)
 
     async def _close(self, params: dict[str, Any]) -> dict[str, Any]:
         if not params.get("session_id"):
             raise _Problem(_INVALID_PARAMS, "Invalid params - 'session_id' is required")
-        player = self._find(params)
-        if self._room is not None and self._room.player is not None and self._room.player.sid == player.sid:
+        driver = self._find(params)
+        own = None if self._session is None else self._session.driver
+        if own is not None and own.sid == driver.sid:
             raise _Problem(_INVALID_REQUEST, "this session ends with its WebSocket")
-        await player.close()
-        return {"session_id": player.sid, "closed": True}
+        await driver.close()
+        return {"session_id": driver.sid, "closed": True}
 
     async def _list(self, params: dict[str, Any]) -> dict[str, Any]:
-        tools = await self._room_for(params).tools()
+        tools = await self._session_for(params).tools()
         return {
             "tools": [
                 {"name": tool.name, "description": tool.description, "inputSchema": schema_of(tool)}
@@ -114,12 +120,12 @@ class Rpc:
         name, arguments = params.get("name"), params.get("arguments") or {}
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise _Problem(_INVALID_PARAMS, "Invalid params - 'name' is a text and 'arguments' an object")
-        room = self._room_for(params)
+        session = self._session_for(params)
         try:
-            step = called(name, await room.call(name, arguments))
+            step = called(name, await session.call(name, arguments))
         finally:
-            if room is not self._room and not params.get("session_id"):
-                await room.close()  # nobody could name it
+            if session is not self._session and not params.get("session_id"):
+                await session.close()  # nobody could name it
         observation = step["observation"]
         if observation["error"] is not None:
             raise _Problem(_INVALID_PARAMS, observation["error"]["message"])
@@ -130,17 +136,17 @@ class Rpc:
             "metadata": observation["metadata"],
         }
 
-    def _room_for(self, params: dict[str, Any]) -> Room:
-        if self._room is not None:
-            return self._room
-        player = self._find(params) if params.get("session_id") else None
-        info = self._info if player is None else player.info
-        return Room(self._players, self._owner, info, self._secrets, player=player)
+    def _session_for(self, params: dict[str, Any]) -> OpenEnvSession:
+        if self._session is not None:
+            return self._session
+        driver = self._find(params) if params.get("session_id") else None
+        info = self._info if driver is None else driver.info
+        return OpenEnvSession(self._drivers, self._owner, info, self._secrets, driver=driver)
 
-    def _find(self, params: dict[str, Any]) -> Player:
+    def _find(self, params: dict[str, Any]) -> SessionDriver:
         sid = str(params["session_id"])
         try:
-            return self._players.find(self._owner, sid)
+            return self._drivers.find(self._owner, sid)
         except UnknownSession:
             raise _Problem(_INVALID_PARAMS, f"Unknown session_id: {sid}") from None
 

@@ -1,4 +1,4 @@
-"""What one OpenEnv client has: an environment, and the episode that it plays there, if any.
+"""Session of one OpenEnv client: an environment, and the episode that it plays there, if any.
 
 ``reset`` ends the episode and opens a session for the next one.
 """
@@ -11,34 +11,34 @@ from typing import Any
 from orsay_protocol.tools import RunToolError, RunToolSuccess, ToolSpec
 
 from ...runtimes.base import EnvironmentInfo
-from ..session_driver import Choice, Player, Players, all_tools
+from ..session_driver import Choice, SessionDriver, SessionDrivers, all_tools
 from .actions import lists_tools, tool_call
 from .models import ResetRequest, called, listed, shown
 
-__all__ = ["Room"]
+__all__ = ["OpenEnvSession"]
 
 
-class Room:
-    """With ``player``, the room of a session that is open already and keeps its id over resets."""
+class OpenEnvSession:
+    """With ``driver``, a session that is open already and keeps its id over resets."""
 
     def __init__(
         self,
-        players: Players,
+        drivers: SessionDrivers,
         owner: str,
         info: EnvironmentInfo,
         secrets: dict[str, str],
         *,
-        player: Player | None = None,
+        driver: SessionDriver | None = None,
         sid: str | None = None,
         traceparent: str | None = None,
     ) -> None:
-        self._players = players
+        self._drivers = drivers
         self._owner = owner
         self.info = info
         self._secrets = secrets
         self._traceparent = traceparent
-        self._sid = player.sid if player is not None else sid
-        self.player = player
+        self._sid = driver.sid if driver is not None else sid
+        self.driver = driver
         self._episode_id: str | None = None
         self._tools: Sequence[ToolSpec] | None = None
 
@@ -47,18 +47,18 @@ class Room:
         request = ResetRequest.model_validate(data)
         choice = Choice.model_validate(data)
         await self.close()
-        player = await self._open(choice)
+        driver = await self._open(choice)
         self._episode_id = request.episode_id
-        metadata: dict[str, Any] = {"environment": self.info.key, "session_id": player.sid}
-        if player.split is not None:
-            metadata |= {"split": player.split, "index": player.index}
-        return shown(await player.prompt(), metadata)
+        metadata: dict[str, Any] = {"environment": self.info.key, "session_id": driver.sid}
+        if driver.split is not None:
+            metadata |= {"split": driver.split, "index": driver.index}
+        return shown(await driver.prompt(), metadata)
 
     async def step(self, action: dict[str, Any], key: str | None = None) -> dict[str, Any]:
         """The observation after an action; before the first reset, on any task."""
         if lists_tools(action):
             return listed(await self.tools())
-        if self.player is None:
+        if self.driver is None:
             await self._open(Choice())
         name, arguments = tool_call(action, await self.tools())
         return called(name, await self.call(name, arguments, key))
@@ -66,48 +66,48 @@ class Room:
     async def call(
         self, name: str, arguments: dict[str, Any], key: str | None = None
     ) -> RunToolSuccess | RunToolError:
-        player = self.player or await self._open(Choice())
-        return await player.call(name, arguments, key)
+        driver = self.driver or await self._open(Choice())
+        return await driver.call(name, arguments, key)
 
     async def tools(self) -> Sequence[ToolSpec]:
-        """Of the session; without one, those that every session has."""
-        if self.player is None:
+        """Tools of the session; without one, those that every session has."""
+        if self.driver is None:
             return all_tools(self.info.listing)
         if self._tools is None:
-            self._tools = await self.player.tools()
+            self._tools = await self.driver.tools()
         return self._tools
 
     def state(self) -> dict[str, Any]:
-        """Of the episode. Raises SessionGone when its session has ended."""
-        player = self.player
-        if player is None:
+        """State of the episode. Raises SessionGone when its session has ended."""
+        driver = self.driver
+        if driver is None:
             return {"episode_id": None, "step_count": 0, "environment": self.info.key}
-        session = player.touch()
+        session = driver.touch()
         return {
             "episode_id": self._episode_id or session.sid,
             "step_count": session.count,
             "environment": self.info.key,
             "session_id": session.sid,
-            "split": player.split,
-            "index": player.index,
+            "split": driver.split,
+            "index": driver.index,
             "reward": session.reward,
             "done": session.finished,
         }
 
-    async def open(self) -> Player:
+    async def open(self) -> SessionDriver:
         """The session, opened for any task if there is none."""
-        return self.player or await self._open(Choice())
+        return self.driver or await self._open(Choice())
 
     async def close(self) -> None:
         """End the episode; safe to call twice."""
-        player, self.player, self._tools = self.player, None, None
-        if player is not None:
-            await player.close()
+        driver, self.driver, self._tools = self.driver, None, None
+        if driver is not None:
+            await driver.close()
         elif self._sid is not None:
-            await self._players.sessions.delete(self._sid, self._owner)
+            await self._drivers.sessions.delete(self._sid, self._owner)
 
-    async def _open(self, choice: Choice) -> Player:
-        self.player = await self._players.open(
+    async def _open(self, choice: Choice) -> SessionDriver:
+        self.driver = await self._drivers.open(
             self._owner, self.info, choice, self._secrets, sid=self._sid, traceparent=self._traceparent
         )
-        return self.player
+        return self.driver

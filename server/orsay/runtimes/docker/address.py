@@ -1,4 +1,4 @@
-"""Where the server in a container can be reached from here, and whether it answers yet."""
+"""Address of the server in a container as seen from here, and a probe of its port."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _in_container() -> bool:
 
 
 def _is_near(address: str, bits: int) -> bool:
-    """Whether this machine, or container, has an address in the same network."""
+    """True where this machine, or container, has an address in the same network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((address, 9))  # sends nothing

@@ -1,4 +1,4 @@
-"""Whose containers are whose: labels on the engine, and a lock that only a living server holds.
+"""Ownership of containers, as a lease: labels on the engine, and a lock that only a living server holds.
 
 Each runtime marks what it makes with the id of its server and with a claim, a random word. For each claim
 there is a locked file on the server's machine; the system unlocks it when the process ends, however it ends.
@@ -30,7 +30,7 @@ __all__ = ["CLAIM_LABEL", "NAME_LABEL", "SERVER_LABEL", "Claim"]
 
 SERVER_LABEL = "orsay.server"
 NAME_LABEL = "orsay.label"
-CLAIM_LABEL = "orsay.lease"
+CLAIM_LABEL = "orsay.claim"
 _OLD_S = 3600.0  # a file that was just made may not be locked yet
 _WORD = re.compile("[0-9a-f]{16}")
 
@@ -48,7 +48,7 @@ class Claim:
 
     @property
     def labels(self) -> dict[str, str]:
-        """What marks everything that belongs to it."""
+        """Labels of everything that belongs to it."""
         return {SERVER_LABEL: self.server_id, NAME_LABEL: self.label, CLAIM_LABEL: self.word}
 
     def take(self) -> None:
@@ -73,7 +73,7 @@ class Claim:
                 os.utime(lock)
 
     def release(self) -> None:
-        """When everything is gone that bears the labels; safe to call twice."""
+        """Release the claim, after everything with its labels is gone; safe to call twice."""
         lock, self._lock = self._lock, None
         if lock is not None:
             with contextlib.suppress(OSError):
@@ -122,7 +122,7 @@ def _sweep() -> None:
 
 
 def _held(word: str) -> bool:
-    """Whether a living process holds the claim; the file of one that does not is removed."""
+    """True where a living process holds the claim; the file of one that does not is removed."""
     if sys.platform == "win32" or not _WORD.fullmatch(word):  # a label from elsewhere is no path
         return False
     try:

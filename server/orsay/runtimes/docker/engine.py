@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import IO, Any, TypeVar
 
 from ...errors import ConfigError, EngineError, ImageMissing, NotThere
-from .build_output import follow_build
 from .own_thread import in_own_thread, start_thread
 from .spec import ContainerSpec, ImageConfig, Pull
 
 __all__ = ["Engine", "Event", "Stream"]
 
+_KEPT_LINES = 20  # of a build step that fails
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # the engine colours what a step writes to its standard error
 _T = TypeVar("_T")
 _THREADS = 8
 _REMOVAL_TRIES, _REMOVAL_PAUSE_S = 200, 0.05
@@ -146,7 +149,7 @@ class Engine:
     # images
 
     async def image(self, name: str, *, pull: Pull = "missing") -> ImageConfig:
-        """What is known of an image, fetched from its registry first if ``pull`` says so.
+        """Configuration of an image, fetched from its registry first if ``pull`` says so.
 
         Raises ImageMissing, which says how to come by it.
         """
@@ -220,7 +223,7 @@ class Engine:
                     decode=True,
                     timeout=None,
                 )
-                return follow_build(events, tag, say, given_up)
+                return _follow_build(events, tag, say, given_up)
 
         try:
             return await in_own_thread(build, name="orsay-docker-build")
@@ -358,7 +361,7 @@ class Engine:
         on_end: Callable[[], None],
         since: float | None = None,
     ) -> Stream:
-        """What happens to containers that have the labels; told on the event loop.
+        """Events of containers that have the labels; called back on the event loop.
 
         ``since`` (seconds, by the clock of the engine) replays what happened from then on.
         """
@@ -370,16 +373,16 @@ class Engine:
         )
         loop = asyncio.get_running_loop()
 
-        def tell(callback: Callable[..., None], *values: Any) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+        def call_on_loop(callback: Callable[..., None], *values: Any) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
                 loop.call_soon_threadsafe(callback, *values)
 
         def read() -> None:
             with contextlib.suppress(OSError, ValueError, self._sdk.errors.DockerException):
                 for event in source:
-                    tell(on_event, event)
+                    call_on_loop(on_event, event)
             stream.close()
-            tell(on_end)
+            call_on_loop(on_end)
 
         stream = Stream(source.close)
         start_thread(read, "orsay-docker-events")
@@ -411,7 +414,7 @@ class Engine:
         return await self._do(f"cannot make network {name}", make, self.remove_network)
 
     async def has_network(self, name: str) -> bool:
-        """Whether there is a network of that name or id."""
+        """True where there is a network of that name or id."""
         try:
             await self._do(f"network {name}", lambda: self._api.inspect_network(name))
         except NotThere:
@@ -445,7 +448,7 @@ def _pairs(labels: Mapping[str, str]) -> list[str]:
 
 
 def _reason(error: BaseException) -> str:
-    """What the system said, deep below what libraries made of it."""
+    """Error text of the system, found below the exceptions of libraries."""
     reason = str(error)
     below: BaseException | None = error
     while below is not None:
@@ -460,3 +463,27 @@ def _how_to_get(name: str, why: str) -> str:
         f"no image {name}: {why}; build it with `orsay build ENV_DIR --tag {name}`, or fetch it with"
         f" `docker pull {name}`"
     )
+
+
+def _follow_build(
+    events: Iterator[Mapping[str, Any]], tag: str, say: Callable[[str], None], given_up: threading.Event
+) -> str:
+    """Image id from the events of a build. Raises EngineError with the output of the failed step."""
+    step: deque[str] = deque(maxlen=_KEPT_LINES)
+    image = rest = problem = ""
+    for event in events:  # to the end, also after an error: the connection is let go there
+        if given_up.is_set():
+            raise EngineError(f"the build of {tag} was given up")
+        if "error" in event:
+            lines_of_step = "".join(f"\n  {line}" for line in [*step, rest] if line)
+            problem = f"{str(event['error']).strip()}{lines_of_step}"
+        image = (event.get("aux") or {}).get("ID", image)
+        *lines, rest = (rest + _COLOUR.sub("", str(event.get("stream", "")))).split("\n")
+        for line in filter(str.strip, lines):
+            if line.startswith("Step "):
+                step.clear()
+            step.append(line.rstrip())
+            say(line.rstrip())
+    if problem or not image:
+        raise EngineError(f"cannot build {tag}: {problem or 'the engine named no image at the end'}")
+    return image

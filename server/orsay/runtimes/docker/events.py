@@ -1,4 +1,4 @@
-"""What the engine tells of our containers, brought to the pool; asked again when the engine was away."""
+"""Events of our containers from the engine, passed to the pool; read again after an outage."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Events:
         self._broken.clear()
         try:
             self._stream = await self._engine.events(
-                self._labels, on_event=self._hear, on_end=self._broken.set, since=self._since
+                self._labels, on_event=self._on_event, on_end=self._broken.set, since=self._since
             )
         except EngineError:
             self._broken.set()
@@ -84,7 +84,7 @@ class Events:
             if replica.id not in running and not replica.gone:
                 self._pool.lost(replica, "is gone")
 
-    def _hear(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         self._since = event["timeNano"] / 1e9
         container = event["Actor"]["ID"]
         if event["Action"] == "oom":

@@ -1,4 +1,4 @@
-"""What the user asks of containers, checked where it is said."""
+"""Options of containers, checked where they are given."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class DockerOptions:
     network: str = "bridge"
     """``bridge``; ``isolated``: a network of its own without a way out; or the name of a network."""
     port: int | None = None
-    """Where the container listens; by default the lowest port that the image exposes, else 8080."""
+    """Port of the server in the container; by default the lowest that the image exposes, else 8080."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Anyone who may use the engine can read them."""
     secrets: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a container writes, as lines of our log: cut, cleaned, and never faster than a bound."""
+"""Output of a container as lines of our log: cut, cleaned, and never faster than a bound."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Output:
 
     @property
     def last_lines(self) -> list[str]:
-        """What it wrote last."""
+        """The last lines."""
         return list(self._last)
 
     def reconnected(self) -> None:
@@ -86,7 +86,7 @@ class Output:
             del rest[:at]
 
     def _cut(self, rest: bytearray) -> int:
-        """Where a line without end is cut in two: in no secret, not even one of which the rest is to come."""
+        """Position to cut a line without end: in no secret, not even one of which the rest is to come."""
         hides = [hide for hide in self._hide() if hide]
         if not hides:
             return len(rest)

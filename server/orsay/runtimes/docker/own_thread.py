@@ -19,7 +19,7 @@ def start_thread(run: Callable[[], None], name: str) -> None:
 
 
 async def in_own_thread(call: Callable[[], _T], *, name: str) -> _T:
-    """What ``call`` returns or raises; for what may take long. Who is cancelled leaves it behind."""
+    """Run ``call`` on a thread of its own, for what may take long. A cancelled wait leaves it behind."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[_T] = loop.create_future()
 

@@ -1,4 +1,4 @@
-"""How many containers there are, and which one takes a session.
+"""Autoscaling pool of containers, and the choice of one for a session.
 
 So many replicas share the sessions, and so many spares are up beside them. One that is lost is replaced at
 once, at first by a spare; one that keeps failing is tried again after longer and longer pauses. A pool that
@@ -98,7 +98,7 @@ class Pool:
 
     @property
     def environments(self) -> Sequence[EnvironmentInfo]:
-        """What the containers host; nothing while none is up."""
+        """Environments that the containers host; none while none is up."""
         known = (each.environments for each in self.replicas)
         return next((found for found in known if found), ())
 
@@ -191,7 +191,7 @@ class Pool:
             sessions=replica.sessions,
             lived_s=round(lived_s, 1),
         )
-        replica.upstream.lose("worker_lost", f"the container {reason}")
+        replica.upstream.mark_lost("worker_lost", f"the container {reason}")
         self._end(replica)
         self._balance()
 

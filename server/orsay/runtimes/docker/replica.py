@@ -39,7 +39,7 @@ _NO_SHELL = f"exec {SHELL} failed"  # as the init of the engine says it
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What all containers of a runtime have in common."""
+    """Settings that all containers of a runtime have in common."""
 
     engine: Engine
     options: DockerOptions
@@ -48,7 +48,7 @@ class Plan:
     lease: Lease
     network: str
     key: SecretStr = field(default_factory=lambda: SecretStr(secrets.token_urlsafe(24)), repr=False)
-    """What a server of ours in a container asks for: others on its network must not play there."""
+    """Key for a server of ours in a container: others on its network must not play there."""
 
     @property
     def keys(self) -> Iterable[str]:
@@ -66,7 +66,7 @@ class Plan:
 
     @property
     def remote(self) -> RemoteOptions:
-        """How the server in a container is spoken to; the options win, where they say a key."""
+        """Options for the server in a container; those of the user win, where they have a key."""
         given = self.options.remote
         own = given.api_key is None and _KEYS not in self.options.variables
         return replace(
@@ -118,7 +118,7 @@ class Replica:
         """Questions about tasks that are not answered yet."""
         self.born_at = self._up_at = 0.0
         self.running = False
-        """Whether it was started, and not whether it still runs: see ``gone``."""
+        """True once it was started, even if it does not run any more: see ``gone``."""
         self._plan = plan
         self._changed = changed
         self._loop = asyncio.get_running_loop()
@@ -138,7 +138,7 @@ class Replica:
 
     @property
     def environments(self) -> Sequence[EnvironmentInfo]:
-        """What it hosts, as far as that is known."""
+        """Hosted environments, as far as they are known."""
         return () if self._upstream is None else self._upstream.environments
 
     @property
@@ -147,7 +147,7 @@ class Replica:
         return self.opening + (0 if self._upstream is None else len(self._upstream.sessions))
 
     def silent_s(self) -> float:
-        """How long its server has been down although the container is up."""
+        """Seconds for which its server has been down although the container is up."""
         if self.upstream.up:
             self._up_at = self._loop.time()
         return self._loop.time() - self._up_at
@@ -184,8 +184,8 @@ class Replica:
 
     def _failed(self, what: str) -> LoadError:
         lines = "".join(f"\n  {line}" for line in self._output.last_lines)
-        said = f"; its last lines were:{lines}" if lines else ""
-        return LoadError(f"the container of {self._plan.options.image} {what}{said}")
+        last_lines = f"; its last lines were:{lines}" if lines else ""
+        return LoadError(f"the container of {self._plan.options.image} {what}{last_lines}")
 
     async def _run(self) -> None:
         engine = self._plan.engine
@@ -327,7 +327,7 @@ class Replica:
 
 
 def reason_of(exit_code: int, *, out_of_memory: bool, memory: str | None) -> str:
-    """What happened to a container, to follow its name."""
+    """End of a container, worded to follow its name."""
     if out_of_memory:
         limit = f"more than {memory} of memory" if memory else "too much memory"
         return f"was killed for using {limit}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from ...errors import ConfigError, EngineError, LoadError
 from ...logs import get_logger
 from ..base import EnvironmentInfo, Gauge, Handle, Listener, OpenSession, TaskQuery
+from ..remote.opening import open_session
 from ..remote.tasks import ask_tasks
 from .claim import Claim
 from .engine import Engine
@@ -85,7 +86,7 @@ class DockerRuntime:
         return wanted
 
     def _look(self) -> None:
-        """What a container hosts became known, or changed."""
+        """Take over the environments of a container, which became known or changed."""
         found = None if self._pool is None else self._pool.environments
         self.environments = found or self.environments  # those of containers that sleep stay known
 
@@ -125,7 +126,7 @@ class DockerRuntime:
         replica = self._place()
         replica.opening += 1
         try:
-            return await replica.upstream.open(request, listener)
+            return await open_session(replica.upstream, request, listener)
         finally:
             replica.opening -= 1
 

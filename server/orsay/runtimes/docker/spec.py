@@ -1,4 +1,4 @@
-"""What the engine is told of a container, and what it tells of an image: plain values, no SDK."""
+"""Specification of a container, and configuration of an image: plain values, no SDK."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ContainerSpec:
     memory_bytes: int | None = None
     pids: int | None = None
     capabilities: Sequence[str] = ()
-    """What is left of root's powers, such as NET_BIND_SERVICE."""
+    """Capabilities that stay, such as NET_BIND_SERVICE."""
     read_only: bool = False
     log_bytes: int = 10_000_000
-    """How much of its output the engine keeps."""
+    """Size of the output that the engine keeps."""

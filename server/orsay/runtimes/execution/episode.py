@@ -28,13 +28,14 @@ from ...authoring import hosted as convert
 from ...authoring.hosted import HostedEnvironment
 from ...authoring.tools import ToolRow, ToolTable
 from ...errors import BadTask, Faulted
+from ..base import OnResult
 from ..outcome import Outcome, episode_finished, refusal
 from .guard import author_fault, cause, guard_author, guard_now, run_author
-from .runs import Done, Group, Run, Runs
+from .runs import Group, Run, Runs
 from .threads import Threads
-from .tool_lock import Gate
+from .tool_lock import ToolLock
 
-__all__ = ["Episode", "Limits", "Place"]
+__all__ = ["Episode", "ExecutionContext", "Limits"]
 
 T = TypeVar("T")
 _BLOCKS = TypeAdapter(list[TextBlock | ImageBlock])
@@ -53,8 +54,8 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where episodes run: the threads, runs and limits of one event loop."""
+class ExecutionContext:
+    """Threads, runs and limits of one event loop, shared by its episodes."""
 
     threads: Threads
     runs: Runs
@@ -66,27 +67,29 @@ class Episode:
 
     __slots__ = (
         "_closing",
+        "_context",
         "_finished",
-        "_gate",
         "_instance",
-        "_place",
         "_runs",
         "_session_tools",
+        "_tool_lock",
         "_toolset",
         "_toolsets",
         "hide",
         "hosted",
     )
 
-    def __init__(self, hosted: HostedEnvironment, place: Place, instance: object, hide: Redactor) -> None:
+    def __init__(
+        self, hosted: HostedEnvironment, context: ExecutionContext, instance: object, hide: Redactor
+    ) -> None:
         self.hosted = hosted
-        self._place = place
+        self._context = context
         self._instance: object | None = instance
         self.hide = hide
         self._toolset: object | None = None
         self._session_tools: ToolTable | None = None
         self._toolsets: dict[type, asyncio.Future[object]] | None = None
-        self._gate: Gate | None = None
+        self._tool_lock: ToolLock | None = None
         self._finished = False
         self._runs: Group | None = None
         self._closing: asyncio.Future[None] | None = None
@@ -95,7 +98,7 @@ class Episode:
     async def open(
         cls,
         hosted: HostedEnvironment,
-        place: Place,
+        context: ExecutionContext,
         *,
         task_spec: Mapping[str, Any],
         secrets: dict[str, str],
@@ -113,15 +116,15 @@ class Episode:
             if hosted.plain_constructor:
                 guard_now("setup_error", what, construct, hide=hide)
             else:
-                await guard_author("setup_error", what, place.threads.run(construct), hide=hide)
-            episode = cls(hosted, place, made[0], hide)
+                await guard_author("setup_error", what, context.threads.run(construct), hide=hide)
+            episode = cls(hosted, context, made[0], hide)
             if toolset_name is not None:
                 # on a thread: the package with the toolsets takes seconds to import
-                binding = place.threads.run(episode._bind_toolset, toolset_name)
+                binding = context.threads.run(episode._bind_toolset, toolset_name)
                 await guard_author("setup_error", f"the toolset {toolset_name!r}", binding, hide=hide)
         except BaseException:
             if made:  # stopped too late, or the toolset does not fit: what was built is torn down
-                await cls(hosted, place, made[0], hide).close()
+                await cls(hosted, context, made[0], hide).close()
             raise
         return episode
 
@@ -138,63 +141,63 @@ class Episode:
         """False when the class inherits the empty ``setup``: the session is ready as it is."""
         return not self.hosted.plain_setup
 
-    # what may be started: each answers ``done`` exactly once
+    # what may be started: each answers ``on_result`` exactly once
 
-    def start_setup(self, done: Done) -> Run:
+    def start_setup(self, on_result: OnResult) -> Run:
         """Run ``setup``. Faults: setup_error, time_limit."""
-        limit = self.hosted.setup_time_limit_s or self._place.limits.setup_time_limit_s
-        return self._start(lambda _: self._author("setup_error", "setup"), done, limit, "setup")
+        limit = self.hosted.setup_time_limit_s or self._context.limits.setup_time_limit_s
+        return self._start(lambda _: self._author("setup_error", "setup"), on_result, limit, "setup")
 
-    def start_prompt(self, done: Done) -> Run:
+    def start_prompt(self, on_result: OnResult) -> Run:
         """JSON bytes of the prompt's blocks."""
-        return self._start(lambda _: self._prompt(), done, self._call_limit(None), "get_prompt")
+        return self._start(lambda _: self._prompt(), on_result, self._call_limit(None), "get_prompt")
 
-    def start_messages(self, done: Done) -> Run:
+    def start_messages(self, on_result: OnResult) -> Run:
         """JSON bytes of the prompt as messages."""
-        return self._start(lambda _: self._messages(), done, self._call_limit(None), "get_messages")
+        return self._start(lambda _: self._messages(), on_result, self._call_limit(None), "get_messages")
 
-    def start_task_tools(self, done: Done) -> Run:
+    def start_task_tools(self, on_result: OnResult) -> Run:
         """JSON bytes of the tools of this very session; does not need setup."""
-        return self._start(lambda _: self._task_tools(), done, self._call_limit(None), "list_task_tools")
+        return self._start(lambda _: self._task_tools(), on_result, self._call_limit(None), "list_task_tools")
 
-    def start_score(self, body: bytes, done: Done) -> Run:
+    def start_score(self, body: bytes, on_result: OnResult) -> Run:
         """Outcome for the candidates in ``body``, a valid ScoreGroup."""
-        return self._start(lambda _: self._score(body), done, self._call_limit(None), "score_group")
+        return self._start(lambda _: self._score(body), on_result, self._call_limit(None), "score_group")
 
-    def start_call(self, body: bytes, done: Done) -> Run | None:
+    def start_call(self, body: bytes, on_result: OnResult) -> Run | None:
         """Outcome of the call in ``body``, a valid CallTool. None: it was refused and answered at once."""
         request = from_json(body)
         name: str = request["name"]
         row = self._row(name)
         if row is None:
             text = f"{name!r} is not a tool of {self.hosted.name!r}"
-            done(refusal("not_found", self.hide.plain(text)), None)
+            on_result(refusal("not_found", self.hide.plain(text)), None)
             return None
         if row.collision:
             text = f"{name!r} names a tool of the environment and one of its toolsets: rename one of them"
-            done(refusal("name_collision", text), None)
+            on_result(refusal("name_collision", text), None)
             return None
         if self._finished:
-            done(episode_finished(name), None)
+            on_result(episode_finished(name), None)
             return None
         try:
             args, kwargs = row.bind(request["input"])
         except ValidationError as exc:
             text = f"Tool input validation error for {name!r}: {_problems(exc)}"
-            done(refusal("input_validation", self.hide.plain(text)), None)
+            on_result(refusal("input_validation", self.hide.plain(text)), None)
             return None
         except BaseException as exc:  # a validator of the author's own that raises what pydantic lets through
-            done(None, author_fault("tool_error", exc, self.hide, f"validating the input of {name!r}"))
+            on_result(None, author_fault("tool_error", exc, self.hide, f"validating the input of {name!r}"))
             return None
         limit = self._call_limit(row)
-        return self._start(lambda run: self._call(run, row, args, kwargs), done, limit, f"tool {name!r}")
+        return self._start(lambda run: self._call(run, row, args, kwargs), on_result, limit, f"tool {name!r}")
 
     def _start(
-        self, body: Callable[[Run], Coroutine[Any, Any, Any]], done: Done, limit_s: float, what: str
+        self, body: Callable[[Run], Coroutine[Any, Any, Any]], on_result: OnResult, limit_s: float, what: str
     ) -> Run:
         if self._runs is None:
             self._runs = Group()
-        return self._place.runs.start(body, done, limit_s=limit_s, what=what, group=self._runs)
+        return self._context.runs.start(body, on_result, limit_s=limit_s, what=what, group=self._runs)
 
     # calls
 
@@ -205,17 +208,17 @@ class Episode:
 
     def _call_limit(self, row: ToolRow | None) -> float:
         own = row.time_limit_s if row is not None else None
-        return own or self.hosted.call_time_limit_s or self._place.limits.call_time_limit_s
+        return own or self.hosted.call_time_limit_s or self._context.limits.call_time_limit_s
 
     async def _call(self, run: Run, row: ToolRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
-        gate = self._gate
-        if gate is None:
-            gate = self._gate = Gate()
+        lock = self._tool_lock
+        if lock is None:
+            lock = self._tool_lock = ToolLock()
         now = time.monotonic  # finer than the clock of the loop
         entered = came = now()
-        if not gate.try_enter(row):
+        if not lock.try_enter(row):
             run.stop_clock()
-            await gate.enter(row)
+            await lock.enter(row)
             run.restart_clock()
             entered = now()
         try:
@@ -228,7 +231,7 @@ class Episode:
             outcome.queue_s, outcome.run_s = entered - came, now() - entered
             return outcome
         finally:
-            gate.leave(row)
+            lock.leave(row)
 
     async def _run_tool(self, row: ToolRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ToolOutput:
         if self._session_tools is not None and self._session_tools.get(row.name) is row:
@@ -240,7 +243,7 @@ class Episode:
         if row.is_async:
             value = await row.function(owner, *args, **kwargs)
         else:
-            value = await self._place.threads.run(row.function, owner, *args, **kwargs)
+            value = await self._context.threads.run(row.function, owner, *args, **kwargs)
             if inspect.isawaitable(value):
                 value = await value
         return convert.to_output(value, row.name)
@@ -270,7 +273,7 @@ class Episode:
             self._toolsets = {}
         making = self._toolsets.get(cls)
         if making is None:
-            work = self._place.threads.run(convert.new_toolset, cls, self._instance)
+            work = self._context.threads.run(convert.new_toolset, cls, self._instance)
             making = self._toolsets[cls] = asyncio.ensure_future(work)
         try:
             return await asyncio.shield(making)
@@ -326,7 +329,7 @@ class Episode:
 
     async def _author(self, fault: FaultClass, hook: str, *args: Any) -> Any:
         method = getattr(self._instance, hook)
-        running = run_author(self._place.threads, method, *args)
+        running = run_author(self._context.threads, method, *args)
         return await guard_author(fault, hook, running, hide=self.hide)
 
     def _convert(self, fault: FaultClass, hook: str, convert_value: Callable[[], T]) -> T:
@@ -336,7 +339,7 @@ class Episode:
         return value
 
     def _bound(self, data: bytes, what: str) -> None:
-        limit = self._place.limits.max_result_bytes
+        limit = self._context.limits.max_result_bytes
         if len(data) > limit:
             raise Faulted("result_too_large", f"{what} returned {len(data)} bytes; the limit is {limit}")
 
@@ -362,8 +365,8 @@ class Episode:
             await self._runs.stop(Faulted("cancelled", "the session was closed while this ran"))
         try:
             if not self.hosted.plain_teardown:
-                limit = self._place.limits.teardown_time_limit_s
-                await self._place.runs.run(
+                limit = self._context.limits.teardown_time_limit_s
+                await self._context.runs.run(
                     lambda _: self._author("setup_error", "teardown"), limit_s=limit, what="teardown"
                 )
         finally:

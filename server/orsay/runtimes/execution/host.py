@@ -15,17 +15,17 @@ from pydantic_core import to_json
 from ...authoring.hosted import HostedEnvironment, host
 from ...errors import Faulted, LoadError, UnknownEnvironment
 from ...tracing import within
-from ..base import EnvironmentInfo, OpenSession, Operation, TaskQuery
-from .episode import Episode, Limits, Place
+from ..base import EnvironmentInfo, OnResult, OpenSession, Operation, TaskQuery
+from .episode import Episode, ExecutionContext, Limits
 from .guard import guard_author, run_author
-from .runs import Done, Run, Runs
+from .runs import Run, Runs
 from .threads import Threads
 
-__all__ = ["Stage", "describe", "start_operation"]
+__all__ = ["EnvironmentHost", "describe", "start_operation"]
 
 
 def describe(hosted: HostedEnvironment) -> EnvironmentInfo:
-    """What the server needs to know of a hosted class."""
+    """Description of a hosted class, for the server."""
     rows = hosted.tools.values()
     return EnvironmentInfo(
         name=hosted.name,
@@ -47,29 +47,29 @@ def describe(hosted: HostedEnvironment) -> EnvironmentInfo:
 
 
 def start_operation(
-    episode: Episode, operation: Operation, body: bytes, done: Done, trace: str | None
+    episode: Episode, operation: Operation, body: bytes, on_result: OnResult, trace: str | None
 ) -> Run | None:
     """Start ``operation`` on ``episode``, as part of ``trace``; None when it was answered at once."""
     with within(trace, episode.hide):
-        return _start(episode, operation, body, done)
+        return _start(episode, operation, body, on_result)
 
 
-def _start(episode: Episode, operation: Operation, body: bytes, done: Done) -> Run | None:
+def _start(episode: Episode, operation: Operation, body: bytes, on_result: OnResult) -> Run | None:
     match operation:
         case "call":
-            return episode.start_call(body, done)
+            return episode.start_call(body, on_result)
         case "prompt":
-            return episode.start_prompt(done)
+            return episode.start_prompt(on_result)
         case "messages":
-            return episode.start_messages(done)
+            return episode.start_messages(on_result)
         case "task_tools":
-            return episode.start_task_tools(done)
+            return episode.start_task_tools(on_result)
         case "score_group":
-            return episode.start_score(body, done)
+            return episode.start_score(body, on_result)
 
 
-class Stage:
-    """Needs a running event loop, and is used from it only. Raises LoadError."""
+class EnvironmentHost:
+    """The environments of one process. For one running event loop. Raises LoadError."""
 
     def __init__(self, classes: Iterable[type], limits: Limits, *, threads: int) -> None:
         self._hosted: dict[str, HostedEnvironment] = {}
@@ -80,14 +80,14 @@ class Stage:
                     f"two environments are called {environment.key!r}: {_where(other)} and"
                     f" {_where(environment)}; give one of them another name()"
                 )
-        self.place = Place(Threads(threads), Runs(), limits)
+        self.context = ExecutionContext(Threads(threads), Runs(), limits)
 
     @property
     def environments(self) -> tuple[EnvironmentInfo, ...]:
         return tuple(describe(environment) for environment in self._hosted.values())
 
-    def start_open(self, request: OpenSession, done: Done) -> Run:
-        """Resolve the task and construct; ``done`` gets the Episode, or Faulted or Refused.
+    def start_open(self, request: OpenSession, on_result: OnResult) -> Run:
+        """Resolve the task and construct; ``on_result`` gets the Episode, or Faulted or Refused.
 
         A construction that is stopped too late is torn down again.
         """
@@ -99,16 +99,16 @@ class Stage:
                 spec = await self._task(hosted, request.split or "", request.index or 0)
             return await Episode.open(
                 hosted,
-                self.place,
+                self.context,
                 task_spec=spec,
                 secrets=request.secrets,
                 toolset_name=request.toolset_name,
             )
 
-        limit = hosted.setup_time_limit_s or self.place.limits.setup_time_limit_s
+        limit = hosted.setup_time_limit_s or self.context.limits.setup_time_limit_s
         with within(request.trace, redactor(request.secrets.values())):
-            return self.place.runs.start(
-                body, done, limit_s=limit, what=f"the constructor of {hosted.name!r}"
+            return self.context.runs.start(
+                body, on_result, limit_s=limit, what=f"the constructor of {hosted.name!r}"
             )
 
     async def tasks(self, query: TaskQuery) -> bytes:
@@ -131,8 +131,8 @@ class Stage:
         async def body(_: Run) -> Any:
             return await self._guarded(hosted, ask())
 
-        limit = hosted.setup_time_limit_s or self.place.limits.setup_time_limit_s
-        value = await self.place.runs.run(body, limit_s=limit, what=f"the tasks of {hosted.name!r}")
+        limit = hosted.setup_time_limit_s or self.context.limits.setup_time_limit_s
+        value = await self.context.runs.run(body, limit_s=limit, what=f"the tasks of {hosted.name!r}")
         try:
             return to_json(value)
         except Exception as exc:
@@ -145,7 +145,7 @@ class Stage:
         return copy
 
     async def _run(self, function: Callable[..., Any], *args: Any) -> Any:
-        return await run_author(self.place.threads, function, *args)
+        return await run_author(self.context.threads, function, *args)
 
     async def _guarded(self, hosted: HostedEnvironment, asking: Awaitable[Any]) -> Any:
         return await guard_author("task_error", f"the tasks of {hosted.name!r}", asking)
@@ -157,8 +157,8 @@ class Stage:
             raise UnknownEnvironment(f"unknown environment {key!r}") from None
 
     def close(self) -> None:
-        self.place.runs.close()
-        self.place.threads.close()
+        self.context.runs.close()
+        self.context.threads.close()
 
 
 def _where(hosted: HostedEnvironment) -> str:

@@ -13,28 +13,12 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ...errors import Faulted, Refused, exception_text
+from ..base import OnResult, settle
 
-__all__ = ["Done", "Group", "Run", "Runs", "settle"]
-
-Done = Callable[[Any, "Faulted | Refused | None"], None]
-"""Called once with the value or the reason why there is none."""
+__all__ = ["Group", "Run", "Runs"]
 
 _TICK_S = 0.1
 _STOP_GRACE_S = 1.0
-
-
-def settle(future: asyncio.Future[Any]) -> Done:
-    """A ``Done`` that passes on to ``future``, unless nobody waits for that any more."""
-
-    def done(value: Any, error: Faulted | Refused | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(value)
-        else:
-            future.set_exception(error)
-
-    return done
 
 
 class Run:
@@ -43,9 +27,9 @@ class Run:
     __slots__ = (
         "_answered",
         "_deadline",
-        "_done",
         "_group",
         "_limit_s",
+        "_on_result",
         "_reason",
         "_runs",
         "_started",
@@ -53,10 +37,12 @@ class Run:
         "_what",
     )
 
-    def __init__(self, runs: Runs, group: Group | None, done: Done, limit_s: float, what: str) -> None:
+    def __init__(
+        self, runs: Runs, group: Group | None, on_result: OnResult, limit_s: float, what: str
+    ) -> None:
         self._runs = runs
         self._group = group
-        self._done = done
+        self._on_result = on_result
         self._limit_s = limit_s
         self._what = what
         self._deadline = runs.now() + limit_s
@@ -66,7 +52,7 @@ class Run:
         self._task: asyncio.Task[Any] | None = None
 
     def stop_clock(self) -> None:
-        """What follows is waiting for other calls, which have limits of their own."""
+        """Suspend the time limit: the run waits for other calls, which have limits of their own."""
         self._deadline = math.inf
 
     def restart_clock(self) -> None:
@@ -119,7 +105,7 @@ class Run:
         self._answered = True
         if self._group is not None:
             self._group.leave(self)
-        self._done(value, error)
+        self._on_result(value, error)
 
 
 class Group:
@@ -172,14 +158,14 @@ class Runs:
     def start(
         self,
         body: Callable[[Run], Coroutine[Any, Any, Any]],
-        done: Done,
+        on_result: OnResult,
         *,
         limit_s: float,
         what: str,
         group: Group | None = None,
     ) -> Run:
         """Start ``body(run)`` as a task. ``what`` names it in the error when the limit is reached."""
-        run = Run(self, group, done, limit_s, what)
+        run = Run(self, group, on_result, limit_s, what)
         if group is not None:
             group.enter(run)
         self._runs[run] = None

@@ -1,4 +1,4 @@
-"""Which calls of one session may run together.
+"""Readers-writer lock over the calls of one session, with one more lock for each tool.
 
 Section 9 of the standard: calls of one tool run one after another, different tools overlap, ``concurrent``
 tools overlap with themselves too, and an ``exclusive`` tool runs alone: it waits for all running calls and
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ...authoring.tools import ToolRow
 
-__all__ = ["Gate"]
+__all__ = ["ToolLock"]
 
 
 @dataclass(slots=True, eq=False)
@@ -21,8 +21,8 @@ class _Waiter:
     admitted: asyncio.Future[None]
 
 
-class Gate:
-    """Made at the first call of a session; used from the event loop only."""
+class ToolLock:
+    """Admits calls: ``exclusive`` tools as writers, all others as readers. Used from the event loop only."""
 
     __slots__ = ("_busy", "_exclusive", "_running", "_waiting")
 

@@ -45,7 +45,7 @@ class Kind(IntEnum):
     STOP = 7
     CLOSE = 8
     TASKS = 9
-    PULSE = 10
+    HEARTBEAT = 10
     EXIT = 11
 
     HELLO = 32

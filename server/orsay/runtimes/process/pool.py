@@ -14,10 +14,19 @@ from collections.abc import Iterator, Sequence
 
 from ...errors import Faulted, LoadError, Overloaded, Refused, ShuttingDown, Starting
 from ...logs import get_logger
-from ..base import EnvironmentInfo, Gauge, Listener, OpenSession, Operation, Progress, Stop, TaskQuery
-from ..execution.runs import Done
+from ..base import (
+    EnvironmentInfo,
+    Gauge,
+    Listener,
+    OnResult,
+    OpenSession,
+    Operation,
+    Progress,
+    Stop,
+    TaskQuery,
+)
 from .frames import Kind, WorkerConfig, with_session
-from .worker_connection import Link
+from .worker_connection import WorkerConnection
 
 __all__ = ["ProcessHandle", "ProcessRuntime"]
 
@@ -52,7 +61,7 @@ class ProcessRuntime:
         self._ceiling = 2 * workers if sessions_per_worker is None else max(workers, max_workers)
         self.environments: Sequence[EnvironmentInfo] = ()
         self.pending: Sequence[str] = ()
-        self._links: list[Link] = []
+        self._workers: list[WorkerConnection] = []
         self._starting: set[asyncio.Task[None]] = set()
         self._ending: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
@@ -94,25 +103,25 @@ class ProcessRuntime:
 
     async def _start_worker(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
-        link = await Link.launch(self._config, self._start_limit_s, self._lost)
+        worker = await WorkerConnection.launch(self._config, self._start_limit_s, self._lost)
         if self._stopping:
-            await link.end()
+            await worker.end()
             return
-        self.environments = link.environments
-        self._links.append(link)
+        self.environments = worker.environments
+        self._workers.append(worker)
         self._started_count += 1
         self._notify()
-        _log.debug("worker_ready", worker=link.pid)
+        _log.debug("worker_ready", worker=worker.pid)
 
-    def _lost(self, link: Link, reason: str) -> None:
-        if link not in self._links:
+    def _lost(self, worker: WorkerConnection, reason: str) -> None:
+        if worker not in self._workers:
             return
-        self._links.remove(link)
+        self._workers.remove(worker)
         self._notify()
-        if self._stopping or link.retiring:
+        if self._stopping or worker.retiring:
             return
         self._lost_count += 1
-        _log.warning("worker_lost", worker=link.pid, reason=reason, sessions=link.sessions)
+        _log.warning("worker_lost", worker=worker.pid, reason=reason, sessions=worker.sessions)
         self._balance()
 
     def _notify(self) -> None:
@@ -129,184 +138,192 @@ class ProcessRuntime:
             if not task.cancelling():  # else it lets its process go already; that must not be broken off
                 task.cancel()
         await asyncio.gather(*self._starting, *self._ending, return_exceptions=True)
-        links, self._links = self._links, []
-        await asyncio.gather(*(link.end() for link in links))
+        workers, self._workers = self._workers, []
+        await asyncio.gather(*(worker.end() for worker in workers))
 
     async def reload(self) -> None:
         """Start workers with the code as it is now; sessions go on where they are, in the old workers.
 
         When the new code does not load, the old workers stay.
         """
-        old = list(self._links)
-        launches = [Link.launch(self._config, self._start_limit_s, self._lost) for _ in range(self._size)]
+        old = list(self._workers)
+        launches = [
+            WorkerConnection.launch(self._config, self._start_limit_s, self._lost) for _ in range(self._size)
+        ]
         launched = await asyncio.gather(*launches, return_exceptions=True)
-        fresh = [link for link in launched if isinstance(link, Link)]
+        fresh = [worker for worker in launched if isinstance(worker, WorkerConnection)]
         failed = next((error for error in launched if isinstance(error, BaseException)), None)
         if failed is not None:
-            await asyncio.gather(*(link.end() for link in fresh))
+            await asyncio.gather(*(worker.end() for worker in fresh))
             if not isinstance(failed, LoadError):
                 raise failed
             _log.error("reload_failed", error=str(failed))
             return
-        self._links.extend(fresh)
+        self._workers.extend(fresh)
         self._started_count += len(fresh)
         self.environments = fresh[0].environments
-        for link in old:
-            self._retire(link)
+        for worker in old:
+            self._retire(worker)
         self._notify()
         _log.info("reloaded")
 
     def retire(self) -> None:
         """Start no more workers, and let each one go when its sessions have ended."""
         self._size = 0
-        for link in self._links:
-            if not link.retiring:
-                self._retire(link)
+        for worker in self._workers:
+            if not worker.retiring:
+                self._retire(worker)
 
     # what it shows
 
     def gauges(self) -> Iterator[Gauge]:
         """Worker processes: how many there are, what became of them, what they use."""
-        states = Counter(_state(link, self._stall_s) for link in self._links)
+        states = Counter(_state(worker, self._stall_s) for worker in self._workers)
         states["starting"] = len(self._starting)
         for state in ("ready", "blocked", "retiring", "starting"):
             yield Gauge("workers", states[state], {"state": state})
         yield Gauge("workers_started", self._started_count)
         yield Gauge("workers_lost", self._lost_count)
         yield Gauge("worker_start_failures", self._failed_count)
-        yield Gauge("worker_memory_bytes", sum(link.rss_bytes for link in self._links))
-        yield Gauge("worker_stuck_calls", sum(link.stuck for link in self._links))
+        yield Gauge("worker_memory_bytes", sum(worker.rss_bytes for worker in self._workers))
+        yield Gauge("worker_stuck_calls", sum(worker.stuck for worker in self._workers))
 
     # watching
 
     async def _watch_workers(self) -> None:
         while True:
             await asyncio.sleep(_WATCH_S)
-            for link in list(self._links):
-                link.pulse()
-                if link.silent_s() > self._stall_s:
-                    if not link.blocked:
-                        link.blocked = True
-                        _log.warning("worker_blocked", worker=link.pid, silent_s=round(link.silent_s(), 1))
-                        link.show_stack()
-                    link.kill_if_overdue()
-                elif not link.retiring and self._worn(link):
-                    self._retire(link)
-                if link.retiring and link.sessions == 0 and link.idle:
-                    self._links.remove(link)
-                    self._spawn_end(link)
+            for worker in list(self._workers):
+                worker.heartbeat()
+                if worker.silent_s() > self._stall_s:
+                    if not worker.blocked:
+                        worker.blocked = True
+                        _log.warning(
+                            "worker_blocked", worker=worker.pid, silent_s=round(worker.silent_s(), 1)
+                        )
+                        worker.show_stack()
+                    worker.kill_if_overdue()
+                elif not worker.retiring and self._worn(worker):
+                    self._retire(worker)
+                if worker.retiring and worker.sessions == 0 and worker.idle:
+                    self._workers.remove(worker)
+                    self._spawn_end(worker)
             self._balance()
 
-    def _worn(self, link: Link) -> bool:
+    def _worn(self, worker: WorkerConnection) -> bool:
         return (
-            (self._memory_limit is not None and link.rss_bytes > self._memory_limit)
-            or not self._is_young(link)
-            or link.stuck >= 8
+            (self._memory_limit is not None and worker.rss_bytes > self._memory_limit)
+            or not self._is_young(worker)
+            or worker.stuck >= 8
         )
 
-    def _retire(self, link: Link) -> None:
-        link.retiring = True
+    def _retire(self, worker: WorkerConnection) -> None:
+        worker.retiring = True
         _log.info(
             "worker_retires",
-            worker=link.pid,
-            sessions=link.sessions,
-            rss_bytes=link.rss_bytes,
-            stuck=link.stuck,
+            worker=worker.pid,
+            sessions=worker.sessions,
+            rss_bytes=worker.rss_bytes,
+            stuck=worker.stuck,
         )
 
     def _balance(self) -> None:
         """Keep as many workers that answer and have room as were asked for, within the ceiling."""
-        fit = [link for link in self._links if not (link.retiring or link.gone)]
-        ready = [link for link in fit if link.silent_s() <= self._stall_s and self._takes_sessions(link)]
+        fit = [worker for worker in self._workers if not (worker.retiring or worker.gone)]
+        ready = [
+            worker for worker in fit if worker.silent_s() <= self._stall_s and self._takes_sessions(worker)
+        ]
         missing = self._size - len(ready) - len(self._starting)
         for _ in range(min(missing, self._ceiling - len(fit) - len(self._starting))):
             self._launch()
         if len(ready) > self._size:
-            self._retire(min(ready, key=lambda link: link.sessions))
+            self._retire(min(ready, key=lambda worker: worker.sessions))
 
-    def _takes_sessions(self, link: Link) -> bool:
-        roomy = self._sessions_per_worker is None or link.sessions < self._sessions_per_worker
-        return roomy and self._is_young(link)
+    def _takes_sessions(self, worker: WorkerConnection) -> bool:
+        roomy = self._sessions_per_worker is None or worker.sessions < self._sessions_per_worker
+        return roomy and self._is_young(worker)
 
-    def _spawn_end(self, link: Link) -> None:
-        task = asyncio.get_running_loop().create_task(link.end())
+    def _spawn_end(self, worker: WorkerConnection) -> None:
+        task = asyncio.get_running_loop().create_task(worker.end())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
     # work
 
-    async def _place(self) -> Link:
+    async def _place(self) -> WorkerConnection:
         """The fittest worker; waits a while for one that is just being started."""
         try:
             async with asyncio.timeout(self._start_limit_s):
                 while True:
                     if self._stopping:
                         raise ShuttingDown("the server is shutting down")
-                    link = self._fittest()
-                    if link is not None:
-                        return link
+                    worker = self._fittest()
+                    if worker is not None:
+                        return worker
                     self._balance()
                     if not self._starting:
                         raise Overloaded(
-                            f"server at maximum capacity: all {len(self._links)} worker processes are taken"
+                            f"server at maximum capacity: all {len(self._workers)} worker processes are taken"
                         )
                     await self._changed.wait()
         except TimeoutError:
             raise Starting("no worker process is ready yet") from None
 
-    def _fittest(self, *, for_session: bool = True) -> Link | None:
-        best: Link | None = None
-        for link in self._links:
-            if link.gone or link.retiring:
+    def _fittest(self, *, for_session: bool = True) -> WorkerConnection | None:
+        best: WorkerConnection | None = None
+        for worker in self._workers:
+            if worker.gone or worker.retiring:
                 continue
-            if for_session and not self._takes_sessions(link):
+            if for_session and not self._takes_sessions(worker):
                 continue
-            if best is None or _load(link, self._stall_s) < _load(best, self._stall_s):
-                best = link
+            if best is None or _load(worker, self._stall_s) < _load(best, self._stall_s):
+                best = worker
         return best
 
-    def _is_young(self, link: Link) -> bool:
-        return self._session_limit is None or link.opened < self._session_limit
+    def _is_young(self, worker: WorkerConnection) -> bool:
+        return self._session_limit is None or worker.opened < self._session_limit
 
     async def open(self, request: OpenSession, listener: Listener) -> ProcessHandle:
-        link = self._fittest() or await self._place()
+        worker = self._fittest() or await self._place()
         limit = self._config.setup_time_limit_s
         for info in self.environments:
             if info.key == request.key and info.setup_time_limit_s is not None:
                 limit = info.setup_time_limit_s
-        number = link.attach(listener, 2 * limit + _LIMIT_MARGIN_S)
-        if not self._is_young(link):
-            self._retire(link)
-        if not self._takes_sessions(link):
+        number = worker.attach(listener, 2 * limit + _LIMIT_MARGIN_S)
+        if not self._is_young(worker):
+            self._retire(worker)
+        if not self._takes_sessions(worker):
             self._balance()  # so that the next session finds a worker waiting
-        handle = ProcessHandle(link, number, self._config.teardown_time_limit_s)
+        handle = ProcessHandle(worker, number, self._config.teardown_time_limit_s)
         try:
-            state = await link.ask(Kind.OPEN, with_session(number, request.model_dump_json().encode()), limit)
+            state = await worker.ask(
+                Kind.OPEN, with_session(number, request.model_dump_json().encode()), limit
+            )
         except asyncio.CancelledError:
             with contextlib.suppress(Faulted, Refused):
                 await handle.close()  # the worker may have opened it by now
             raise
         except BaseException:
-            link.detach(number)
+            worker.detach(number)
             raise
         if state == b"ready":
-            link.set_up(number)
+            worker.set_up(number)
             listener.setup_ended(None)
         return handle
 
     async def tasks(self, query: TaskQuery) -> bytes:
-        link = self._fittest(for_session=False) or await self._place()
-        return await link.ask(Kind.TASKS, query.model_dump_json().encode(), self._config.setup_time_limit_s)
+        worker = self._fittest(for_session=False) or await self._place()
+        return await worker.ask(Kind.TASKS, query.model_dump_json().encode(), self._config.setup_time_limit_s)
 
 
-def _state(link: Link, stall_s: float) -> str:
-    if link.retiring:
+def _state(worker: WorkerConnection, stall_s: float) -> str:
+    if worker.retiring:
         return "retiring"
-    return "blocked" if link.silent_s() > stall_s else "ready"
+    return "blocked" if worker.silent_s() > stall_s else "ready"
 
 
-def _load(link: Link, stall_s: float) -> tuple[bool, int]:
-    return link.silent_s() > stall_s, link.sessions
+def _load(worker: WorkerConnection, stall_s: float) -> tuple[bool, int]:
+    return worker.silent_s() > stall_s, worker.sessions
 
 
 _KINDS: dict[Operation, Kind] = {
@@ -321,10 +338,10 @@ _KINDS: dict[Operation, Kind] = {
 class ProcessHandle:
     """A session in a worker process."""
 
-    __slots__ = ("_link", "_number", "_open", "_teardown_limit_s")
+    __slots__ = ("_number", "_open", "_teardown_limit_s", "_worker")
 
-    def __init__(self, link: Link, number: int, teardown_limit_s: float) -> None:
-        self._link = link
+    def __init__(self, worker: WorkerConnection, number: int, teardown_limit_s: float) -> None:
+        self._worker = worker
         self._number = number
         self._teardown_limit_s = teardown_limit_s
         self._open = True
@@ -333,22 +350,22 @@ class ProcessHandle:
         self,
         operation: Operation,
         body: bytes,
-        done: Done,
+        on_result: OnResult,
         *,
         limit_s: float,
         progress: Progress | None = None,  # results come in one piece
     ) -> Stop:
-        return self._link.start(
-            _KINDS[operation], with_session(self._number, body), done, limit_s + _LIMIT_MARGIN_S
+        return self._worker.start(
+            _KINDS[operation], with_session(self._number, body), on_result, limit_s + _LIMIT_MARGIN_S
         )
 
     async def close(self) -> None:
         first, self._open = self._open, False
-        self._link.silence(self._number)
+        self._worker.mute(self._number)
         try:
-            await self._link.ask(
+            await self._worker.ask(
                 Kind.CLOSE, with_session(self._number), self._teardown_limit_s + _LIMIT_MARGIN_S
             )
         finally:
             if first:
-                self._link.detach(self._number)
+                self._worker.detach(self._number)

@@ -26,7 +26,8 @@ from ...errors import Faulted, LoadError, Refused
 from ...tracing import mark_last_resort, mark_log_records, within
 from ..base import OpenSession, Operation, TaskQuery
 from ..execution.episode import Episode, Limits
-from ..execution.host import Stage, start_operation
+from ..execution.event_loop import new_event_loop
+from ..execution.host import EnvironmentHost, start_operation
 from ..execution.output_guard import Guard, guard_output
 from ..execution.runs import Run
 from ..loader import load
@@ -58,8 +59,8 @@ _BLOCKED_S = 2.0
 class Worker(asyncio.Protocol):
     """The worker's end of the socket."""
 
-    def __init__(self, stage: Stage, ended: asyncio.Event, guard: Guard) -> None:
-        self._stage = stage
+    def __init__(self, host: EnvironmentHost, ended: asyncio.Event, guard: Guard) -> None:
+        self._host = host
         self._guard = guard
         self._ended = ended
         self._reader = FrameReader()
@@ -72,7 +73,7 @@ class Worker(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._outbox = Outbox(cast("asyncio.WriteTransport", transport).write)
-        self._send(Kind.HELLO, 0, to_json({"environments": self._stage.environments}))
+        self._send(Kind.HELLO, 0, to_json({"environments": self._host.environments}))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended.set()
@@ -123,9 +124,13 @@ class Worker(asyncio.Protocol):
                 self._close(number, payload)
             case Kind.TASKS:
                 self._spawn(self._list_tasks(number, payload))
-            case Kind.PULSE:
-                place = self._stage.place
-                state = {"rss_bytes": _rss_bytes(), "threads": place.threads.count, "stuck": place.runs.stuck}
+            case Kind.HEARTBEAT:
+                context = self._host.context
+                state = {
+                    "rss_bytes": _rss_bytes(),
+                    "threads": context.threads.count,
+                    "stuck": context.runs.stuck,
+                }
                 self._send(Kind.STATE, number, to_json(state))
             case Kind.EXIT:
                 self._ended.set()
@@ -157,7 +162,7 @@ class Worker(asyncio.Protocol):
             else:
                 self._send(Kind.SETUP_ERROR, 0, with_session(session, error_frame(error)))
 
-        self._runs[number] = self._stage.start_open(request, opened)
+        self._runs[number] = self._host.start_open(request, opened)
 
     def _close(self, number: int, payload: bytes) -> None:
         session, _ = split_session(payload)
@@ -178,7 +183,7 @@ class Worker(asyncio.Protocol):
 
     async def _list_tasks(self, number: int, payload: bytes) -> None:
         try:
-            data = await self._stage.tasks(TaskQuery.model_validate_json(payload))
+            data = await self._host.tasks(TaskQuery.model_validate_json(payload))
         except (Faulted, Refused) as error:
             self._answer(number, None, error)
         else:
@@ -189,7 +194,7 @@ class Worker(asyncio.Protocol):
         episodes, self._episodes = list(self._episodes.values()), {}
         if episodes:
             await asyncio.gather(*(episode.close() for episode in episodes), return_exceptions=True)
-        self._stage.close()
+        self._host.close()
 
 
 async def _serve(sock: socket.socket, classes: list[type], config: WorkerConfig, guard: Guard) -> None:
@@ -199,13 +204,13 @@ async def _serve(sock: socket.socket, classes: list[type], config: WorkerConfig,
         teardown_time_limit_s=config.teardown_time_limit_s,
         max_result_bytes=config.max_result_bytes,
     )
-    stage = Stage(classes, limits, threads=config.threads)
+    host = EnvironmentHost(classes, limits, threads=config.threads)
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
     sock.setblocking(False)
     ended = asyncio.Event()
-    worker = Worker(stage, ended, guard)
+    worker = Worker(host, ended, guard)
     await asyncio.get_running_loop().create_unix_connection(lambda: worker, sock=sock)
     await ended.wait()
     with contextlib.suppress(TimeoutError):
@@ -274,7 +279,7 @@ def main() -> None:
     guard = guard_output()
     try:
         classes = _load(config)
-        with asyncio.Runner(loop_factory=_new_loop) as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             loops.append(runner.get_loop())
             runner.run(_serve(sock, classes, config, guard))
             sys.stdout.flush()
@@ -285,14 +290,6 @@ def main() -> None:
     except BaseException:
         _report_load_error(sock, traceback.format_exc())
     os._exit(1)
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop  # not on Windows
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
 
 
 if __name__ == "__main__":

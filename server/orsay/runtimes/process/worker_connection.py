@@ -1,4 +1,4 @@
-"""One worker process as the server sees it: its process, its socket, what was asked of it."""
+"""Connection to one worker process: the process, the socket, the requests without an answer."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from orsay_protocol.faults import FaultClass
 from pydantic_core import from_json
 
 from ...errors import Faulted, LoadError, Refused
-from ..base import EnvironmentInfo, Listener, Stop
-from ..execution.runs import Done, settle
+from ..base import EnvironmentInfo, Listener, OnResult, Stop, settle, stop_nothing
 from .frames import FrameReader, Kind, Outbox, WorkerConfig, read_error, split_session, unpack_outcome
 
-__all__ = ["WORKER_MODULE", "Link"]
+__all__ = ["WORKER_MODULE", "WorkerConnection"]
 
 WORKER_MODULE = "orsay.runtimes.process.worker"
 _END_GRACE_S = 3.0
@@ -27,17 +26,17 @@ _EXIT_WAIT_S = 2.0
 
 
 class _Pending:
-    __slots__ = ("deadline", "done")
+    __slots__ = ("deadline", "on_result")
 
-    def __init__(self, done: Done, deadline: float) -> None:
-        self.done = done
+    def __init__(self, on_result: OnResult, deadline: float) -> None:
+        self.on_result = on_result
         self.deadline = deadline
 
 
-class Link(asyncio.Protocol):
+class WorkerConnection(asyncio.Protocol):
     """Made by ``launch``. Whatever was started is answered, also when the process dies."""
 
-    def __init__(self, lost: Callable[[Link, str], None]) -> None:
+    def __init__(self, lost: Callable[[WorkerConnection, str], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._lost = lost
         self._reader = FrameReader()
@@ -51,7 +50,7 @@ class Link(asyncio.Protocol):
         self._connected = False
         self._ending = False
         self._killed: str | None = None
-        self._pulsed = False
+        self._heartbeat_due = False
         self._process: asyncio.subprocess.Process
         self._outbox: Outbox
         self._transport: asyncio.WriteTransport
@@ -64,12 +63,14 @@ class Link(asyncio.Protocol):
         self.stuck = 0
 
     @classmethod
-    async def launch(cls, config: WorkerConfig, limit_s: float, lost: Callable[[Link, str], None]) -> Link:
+    async def launch(
+        cls, config: WorkerConfig, limit_s: float, lost: Callable[[WorkerConnection, str], None]
+    ) -> WorkerConnection:
         """Start a process and wait until it has loaded the environments. Raises LoadError."""
         ours, theirs = socket.socketpair()
-        link = cls(lost)
+        connection = cls(lost)
         try:
-            link._process = await asyncio.create_subprocess_exec(
+            connection._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
                 WORKER_MODULE,
@@ -87,18 +88,18 @@ class Link(asyncio.Protocol):
             theirs.close()
         try:
             ours.setblocking(False)
-            await link._loop.create_unix_connection(lambda: link, sock=ours)
-            link._connected = True
-            link._send_config(config)
+            await connection._loop.create_unix_connection(lambda: connection, sock=ours)
+            connection._connected = True
+            connection._send_config(config)
             async with asyncio.timeout(limit_s):
-                await link._hello
+                await connection._hello
         except TimeoutError:
-            await link.end()
+            await connection.end()
             raise LoadError(f"a worker process did not load the environments within {limit_s:g} s") from None
         except BaseException:
-            await link.end()
+            await connection.end()
             raise
-        return link
+        return connection
 
     def _send_config(self, config: WorkerConfig) -> None:
         self._outbox.send(0, 0, config.model_dump_json().encode())
@@ -115,17 +116,17 @@ class Link(asyncio.Protocol):
     @property
     def idle(self) -> bool:
         """Nothing is under way but the heartbeat."""
-        return len(self._pending) <= self._pulsed
+        return len(self._pending) <= self._heartbeat_due
 
     # asking
 
-    def start(self, kind: Kind, payload: bytes, done: Done, limit_s: float) -> Stop:
-        """Send a request. After ``limit_s`` the worker may be killed if it does not even answer pulses."""
+    def start(self, kind: Kind, payload: bytes, on_result: OnResult, limit_s: float) -> Stop:
+        """Send a request. After ``limit_s`` the worker may be killed if it answers no heartbeat either."""
         if self._closed.done():
-            done(None, Faulted("worker_lost", self._killed or "the worker process is gone"))
-            return _nothing
+            on_result(None, Faulted("worker_lost", self._killed or "the worker process is gone"))
+            return stop_nothing
         self._next = number = (self._next + 1) & 0xFFFFFFFF
-        self._pending[number] = _Pending(done, self._loop.time() + limit_s)
+        self._pending[number] = _Pending(on_result, self._loop.time() + limit_s)
         self._outbox.send(kind, number, payload)
         return _Stopper(self, number)
 
@@ -146,7 +147,7 @@ class Link(asyncio.Protocol):
             self._outbox.send(Kind.STOP, number, b"the call was cancelled")
 
     def attach(self, listener: Listener, setup_limit_s: float) -> int:
-        """A number for a new session, whose events ``listener`` hears.
+        """A number for a new session, whose events go to ``listener``.
 
         A silent worker may be killed when the session is not set up after ``setup_limit_s``.
         """
@@ -161,29 +162,29 @@ class Link(asyncio.Protocol):
         """The setup of the session is over."""
         self._setups.pop(number, None)
 
-    def silence(self, number: int) -> None:
-        """The session closes: its listener hears no more."""
+    def mute(self, number: int) -> None:
+        """The session closes: call its listener no more."""
         self._listeners.pop(number, None)
         self._setups.pop(number, None)
 
     def detach(self, number: int) -> None:
-        self.silence(number)
+        self.mute(number)
         self.sessions -= 1
 
     # watching
 
-    def pulse(self) -> None:
+    def heartbeat(self) -> None:
         """Ask for a sign of life, unless one is still awaited."""
-        if self._pulsed or self._closed.done():
+        if self._heartbeat_due or self._closed.done():
             return
-        self._pulsed = True
+        self._heartbeat_due = True
         self._next = number = (self._next + 1) & 0xFFFFFFFF
         self._pending[number] = _Pending(self._beat, float("inf"))
-        self._outbox.send(Kind.PULSE, number)
+        self._outbox.send(Kind.HEARTBEAT, number)
         self._asked = self._loop.time()
 
     def _beat(self, value: Any, error: Faulted | Refused | None) -> None:
-        self._pulsed = self.blocked = False
+        self._heartbeat_due = self.blocked = False
         if error is None:
             state = from_json(value)
             self.rss_bytes, self.stuck = state["rss_bytes"], state["stuck"]
@@ -195,7 +196,7 @@ class Link(asyncio.Protocol):
 
     def silent_s(self) -> float:
         """For how long the worker has owed a sign of life."""
-        return self._loop.time() - max(self._heard, self._asked) if self._pulsed else 0.0
+        return self._loop.time() - max(self._heard, self._asked) if self._heartbeat_due else 0.0
 
     def kill_if_overdue(self) -> None:
         """Kill the silent worker if something it was asked is past its limit."""
@@ -209,7 +210,7 @@ class Link(asyncio.Protocol):
         culprit = Faulted("time_limit", text)
         deadline, number = min(calls + setups)
         if (deadline, number) in calls:
-            self._pending.pop(number).done(None, culprit)
+            self._pending.pop(number).on_result(None, culprit)
         else:
             self.set_up(number)
             self._listeners.pop(number).setup_ended(culprit)
@@ -248,20 +249,20 @@ class Link(asyncio.Protocol):
             if kind == Kind.OUTCOME:
                 pending = self._pending.pop(number, None)
                 if pending is not None:
-                    pending.done(unpack_outcome(payload), None)
+                    pending.on_result(unpack_outcome(payload), None)
             elif kind in (Kind.DATA, Kind.STATE):
                 pending = self._pending.pop(number, None)
                 if pending is not None:
-                    pending.done(payload, None)
+                    pending.on_result(payload, None)
             else:
-                self._hear(kind, number, payload)
+                self._on_frame(kind, number, payload)
 
-    def _hear(self, kind: int, number: int, payload: bytes) -> None:
+    def _on_frame(self, kind: int, number: int, payload: bytes) -> None:
         match kind:
             case Kind.ERROR if number:
                 pending = self._pending.pop(number, None)
                 if pending is not None:
-                    pending.done(None, read_error(payload))
+                    pending.on_result(None, read_error(payload))
             case Kind.ERROR:
                 if not self._hello.done():
                     self._hello.set_exception(LoadError(from_json(payload)["load"]))
@@ -303,7 +304,7 @@ class Link(asyncio.Protocol):
             self._hello.exception()
         pending, self._pending = self._pending, {}
         for each in pending.values():
-            each.done(None, Faulted(fault, reason))
+            each.on_result(None, Faulted(fault, reason))
         listeners, self._listeners = self._listeners, {}
         for listener in listeners.values():
             listener.lost(fault, reason)
@@ -326,18 +327,14 @@ def _is_key_of_entry(name: str) -> bool:
 class _Stopper:
     """Asks a running request to stop."""
 
-    __slots__ = ("_link", "_number")
+    __slots__ = ("_connection", "_number")
 
-    def __init__(self, link: Link, number: int) -> None:
-        self._link = link
+    def __init__(self, connection: WorkerConnection, number: int) -> None:
+        self._connection = connection
         self._number = number
 
     def __call__(self) -> None:
-        self._link.stop_request(self._number)
-
-
-def _nothing() -> None:
-    return None
+        self._connection.stop_request(self._number)
 
 
 def _death(code: int) -> str:

@@ -1,4 +1,4 @@
-"""What an answer of an upstream that is no success means here.
+"""Translation of an upstream's error answers into our errors.
 
 Our own servers say it in headers; of others the status and the words are what there is. ``hide`` takes
 secrets out of the words, before they are cut: not every server does so itself.
@@ -139,8 +139,8 @@ def is_starting(answer: Answer) -> bool:
 def is_from_between(answer: Answer) -> bool:
     """Something on the way answered in place of the server, which may have got the request all the same."""
     headers = answer.headers
-    said = headers.get(CODE) or headers.get(FAULT) or is_starting(answer)
-    return answer.status in (502, 503, 504) and not said
+    by_server = headers.get(CODE) or headers.get(FAULT) or is_starting(answer)
+    return answer.status in (502, 503, 504) and not by_server
 
 
 def is_missing_route(answer: Answer) -> bool:
@@ -151,7 +151,7 @@ def is_missing_route(answer: Answer) -> bool:
 
 
 def detail_of(answer: Answer, hide: Redactor = NOTHING) -> str:
-    """What the server says in words: ``detail`` of a JSON body, else the beginning of a text."""
+    """Detail of an answer: ``detail`` of a JSON body, else the beginning of a text."""
     kind = answer.headers.get("content-type", "")
     if "html" in kind:
         return ""

@@ -1,18 +1,18 @@
-"""How often to try again, and how long to wait before."""
+"""Retries with exponential backoff and jitter."""
 
 from __future__ import annotations
 
 import random
 
-__all__ = ["Patience", "backoff_s"]
+__all__ = ["Backoff", "backoff_s"]
 
 _TRIES = 6
 _FIRST_S = 0.1
 _LONGEST_S = 2.0
 
 
-class Patience:
-    """A bounded number of failures in a row: about three seconds of waiting in all."""
+class Backoff:
+    """Backoff over a bounded number of failures in a row: about three seconds of waiting in all."""
 
     __slots__ = ("failures",)
 

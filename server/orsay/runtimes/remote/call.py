@@ -9,27 +9,44 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from orsay_protocol.faults import FaultClass
 from orsay_protocol.headers import IDEMPOTENCY_KEY
+from orsay_protocol.redact import Redactor
 from pydantic_core import from_json, to_json
 
 from ...errors import Faulted
 from ..base import Operation, Progress
 from ..outcome import Outcome
 from .answers import error_of, fault_of, is_from_between
-from .backoff import Patience
+from .backoff import Backoff
 from .events import EventReader, Passed, TextTracker, TooLong, guarded, has_space_at_edge
 from .http import Answer, Broken, Stream
 from .read_timeouts import Heard
 from .results import NotANumber, NotAResult, check_scores, read_result
+from .upstream import Upstream
 
-if TYPE_CHECKING:
-    from .handle import RemoteHandle
-
-__all__ = ["RemoteCall"]
+__all__ = ["CallerSession", "RemoteCall"]
 
 _PROGRESS_S = 5.0  # a stream that lived so long did its duty: what failed before no longer counts
+
+
+class CallerSession(Protocol):
+    """Session of a call, as far as the call uses it; ``handle.RemoteHandle`` implements it."""
+
+    upstream: Upstream
+    prefix: str
+    hide: Redactor
+
+    @property
+    def stream_headers(self) -> dict[str, str]: ...
+
+    def abandon(self, key: str) -> None: ...
+
+    async def gone(self, answer: Answer, *, sure: bool = True) -> Faulted | None: ...
+
+    def mark_lost(self, fault: FaultClass, reason: str, *, left: bool = False) -> None: ...
 
 
 class RemoteCall:
@@ -53,7 +70,7 @@ class RemoteCall:
     )
 
     def __init__(
-        self, session: RemoteHandle, operation: Operation, body: bytes, progress: Progress | None
+        self, session: CallerSession, operation: Operation, body: bytes, progress: Progress | None
     ) -> None:
         self._session = session
         self._upstream = session.upstream
@@ -72,7 +89,7 @@ class RemoteCall:
 
     async def run(self) -> Outcome:
         """The result, or the rest of it where ``progress`` heard the beginning. Raises Faulted or Refused."""
-        patience = Patience()
+        backoff = Backoff()
         upstream = self._upstream
         while True:
             since, size = upstream.now(), self._size
@@ -83,10 +100,10 @@ class RemoteCall:
                 if broken.may_have_run and self._task_id is None and not upstream.ours:
                     raise self._lost(broken, "the call may have run, and this server cannot tell") from broken
                 if self._size > size or upstream.now() - since > _PROGRESS_S:
-                    patience = Patience()
-                delay = patience.next_s()
+                    backoff = Backoff()
+                delay = backoff.next_s()
                 if delay is None:
-                    raise self._lost(broken, f"gave up after {patience.failures} tries in a row") from broken
+                    raise self._lost(broken, f"gave up after {backoff.failures} tries in a row") from broken
             except TooLong as exc:
                 self._session.abandon(self.key)
                 raise Faulted("result_too_large", str(exc)) from exc
@@ -94,11 +111,11 @@ class RemoteCall:
 
     def _lost(self, broken: Broken, hint: str) -> Faulted:
         text = f"{self._upstream.name}, which held the session, cannot be reached: {broken} ({hint})"
-        self._session.lose("worker_lost", text, left=True)
+        self._session.mark_lost("worker_lost", text, left=True)
         return Faulted("worker_lost", text)
 
     async def _once(self) -> Outcome:
-        with self._upstream.silence.watch() as heard:
+        with self._upstream.read_timeouts.watch() as heard:
             stream = await self._upstream.stream(self._path, self._headers, self._request())
             try:
                 if stream.status != 200:
@@ -108,7 +125,7 @@ class RemoteCall:
                     raise self._upstream.deviates(f"answered a call with {kind}, not with a stream of events")
                 return await self._read(stream, heard)
             finally:
-                self._upstream.let_go(stream)
+                self._upstream.release(stream)
 
     @property
     def _path(self) -> str:
@@ -213,8 +230,8 @@ class RemoteCall:
 
     def _bad_reward(self, reward: NotANumber) -> Faulted:
         what = f"tool {from_json(self._body)['name']!r}" if self._operation == "call" else "score_group"
-        told = f"{what} of {self._upstream.name} returned the reward {reward}"
-        return Faulted("bad_reward", f"{told}: a reward is a finite number or None")
+        text = f"{what} of {self._upstream.name} returned the reward {reward}"
+        return Faulted("bad_reward", f"{text}: a reward is a finite number or None")
 
     def _failure(self, text: str) -> Faulted:
         fault, self._fault = self._fault, None
@@ -230,5 +247,5 @@ class RemoteCall:
                 "its result is lost",
             )
         if fault.fault == "worker_lost":
-            self._session.lose(fault.fault, fault.message)
+            self._session.mark_lost(fault.fault, fault.message)
         return fault

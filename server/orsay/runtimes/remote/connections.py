@@ -19,7 +19,7 @@ _HIGH_WATER_BYTES = 512 * 1024
 
 
 class Headers(dict[str, str]):
-    """Of an answer; ``get`` finds them in any letter case."""
+    """Headers of an answer; ``get`` finds them in any letter case."""
 
     def get(self, name: str, default: str = "") -> str:  # type: ignore[override]  # "" stands for none
         return super().get(name.lower(), default)

@@ -1,4 +1,4 @@
-"""What an upstream hosts, as far as it tells.
+"""Discovery of the environments that an upstream hosts.
 
 One of our servers tells everything at ``/environments``; of others there are the names, the tools and the
 splits.
@@ -29,7 +29,7 @@ _INFOS = TypeAdapter(tuple[EnvironmentInfo, ...])
 
 
 class Unusable(Exception):
-    """What answers at the URL is no server we could use; the text says why and what to do."""
+    """The answer at the URL is from no server we could use; the text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ async def discover(get: Get, hide: Redactor) -> Found:
     ``hide`` takes secrets out of what it says.
     """
     version = await get("/version")
-    told = version.json() if version.status == 200 else None
-    versioned = isinstance(told, dict) and "version" in told
-    ours = versioned and isinstance(told, dict) and told.get("server") == "orsay"
+    described = version.json() if version.status == 200 else None
+    versioned = isinstance(described, dict) and "version" in described
+    ours = versioned and isinstance(described, dict) and described.get("server") == "orsay"
     if ours:
         answer = await get("/environments")
         if answer.status == 200:
@@ -124,15 +124,15 @@ def _listing(raw: Any) -> ListToolsOutput:
 
 
 def _refusal(answer: Answer, path: str, hide: Redactor) -> Exception:
-    """Broken for what passes by itself, Unusable for what somebody must mend."""
-    said = f"{answer.status} {detail_of(answer, hide)}"
+    """Broken for what passes by itself, Unusable for what somebody must fix."""
+    answered = f"{answer.status} {detail_of(answer, hide)}"
     if answer.status in (401, 403):
         what = "this server" if answer.headers.get(CODE) == Forbidden.code else "the API key"
-        return Unusable(f"refused {what} (GET {path}: {said})")
+        return Unusable(f"refused {what} (GET {path}: {answered})")
     if is_starting(answer) or answer.status in (429, 502, 503, 504):
-        return _down(f"not ready yet (GET {path}: {said})")
+        return _down(f"not ready yet (GET {path}: {answered})")
     if answer.status >= 500:
-        return _down(f"GET {path} failed: {said}")
+        return _down(f"GET {path} failed: {answered}")
     return Unusable(f"is no ORS server (GET {path} answered {answer.status}); is the URL right?")
 
 

@@ -99,7 +99,7 @@ def guarded(piece: bytes, *, in_text: bool) -> bytes:
 
 
 def has_space_at_edge(piece: bytes) -> bool:
-    """Whether ``guarded`` may have something to do."""
+    """True where ``guarded`` may have something to do."""
     if not piece:
         return False
     first, last = piece[0], piece[-1]

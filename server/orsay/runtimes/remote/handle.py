@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orsay_protocol.blocks import Message
 from orsay_protocol.faults import FaultClass
@@ -16,15 +16,13 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from ...errors import Faulted
-from ..base import Listener, Operation, Progress, Stop
-from ..execution.runs import Done, Group, Run
+from ..base import Listener, OnResult, Operation, Progress, Stop, stop_nothing
+from ..execution.runs import Group, Run
 from .answers import error_of, fault_of, is_missing_route, is_starting, says_gone
-from .backoff import Patience
+from .backoff import Backoff
 from .call import RemoteCall
 from .http import Answer, Broken
-
-if TYPE_CHECKING:
-    from .upstream import Upstream
+from .upstream import Upstream
 
 __all__ = ["RemoteHandle"]
 
@@ -35,7 +33,7 @@ _ASK_AGAIN_S = 0.5
 
 
 class RemoteHandle:
-    """Made by ``Upstream.open``.
+    """Made by ``opening.open_session``.
 
     ``prefix`` is the path of its environment; ``headers`` name the session; ``hide`` takes what no error
     may repeat out of the words of the upstream.
@@ -84,14 +82,14 @@ class RemoteHandle:
         self,
         operation: Operation,
         body: bytes,
-        done: Done,
+        on_result: OnResult,
         *,
         limit_s: float,
         progress: Progress | None = None,
     ) -> Stop:
         if self._loss is not None:
-            done(None, Faulted(*self._loss))
-            return _nothing
+            on_result(None, Faulted(*self._loss))
+            return stop_nothing
         self.touched_at = self.upstream.now()
         call = RemoteCall(self, operation, body, progress) if operation in ("call", "score_group") else None
         run: Run
@@ -105,7 +103,7 @@ class RemoteHandle:
                 other.restart_clock()
             if error is not None:
                 error.redact(self.hide)
-            done(value, error)
+            on_result(value, error)
 
         run = self.upstream.runs.start(
             work,
@@ -150,7 +148,7 @@ class RemoteHandle:
 
     async def _get(self, operation: str) -> Answer:
         """These only read, so they may be sent again."""
-        patience = Patience()
+        backoff = Backoff()
         limit_s = self.upstream.options.hook_limit_s
         while True:
             try:
@@ -158,10 +156,10 @@ class RemoteHandle:
                     "GET", f"{self.prefix}/{operation}", self.headers, silence_s=limit_s
                 )
             except Broken as broken:
-                delay = patience.next_s()
+                delay = backoff.next_s()
                 if delay is None:
                     text = f"{self.upstream.name}, which held the session, cannot be reached: {broken}"
-                    self.lose("worker_lost", text, left=True)
+                    self.mark_lost("worker_lost", text, left=True)
                     raise Faulted("worker_lost", text) from broken
             await asyncio.sleep(delay)
 
@@ -175,7 +173,7 @@ class RemoteHandle:
         body = to_json({"name": "setup", "input": {}, "task_id": os.urandom(16).hex()})
         upstream = self.upstream
         give_up_at = upstream.now() + upstream.options.hook_limit_s
-        patience = Patience()
+        backoff = Backoff()
         while self._loss is None and self._closing is None:
             try:
                 answer = await upstream.send(
@@ -186,9 +184,9 @@ class RemoteHandle:
                     silence_s=upstream.options.hook_limit_s,
                 )
             except Broken as broken:
-                delay = patience.next_s()
+                delay = backoff.next_s()
                 if delay is None:
-                    self.lose("worker_lost", f"{upstream.name} cannot be reached: {broken}", left=True)
+                    self.mark_lost("worker_lost", f"{upstream.name} cannot be reached: {broken}", left=True)
                     return
                 await asyncio.sleep(delay)
                 continue
@@ -220,10 +218,10 @@ class RemoteHandle:
                 found = says_gone(await self.upstream.send("POST", "/ping", self.headers), self.hide)
         if found is None:
             return None
-        self.lose(*found)
+        self.mark_lost(*found)
         return Faulted(*found)
 
-    def lose(self, fault: FaultClass, reason: str, *, left: bool = False) -> None:
+    def mark_lost(self, fault: FaultClass, reason: str, *, left: bool = False) -> None:
         """The session is no more: what runs is answered, then the listener is told.
 
         ``left``: the upstream may still have it, and is told to end it if it can be reached.
@@ -231,9 +229,9 @@ class RemoteHandle:
         if self._loss is None and self._closing is None:
             self._loss = fault, reason
             self.upstream.forget(self)
-            self.upstream.spawn(self._lose(fault, reason, left=left))
+            self.upstream.spawn(self._report_lost(fault, reason, left=left))
 
-    async def _lose(self, fault: FaultClass, reason: str, *, left: bool) -> None:
+    async def _report_lost(self, fault: FaultClass, reason: str, *, left: bool) -> None:
         await self._group.stop(Faulted(fault, reason))
         self._listener.lost(fault, reason)
         if left:
@@ -251,7 +249,7 @@ class RemoteHandle:
         if found is None and answer.status == 404:
             found = "worker_lost", f"{self.upstream.name} does not have the session any more"
         if found is not None:
-            self.lose(*found)
+            self.mark_lost(*found)
 
     # closing
 
@@ -286,7 +284,3 @@ def _as_messages(prompt: bytes) -> bytes:
         raise Faulted(
             "prompt_error", f"the prompt is no list of blocks: {exc.error_count()} problems"
         ) from exc
-
-
-def _nothing() -> None:
-    return None

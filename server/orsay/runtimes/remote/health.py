@@ -1,4 +1,4 @@
-"""Whether an upstream is up, and what it hosts: looked at while it is quiet or something went wrong."""
+"""Health checks of an upstream: whether it is up, and which environments it hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The border to HTTP: one request to an upstream, one answer or one stream, no retries.
+"""HTTP client for one upstream: one request, one answer or one stream, no retries.
 
 Every failure below HTTP leaves as Broken, which says whether the request may have reached the upstream.
 """
@@ -18,7 +18,7 @@ from pydantic_core import from_json
 from ...errors import ConfigError
 from .connections import Connection, Headers, Pool
 
-__all__ = ["Answer", "Border", "Broken", "Misdirected", "Stream", "parse_url", "place_of"]
+__all__ = ["Answer", "Broken", "HttpClient", "Misdirected", "Stream", "parse_url", "place_of"]
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ class Stream:
         return self._closed or self._connection.at_end
 
     async def read(self) -> bytes:
-        """What has arrived; empty at the end. Raises Broken."""
+        """The next bytes; empty at the end. Raises Broken."""
         try:
             return await self._connection.read()
         except OSError as exc:
@@ -110,7 +110,7 @@ class Stream:
             self._pool.drop(self._connection)
 
 
-class Border:
+class HttpClient:
     """Requests to the server at ``url``, and to no other.
 
     Uses neither proxies nor credentials of the process environment, and keeps no cookies: sessions have

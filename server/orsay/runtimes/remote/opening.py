@@ -1,4 +1,4 @@
-"""How a session comes to be at an upstream: its id, the request, what is left when it is given up."""
+"""Opening of a session at an upstream: its id, the request, and the cleanup when the client gives up."""
 
 from __future__ import annotations
 
@@ -6,26 +6,41 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from orsay_protocol.headers import RUN, SECRETS, SESSION_ID, encode_secrets
+from orsay_protocol.headers import RUN, SECRETS, SESSION_ID, STATE, encode_secrets
 from orsay_protocol.sse import Decoder
 from orsay_protocol.trace import TRACEPARENT
 from pydantic_core import from_json, to_json
 
-from ...errors import BadTask, Faulted, OpeningLost, Refused, UnknownEnvironment
-from ..base import OpenSession
+from ...errors import BadTask, Faulted, OpeningLost, Refused, Starting, UnknownEnvironment
+from ..base import Listener, OpenSession
 from .answers import detail_of, error_of
-from .backoff import Patience
+from .backoff import Backoff
+from .discovery import env_path
+from .handle import RemoteHandle
 from .http import Answer, Broken
+from .upstream import Upstream
 
-if TYPE_CHECKING:
-    from .upstream import Upstream
-
-__all__ = ["new_session"]
+__all__ = ["open_session"]
 
 
-async def new_session(upstream: Upstream, request: OpenSession) -> tuple[dict[str, str], Answer]:
+async def open_session(upstream: Upstream, request: OpenSession, listener: Listener) -> RemoteHandle:
+    """As ``Runtime.open``; raises Starting while the server is down."""
+    if not upstream.up:
+        raise Starting(f"{upstream.name} is not up: {upstream.problem}; it is tried again")
+    upstream.remember_secrets(request.secrets)
+    headers, answer = await _new_session(upstream, request)
+    handle = RemoteHandle(upstream, env_path(request.key), headers, upstream.hide(request.secrets), listener)
+    upstream.sessions.add(handle)
+    if answer.headers.get(STATE, "") == "ready":
+        listener.setup_ended(None)
+    else:
+        upstream.spawn(handle.watch_setup())
+    return handle
+
+
+async def _new_session(upstream: Upstream, request: OpenSession) -> tuple[dict[str, str], Answer]:
     """Open a session: the headers that name it, and what ``/create`` answered.
 
     Cancelled, it leaves nothing behind. Raises what ``Runtime.open`` does.
@@ -76,7 +91,7 @@ async def _create(upstream: Upstream, request: OpenSession, headers: Mapping[str
     elif request.secrets:
         sent[SECRETS] = encode_secrets(request.secrets)
     content = to_json(body)
-    patience = Patience()
+    backoff = Backoff()
     may_exist = False
     while True:
         try:
@@ -84,7 +99,7 @@ async def _create(upstream: Upstream, request: OpenSession, headers: Mapping[str
             answer = await upstream.send("POST", "/create", sent, content, silence_s=limit_s)
         except Broken as broken:
             may_exist = may_exist or broken.may_have_run
-            delay = None if broken.unreachable and not may_exist else patience.next_s()
+            delay = None if broken.unreachable and not may_exist else backoff.next_s()
             if delay is None:
                 raise _lost(upstream, broken, headers, may_exist=may_exist) from broken
             await asyncio.sleep(delay)

@@ -1,4 +1,4 @@
-"""How a server behind this one is spoken to."""
+"""Options for a server behind this one."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class RemoteOptions:
     health_s: float = 5
     """Time between looks at an upstream that is quiet, and the longest between those at one that is down."""
     start_wait_s: float = 10
-    """How long ``start`` waits for the upstream to come up before it goes on without."""
+    """Longest wait of ``start`` for the upstream to come up."""
     connect_timeout_s: float = 10
     request_timeout_s: float = 60
-    """Silence after which a request that no author code answers has failed."""
+    """Silence after which a request fails that no author code answers."""
     silence_s: float = 45
     """Silence, comments included, after which a stream counts as broken."""
     hook_limit_s: float = 960
-    """Silence after which a request has failed that author code answers: a constructor, a prompt, tasks."""
+    """Silence after which a request fails that author code answers: a constructor, a prompt, tasks."""
     max_result_bytes: int = 64 * 1024 * 1024

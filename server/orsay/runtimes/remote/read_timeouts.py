@@ -1,4 +1,4 @@
-"""Streams from which nothing is heard for too long, found with one timer for all of them."""
+"""Read timeouts of streams, with one timer for all of them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 from .http import Broken
 
-__all__ = ["Heard", "Silence"]
+__all__ = ["Heard", "ReadTimeouts"]
 
 
 class Heard:
-    """When a stream was last heard."""
+    """Time of the last bytes of a stream, and the task that reads it."""
 
     __slots__ = ("at", "expired", "task")
 
@@ -22,9 +22,11 @@ class Heard:
         self.expired = False
 
 
-class Silence:
-    """Breaks off what is silent for ``limit_s``, or an eighth longer. A timer for each stream would cost more
-    than passing it on does. Needs a running event loop."""
+class ReadTimeouts:
+    """Cancels the reader of a stream that is silent for ``limit_s``, or an eighth longer.
+
+    A timer for each stream would cost more than passing it on does. Needs a running event loop.
+    """
 
     def __init__(self, limit_s: float) -> None:
         self._loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""What the server reads of a result on its way through: the reward, and whether the episode is over."""
+"""Reading of results that pass through: the reward, and the end of the episode."""
 
 from __future__ import annotations
 

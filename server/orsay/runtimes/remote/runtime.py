@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from ..base import EnvironmentInfo, Gauge, Listener, OpenSession, TaskQuery
 from .handle import RemoteHandle
+from .opening import open_session
 from .options import RemoteOptions
 from .tasks import ask_tasks
 from .upstream import Upstream
@@ -36,13 +37,13 @@ class RemoteRuntime:
         await self.upstream.start()
 
     async def open(self, request: OpenSession, listener: Listener) -> RemoteHandle:
-        return await self.upstream.open(request, listener)
+        return await open_session(self.upstream, request, listener)
 
     async def tasks(self, query: TaskQuery) -> bytes:
         return await ask_tasks(self.upstream, query)
 
     def gauges(self) -> Iterator[Gauge]:
-        """Whether the server is up, and what it has of ours."""
+        """State of the server, and the number of our sessions there."""
         place = {"place": self.upstream.label}
         yield Gauge("upstream_up", self.upstream.up, place)
         yield Gauge("upstream_sessions", len(self.upstream.sessions), place)

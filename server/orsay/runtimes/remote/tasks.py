@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic_core import from_json, to_json
 
 from ...errors import BadRequest, ListingUnsupported, Starting
 from ..base import TaskQuery
 from .answers import error_of
-from .backoff import Patience
+from .backoff import Backoff
 from .discovery import env_path
 from .http import Broken
-
-if TYPE_CHECKING:
-    from .upstream import Upstream
+from .upstream import Upstream
 
 __all__ = ["ask_tasks"]
 
@@ -31,7 +29,7 @@ async def ask_tasks(upstream: Upstream, query: TaskQuery) -> bytes:
     elif query.ask == "range":
         body |= {"start": query.start, "stop": query.stop}
     path = f"{env_path(query.key)}/{_PATHS[query.ask]}"
-    patience = Patience()
+    backoff = Backoff()
     while True:
         try:
             answer = await upstream.send(
@@ -39,7 +37,7 @@ async def ask_tasks(upstream: Upstream, query: TaskQuery) -> bytes:
             )
             break
         except Broken as broken:  # asking again changes nothing
-            delay = patience.next_s() if upstream.up else None
+            delay = backoff.next_s() if upstream.up else None
             if delay is None:
                 raise Starting(f"{upstream.name} cannot be reached: {broken}; it is tried again") from broken
         await asyncio.sleep(delay)

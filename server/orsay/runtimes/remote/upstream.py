@@ -6,27 +6,25 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Mapping
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from orsay_protocol.faults import FaultClass
-from orsay_protocol.headers import API_KEY, STATE
+from orsay_protocol.headers import API_KEY
 from orsay_protocol.redact import Redactor, latest, redactor
 
 from ...errors import Faulted, Starting
-from ..base import EnvironmentInfo, Listener, OpenSession
+from ..base import EnvironmentInfo
 from ..execution.runs import Runs
 from .answers import is_from_between
-from .backoff import Patience
-from .discovery import Unusable, env_path
-from .handle import RemoteHandle
+from .backoff import Backoff
+from .discovery import Unusable
 from .health import Watch
-from .http import Answer, Border, Broken, Misdirected, Stream, parse_url, place_of
-from .opening import new_session
+from .http import Answer, Broken, HttpClient, Misdirected, Stream, parse_url, place_of
 from .options import RemoteOptions
-from .read_timeouts import Silence
+from .read_timeouts import ReadTimeouts
 
-__all__ = ["Upstream"]
+__all__ = ["Upstream", "UpstreamSession"]
 
 T = TypeVar("T")
 
@@ -34,6 +32,16 @@ _NO_SECRETS: Mapping[str, str] = MappingProxyType({})
 _PINGS_AT_ONCE = 64
 _END_S = 5.0
 _DRAIN_S = 1.0
+
+
+class UpstreamSession(Protocol):
+    """Session that lives at an upstream, as far as the upstream uses it: to ping it, and to mark it lost."""
+
+    touched_at: float
+
+    async def ping(self) -> None: ...
+
+    def mark_lost(self, fault: FaultClass, reason: str) -> None: ...
 
 
 class Upstream:
@@ -48,29 +56,29 @@ class Upstream:
         url: str,
         options: RemoteOptions,
         *,
+        changed: Callable[[], None],
         label: str = "",
-        changed: Callable[[], None] | None = None,
     ) -> None:
         parse_url(url)
         self.label = label or place_of(url)
         self.name = f"the server {self.label} behind this one"
         self.options = options
-        self.sessions: set[RemoteHandle] = set()
+        self.sessions: set[UpstreamSession] = set()
         self.hides: frozenset[Redactor] = frozenset()
-        """Of the secrets that were sent there lately; read by other threads too."""
+        """Redactors for secrets that were sent there lately; read by other threads too."""
         key = options.api_key
         self.headers = {} if key is None else {API_KEY: key.get_secret_value()}
         self.json_headers = {**self.headers, "Content-Type": "application/json"}
         self._url = url
         password = unquote(urlsplit(url).password or "")
         self._own = tuple(value for value in (*self.headers.values(), password) if value)
-        self._watch = Watch(self.label, options, self._get, changed or _nothing, self.hide())
+        self._watch = Watch(self.label, options, self._get, changed, self.hide())
         self._hides: tuple[Redactor, ...] = ()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._watching: list[asyncio.Task[None]] = []
-        self._border: Border
+        self._http: HttpClient
         self.runs: Runs
-        self.silence: Silence
+        self.read_timeouts: ReadTimeouts
         self.now: Callable[[], float]
 
     # what is known of it
@@ -81,13 +89,18 @@ class Upstream:
         return self._watch.up
 
     @property
+    def problem(self) -> str:
+        """The reason why it is not up."""
+        return self._watch.problem
+
+    @property
     def outages(self) -> int:
-        """How often it went down so far."""
+        """Number of outages so far."""
         return self._watch.outages
 
     @property
     def environments(self) -> tuple[EnvironmentInfo, ...]:
-        """What it hosts, or hosted when it was up last."""
+        """Hosted environments, or those of the last time that it was up."""
         return self._watch.found.environments
 
     @property
@@ -101,14 +114,14 @@ class Upstream:
         return not self._watch.found.versioned
 
     def hide(self, secrets: Mapping[str, str] = _NO_SECRETS) -> Redactor:
-        """What its words must not repeat: the secrets of a session, and our own key and password for it."""
+        """Redactor for its words: the secrets of a session, and our own key and password for it."""
         return redactor((*self._own, *secrets.values()))
 
-    def _remember(self, request: OpenSession) -> None:
-        """What the server writes may hold these secrets from now on, and for a while after the session."""
-        if not request.secrets:
+    def remember_secrets(self, secrets: Mapping[str, str]) -> None:
+        """Redact these from what the server writes, during the session and for a while after it."""
+        if not secrets:
             return
-        self._hides = latest((self.hide(request.secrets), *self._hides))
+        self._hides = latest((self.hide(secrets), *self._hides))
         self.hides = frozenset(self._hides)
 
     def look_again(self) -> None:
@@ -125,8 +138,8 @@ class Upstream:
         loop = asyncio.get_running_loop()
         self.now = loop.time
         self.runs = Runs()
-        self.silence = Silence(self.options.silence_s)
-        self._border = Border(self._url, connect_timeout_s=self.options.connect_timeout_s)
+        self.read_timeouts = ReadTimeouts(self.options.silence_s)
+        self._http = HttpClient(self._url, connect_timeout_s=self.options.connect_timeout_s)
         self._watching = [loop.create_task(self._watch.run()), loop.create_task(self._keep_alive())]
         try:
             await self._watch.first()
@@ -145,14 +158,14 @@ class Upstream:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
         if self._watching:  # it had started
-            await self._border.close()
+            await self._http.close()
             self.runs.close()
-            self.silence.close()
+            self.read_timeouts.close()
 
-    def lose(self, fault: FaultClass, reason: str) -> None:
-        """Whoever runs the server knows that it is gone, and every session in it."""
+    def mark_lost(self, fault: FaultClass, reason: str) -> None:
+        """Mark every session lost: whoever runs the server knows that it is gone."""
         for session in list(self.sessions):
-            session.lose(fault, reason)
+            session.mark_lost(fault, reason)
         self._watch.went_down(reason)
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -184,7 +197,7 @@ class Upstream:
         """
         limit_s = self.options.request_timeout_s if silence_s is None else silence_s
         try:
-            answer = await self._border.send(method, path, headers, body=body, silence_s=limit_s)
+            answer = await self._http.send(method, path, headers, body=body, silence_s=limit_s)
             if is_from_between(answer):
                 raise Broken(f"status {answer.status} on the way", may_have_run=True)
         except Broken as broken:
@@ -196,19 +209,19 @@ class Upstream:
         return answer
 
     async def stream(self, path: str, headers: Mapping[str, str], body: bytes) -> Stream:
-        """One request whose answer is read as it comes; ``let_go`` ends that. Raises as ``send``.
+        """One request whose answer is read as it comes; ``release`` ends that. Raises as ``send``.
 
-        Belongs into a block of ``silence.watch``.
+        Belongs into a block of ``read_timeouts.watch``.
         """
         try:
-            stream = await self._border.open("POST", path, headers, body=body)
+            stream = await self._http.open("POST", path, headers, body=body)
         except Misdirected as exc:
             raise self.deviates(str(exc)) from exc
         self._watch.heard()
         return stream
 
-    def let_go(self, stream: Stream) -> None:
-        """Nobody reads on. Of a stream that ended only the very last bytes may be missing."""
+    def release(self, stream: Stream) -> None:
+        """Stop reading. Of a stream that ended only the very last bytes may be missing."""
         if stream.at_end:
             stream.close()
         else:
@@ -230,35 +243,21 @@ class Upstream:
         """For the watch, which draws its own conclusions."""
         limit_s = self.options.request_timeout_s
         try:
-            return await self._border.send("GET", path, self.headers, silence_s=limit_s)
+            return await self._http.send("GET", path, self.headers, silence_s=limit_s)
         except Misdirected as exc:
             raise Unusable(str(exc)) from exc
 
     # sessions
 
-    async def open(self, request: OpenSession, listener: Listener) -> RemoteHandle:
-        """As ``Runtime.open``; raises Starting while the server is down."""
-        if not self.up:
-            raise Starting(f"{self.name} is not up: {self._watch.problem}; it is tried again")
-        self._remember(request)
-        headers, answer = await new_session(self, request)
-        handle = RemoteHandle(self, env_path(request.key), headers, self.hide(request.secrets), listener)
-        self.sessions.add(handle)
-        if answer.headers.get(STATE, "") == "ready":
-            listener.setup_ended(None)
-        else:
-            self.spawn(handle.watch_setup())
-        return handle
-
     async def delete(self, headers: Mapping[str, str]) -> Answer:
         """End a session, and wait until it is torn down. Raises Broken."""
-        patience = Patience()
+        backoff = Backoff()
         while True:
             try:
                 answer = await self.send("POST", "/delete", headers)
                 break
             except Broken:
-                delay = patience.next_s() if self.up else None
+                delay = backoff.next_s() if self.up else None
                 if delay is None:
                     raise
             await asyncio.sleep(delay)
@@ -267,7 +266,7 @@ class Upstream:
                 await self.send("POST", "/delete_session", headers)
         return answer
 
-    def forget(self, session: RemoteHandle) -> None:
+    def forget(self, session: UpstreamSession) -> None:
         """The session is over: no more pings."""
         self.sessions.discard(session)
 
@@ -276,7 +275,7 @@ class Upstream:
         pause_s = self.options.ping_s / 8
         slots = asyncio.Semaphore(_PINGS_AT_ONCE)
 
-        async def ping(session: RemoteHandle) -> None:
+        async def ping(session: UpstreamSession) -> None:
             async with slots:
                 if session in self.sessions:
                     await session.ping()
@@ -295,7 +294,3 @@ async def _drain(stream: Stream) -> None:
             while await stream.read():
                 pass
     stream.close()
-
-
-def _nothing() -> None:
-    return None

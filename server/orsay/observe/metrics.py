@@ -1,4 +1,4 @@
-"""Every figure of the server, as families of Prometheus: read from live objects when somebody asks.
+"""Every metric of the server, as families of Prometheus: read from live objects when somebody asks.
 
 Labels have few values, all of which the server chose itself: environments, tools of their tables, fault
 classes, states, places. Nothing that a client sent is among them.
@@ -20,10 +20,10 @@ from prometheus_client.utils import floatToGoString
 from ..runtimes.base import Gauged, Runtime
 from ..sessions.meter import Durations
 from ..sessions.registry import Sessions
-from .names import RUNTIME_FIGURES
+from .names import RUNTIME_METRICS
 from .observed import Observed
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # SQLAlchemy is loaded with a journal only
     from ..journal.write.writer import Writer
 
 __all__ = ["gather"]
@@ -139,14 +139,14 @@ def _runtimes(runtime: Runtime) -> Iterator[Metric]:
         return
     found: dict[str, dict[tuple[str, ...], float]] = {}
     for gauge in runtime.gauges():
-        labels = RUNTIME_FIGURES[gauge.name].labels
+        labels = RUNTIME_METRICS[gauge.name].labels
         values = tuple(gauge.labels.get(label, "") for label in labels)
         series = found.setdefault(gauge.name, {})  # a place that leaves may share its label with a new one
         series[values] = series.get(values, 0.0) + gauge.value
     for name, values_of in found.items():
-        figure = RUNTIME_FIGURES[name]
-        family = CounterMetricFamily if figure.total else GaugeMetricFamily
-        metric = family(f"orsay_{name}", figure.text, labels=figure.labels)
+        known = RUNTIME_METRICS[name]
+        family = CounterMetricFamily if known.total else GaugeMetricFamily
+        metric = family(f"orsay_{name}", known.text, labels=known.labels)
         for values, value in values_of.items():
             metric.add_metric(values, value)
         yield metric
