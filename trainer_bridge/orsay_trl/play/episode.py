@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orsay_client import errors
+from orsay_eval.reward import RewardPolicy, reward_of
 from orsay_protocol import (
     GroupCandidate,
     GroupScore,
@@ -27,10 +28,13 @@ from orsay_protocol import (
 from orsay_protocol.texts import well_formed
 
 from .content import Content, content_of, text_of
-from .reward import LARGEST, RewardPolicy, reward_of
 from .source import PlayedSession, Source, TaskRef
 
-__all__ = ["Episode", "Reply", "Rules", "Step", "Tools", "common_prompt"]
+__all__ = ["LARGEST_REWARD", "Episode", "Reply", "Rules", "Step", "Tools", "common_prompt"]
+
+LARGEST_REWARD = 1e18
+"""Trainers compute the spread of a group in 32 bits, where the squares of larger rewards are infinite, and
+then all advantages of the group are worthless."""
 
 _log = logging.getLogger("orsay_trl")
 _BACKOFF_S = 0.5
@@ -187,9 +191,9 @@ class Episode:
         if self.fault is not None:
             return None
         try:
-            reward = reward_of(self._rules.reward, self, largest=LARGEST)
+            reward = reward_of(self._rules.reward, self, largest=LARGEST_REWARD)
         except errors.BadReward as bad:
-            self.lose(bad.fault_class, bad.message)
+            self.mark_lost(bad.fault_class, bad.message)
             return None
         return self._rules.unscored if reward is None else reward
 
@@ -232,7 +236,7 @@ class Episode:
             raise errors.ClientClosed("the episode has no session; open it first")
         return await self._session.score_group(candidates)
 
-    def lose(self, fault: str, message: str) -> None:
+    def mark_lost(self, fault: str, message: str) -> None:
         """Count the episode as lost to ``fault``, unless it already is: it is never scored."""
         if self.fault is None:
             self.fault, self.fault_message = fault, message
@@ -332,7 +336,7 @@ class Episode:
                     if self._closed:
                         raise errors.ClientClosed("the episode was closed meanwhile") from fault
                     if not fault.retryable or len(self.retried) >= self._rules.retries:
-                        self.lose(fault.fault_class, fault.message)
+                        self.mark_lost(fault.fault_class, fault.message)
                         return
                     self.retried.append(fault.fault_class)
                     _log.info(

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ..play.reward import LARGEST
+from ..play.episode import LARGEST_REWARD
 
 __all__ = ["ClientMaker", "OpenEnvGame"]
 
@@ -127,10 +127,11 @@ class OpenEnvGame:
 
     def accepts(self, reward: float, of: str) -> bool:
         """A reward with which a trainer can compute; otherwise the episode is lost to ``bad_reward``."""
-        if abs(reward) <= LARGEST:  # which also NaN is not
+        if abs(reward) <= LARGEST_REWARD:  # which also NaN is not
             return True
         self.fault = "bad_reward"
-        self.fault_message = f"the reward of {of} is {reward:g}, no number from {-LARGEST:g} to {LARGEST:g}"
+        limits = f"{-LARGEST_REWARD:g} to {LARGEST_REWARD:g}"
+        self.fault_message = f"the reward of {of} is {reward:g}, no number from {limits}"
         _log.warning("an OpenEnv rollout is lost: %s", self.fault_message)
         return False
 
