@@ -10,11 +10,12 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from orsay_client import errors
+from orsay_client.replay import AnsweredCall, answer, replay, require_same_prompt
 from orsay_eval.reward import RewardPolicy, reward_of
 from orsay_protocol import (
     GroupCandidate,
@@ -38,8 +39,8 @@ then all advantages of the group are worthless."""
 
 _log = logging.getLogger("orsay_trl")
 _BACKOFF_S = 0.5
-_DIVERGED = "diverged"
 _LONGEST_NAME = 200  # that is repeated to the model
+_NO_OUTPUT = "(no output)"
 _OVER = "The episode is over; this call was not made."
 _LOST = "The environment failed; this episode is over and will not be scored."
 
@@ -124,6 +125,7 @@ class Episode:
         self._rules = rules
         self._labels: dict[str, str | int] = {**(labels or {}), "rollout": self.id}
         self._session: PlayedSession | None = None
+        self._answered: list[AnsweredCall] = []
         self._endings: set[asyncio.Task[None]] = set()
         self._prompt: list[TextBlock | ImageBlock] = []
         self._observation: Content = ""
@@ -267,13 +269,19 @@ class Episode:
 
             async def attempt() -> None:
                 nonlocal content
-                if self._session is None:
-                    await self._begin()
-                    await self._replay()
-                step = await self._one_call(tool, arguments)
+                limit = self._rules.call_timeout_s
+                session = self._session
+                if session is None:
+                    session = await self._begin()
+                    await replay(session, self._answered, timeout_s=limit)
+                began = time.perf_counter()
+                answered = await answer(session, tool, arguments, timeout_s=limit)
+                step = _step(answered, time.perf_counter() - began)
                 blocks = step.output.blocks if step.output is not None else [TextBlock(text=step.text)]
-                content = content_of(blocks, images=self._rules.images) or "(no output)"
-                self._record(step)
+                content = content_of(blocks, images=self._rules.images) or _NO_OUTPUT
+                self._answered.append(answered)
+                self.steps.append(step)
+                self.finished = self.finished or (step.output is not None and step.output.finished)
 
             await self._within_budget(attempt)
             return Reply(_LOST) if self._is_lost() else Reply(content, finished=self.finished)
@@ -281,7 +289,7 @@ class Episode:
     def _is_lost(self) -> bool:
         return self.fault is not None
 
-    async def _begin(self) -> None:
+    async def _begin(self) -> PlayedSession:
         labels = self._labels
         if self.retried:
             labels = {**labels, "attempt": len(self.retried) + 1}
@@ -289,41 +297,18 @@ class Episode:
         await session.open()
         _log.debug("rollout %s is session %s, trace %s", self.id, session.sid, self.trace or "unknown")
         prompt = await session.prompt()
-        if self._opened and prompt != self._prompt:
-            raise _diverged("began with another prompt")
-        if not self._opened:
+        if self._opened:
+            require_same_prompt(self._prompt, prompt)
+        else:
             self._observation = content_of(prompt, images=self._rules.images)
         self._prompt = prompt
         self._opened = True
         if self._closed:
             self._drop_session()
             raise errors.ClientClosed("the episode was closed while its session opened")
+        return session
 
-    async def _replay(self) -> None:
-        """Make the calls so far again on a fresh session. Raises Fault when they are answered otherwise."""
-        for step in self.steps:
-            again = await self._one_call(step.tool, step.input)
-            if _answer(again) != _answer(step):
-                raise _diverged(f"answered {step.tool!r} otherwise")
-
-    async def _one_call(self, tool: str, arguments: JSONObject) -> Step:
-        assert self._session is not None
-        began = time.perf_counter()
-        output: ToolOutput | None = None
-        try:
-            output = await self._session.call(tool, arguments, timeout_s=self._rules.call_timeout_s)
-            text = text_of(content_of(output.blocks, images=False))
-        except errors.ToolRefused as refused:
-            text = refused.message
-        except TimeoutError:
-            raise errors.TimeLimit(f"{tool!r} took longer than {self._rules.call_timeout_s} s") from None
-        return Step(tool, arguments, output, text or "(no output)", time.perf_counter() - began)
-
-    def _record(self, step: Step) -> None:
-        self.steps.append(step)
-        self.finished = self.finished or (step.output is not None and step.output.finished)
-
-    async def _within_budget(self, attempt: Any) -> None:
+    async def _within_budget(self, attempt: Callable[[], Awaitable[object]]) -> None:
         """Run ``attempt`` until it succeeds, each time on a fresh session, or the budget is used up."""
         began = time.perf_counter()
         try:
@@ -378,12 +363,8 @@ async def _end(session: PlayedSession) -> None:
         _log.debug("session %s did not close: %s", session.sid, exc)
 
 
-def _diverged(how: str) -> errors.Fault:
-    message = f"a fresh session {how} than the one that was lost"
-    return errors.Fault(message, fault_class=_DIVERGED, retryable=False)
-
-
-def _answer(step: Step) -> Any:
-    if step.output is None:
-        return step.text
-    return (list(step.output.blocks), step.output.reward, step.output.finished)
+def _step(call: AnsweredCall, seconds: float) -> Step:
+    text = call.refusal.message if call.refusal is not None else ""
+    if call.output is not None:
+        text = text_of(content_of(call.output.blocks, images=False))
+    return Step(call.tool, call.input, call.output, text or _NO_OUTPUT, seconds)
