@@ -368,7 +368,7 @@ def test_many_episodes_are_played_at_the_same_time(world: World) -> None:
     assert [episode.reward for episode in taken] == [1.0] * 190 + [0.0] * 10
     spec.release(taken)
     spec.close()
-    assert spec.member({})._pool is None
+    assert spec.live._pool is None
     assert _gone(world)
 
 

@@ -48,7 +48,7 @@ def test_making_a_spec_sends_nothing() -> None:
     spec = EnvironmentSpec("http://127.0.0.1:1", num_tasks=3, env_name="any")
     assert spec.environment_factory is spec.environment_factory
     pickle.dumps(spec)
-    assert spec.member({})._pool is None, "a connection was made before anything was asked"
+    assert spec.live._pool is None, "a connection was made before anything was asked"
 
 
 def test_the_dataset_has_a_row_for_each_task(spec: EnvironmentSpec) -> None:

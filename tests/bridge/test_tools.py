@@ -146,7 +146,7 @@ def test_a_model_calls_oddly_named_tools_in_training(world: World, tmp_path: Pat
 
 
 def test_nothing_public_of_a_rollout_can_be_hidden_by_a_tool() -> None:
-    live = EnvironmentSpec("http://127.0.0.1:1").member({})
+    live = EnvironmentSpec("http://127.0.0.1:1").live
     live.__dict__["tools"] = Tools()
     environment = RolloutEnvironment(live)
     public = {name for name in {*dir(RolloutEnvironment), *vars(environment)} if not name.startswith("_")}

@@ -22,11 +22,12 @@ class Member(Protocol):
     """One environment of a mixture: an ``EnvironmentSpec``."""
 
     @property
+    def live(self) -> LiveEnvironment: ...
+    @property
     def class_name(self) -> str: ...
     @property
     def environment_factory(self) -> EnvironmentFactory: ...
     def columns(self, which: slots.Part) -> dict[str, list[Any]]: ...
-    def member(self, row: Mapping[str, Any]) -> LiveEnvironment: ...
     def close(self) -> None: ...
 
 
@@ -59,12 +60,10 @@ class Mixture:
         self.specs = dict(zip(self.names, specs, strict=True))
         self._weights = None if weights is None else [weight / sum(weights) for weight in weights]
         self._seed = seed
-        self._live = {name: spec.member({}) for name, spec in self.specs.items()}
-        first = next(iter(self._live.values()))
-        for name, live in self._live.items():
-            live.metrics_prefix = f"env/{name}/"
-            if live is not first:
-                live.follow(first)
+        for name, spec in self.specs.items():
+            spec.live.metrics_prefix = f"env/{name}/"
+            if spec.live is not specs[0].live:
+                spec.live.follow(specs[0].live)
 
     train_dataset = cached_property(slots.train_dataset)
     eval_dataset = cached_property(slots.eval_dataset)
@@ -84,11 +83,11 @@ class Mixture:
 
     def members(self) -> Sequence[LiveEnvironment]:
         """The environments that were combined."""
-        return list(self._live.values())
+        return [spec.live for spec in self.specs.values()]
 
     def member(self, row: Mapping[str, Any]) -> LiveEnvironment:
         """The environment that the row names."""
-        return self._live[str(row["environment"])]
+        return self.specs[str(row["environment"])].live
 
     def episode(self, row: Mapping[str, Any]) -> Episode:
         """Episode of a row, in the environment that the row names."""

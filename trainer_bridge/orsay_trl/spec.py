@@ -133,7 +133,7 @@ class EnvironmentSpec:
         self._eval_num_tasks = eval_num_tasks
         self._seed = seed
         self._seed_field = seed_field
-        self._live = LiveEnvironment(
+        self.live = LiveEnvironment(
             Target(
                 target,
                 env_name=env_name,
@@ -164,7 +164,7 @@ class EnvironmentSpec:
         )
 
     def __repr__(self) -> str:
-        target = self._live.target
+        target = self.live.target
         name = f", env_name={target.env_name!r}" if target.env_name else ""
         return f"EnvironmentSpec({target.address!r}, split={self._split!r}{name})"
 
@@ -183,7 +183,7 @@ class EnvironmentSpec:
     @cached_property
     def environment_factory(self) -> EnvironmentFactory:
         """Maker of the environments in a trainer's pool; can be pickled."""
-        return EnvironmentFactory(self._live)
+        return EnvironmentFactory(self.live)
 
     def callback(self) -> TrainerCallback:
         """Labels sessions with the step, and ends them with the training, rather than with the process."""
@@ -213,7 +213,7 @@ class EnvironmentSpec:
                 count = await source.count(split)
                 wanted = range(count if num_tasks is None else min(count, num_tasks))
             if not wanted:
-                raise errors.BadRequest(f"split {split!r} of {self._live.target.address} has no tasks")
+                raise errors.BadRequest(f"split {split!r} of {self.live.target.address} has no tasks")
             needed = self._include_metadata or self._seed_field is not None
             return wanted, await source.specs(split, wanted) if needed else None
 
@@ -232,31 +232,31 @@ class EnvironmentSpec:
     @property
     def class_name(self) -> str:
         """Name of the class that TRL shows for this environment."""
-        return self._live.class_name
+        return self.live.class_name
 
     @property
     def rules(self) -> Rules:
         """Rules by which episodes are played and scored."""
-        return self._live.options.rules
+        return self.live.options.rules
 
     @property
     def success(self) -> float:
         """The reward from which on an episode counts as solved."""
-        return self._live.options.success
+        return self.live.options.success
 
     @property
     def tools(self) -> Tools:
         """The environment's tools, asked for once."""
-        return self._live.tools
+        return self.live.tools
 
     @property
     def pool(self) -> EpisodePool:
         """Connection and open episodes of this process, made when first needed."""
-        return self._live.pool
+        return self.live.pool
 
     def episode(self, row: Mapping[str, Any]) -> Episode:
         """Episode of a row of the dataset, not yet open; its coroutines run on ``pool``."""
-        return self._live.episode(row)
+        return self.live.episode(row)
 
     def prepare(
         self,
@@ -266,33 +266,33 @@ class EnvironmentSpec:
         groups: Sequence[int] | None = None,
     ) -> list[Episode]:
         """Open the episodes of these rows at the same time; see ``LiveEnvironment.prepare``."""
-        return self._live.prepare(rows, one_prompt_per_task=one_prompt_per_task, groups=groups)
+        return self.live.prepare(rows, one_prompt_per_task=one_prompt_per_task, groups=groups)
 
     def begin(self, row: Mapping[str, Any]) -> Episode:
         """Open episode of a row: one that was prepared, or a new one."""
-        return self._live.begin(row)
+        return self.live.begin(row)
 
     def release(self, episodes: Iterable[Episode]) -> None:
         """End the sessions of these episodes in the background."""
-        self._live.release(episodes)
+        self.live.release(episodes)
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Result of ``work`` on the loop of ``pool``."""
-        return self._live.run(work)
+        return self.live.run(work)
 
     def close(self) -> None:
         """End all sessions and the connection; the next use connects anew."""
-        self._live.close()
+        self.live.close()
 
     # Internals: the environments of a run, see ``Environments``
 
     def members(self) -> Sequence[LiveEnvironment]:
         """This one."""
-        return [self._live]
+        return [self.live]
 
     def member(self, row: Mapping[str, Any]) -> LiveEnvironment:
         """This one."""
-        return self._live
+        return self.live
 
 
 def _probes(indices: Sequence[int] | None, one: int | None) -> tuple[int, ...]:

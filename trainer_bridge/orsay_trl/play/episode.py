@@ -1,4 +1,4 @@
-"""One rollout's play in one session: what was called, what came back, what it is worth, and what went wrong.
+"""One rollout's episode: its session, its calls and their answers, its reward, and its fault.
 
 An answer of the environment, also a refusal, goes to the model. A fault does not count: the episode is played
 again on a fresh session as far as it had come, within a budget, and otherwise it is lost and never scored.
@@ -47,7 +47,7 @@ _LOST = "The environment failed; this episode is over and will not be scored."
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How episodes of one environment are played and scored; see ``EnvironmentSpec`` for each."""
+    """Rules by which episodes of one environment are played and scored; see ``EnvironmentSpec`` for each."""
 
     reward: RewardPolicy = "last"
     unscored: float | None = 0.0
@@ -71,7 +71,7 @@ class Tools:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a call or a plain message brought, for the model to see."""
+    """Answer to a call or to a plain message, for the model to see."""
 
     content: Content
     finished: bool = False
@@ -155,7 +155,7 @@ class Episode:
 
     @property
     def tools(self) -> list[dict[str, Any]]:
-        """What the chat template is given: OpenAI's function format, with the environment's whole schemas."""
+        """Tools for the chat template: OpenAI's function format, with the environment's whole schemas."""
         return [dict(schema) for schema in self._tools.schemas]
 
     @property
@@ -186,7 +186,7 @@ class Episode:
 
     @property
     def reward(self) -> float | None:
-        """What the episode is worth so far by the rules; None when a fault ended it.
+        """Reward so far by the rules; None when a fault ended it.
 
         Where the rules make no usable number of it, it is lost to ``bad_reward``.
         """
@@ -210,7 +210,7 @@ class Episode:
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Reply:
         """Call the tool that the model knows as ``name``; calls of one episode run one after another.
 
-        What the model got wrong is answered in words. Raises as ``open``.
+        A mistake of the model is answered in words. Raises as ``open``.
         """
         name = str(name)
         tool = self._tools.names.get(name)
@@ -245,7 +245,7 @@ class Episode:
             _log.warning("rollout %s is lost to %s: %s", self.id, fault, message)
 
     def show(self, observation: Content) -> None:
-        """What to begin with after a fault at the start, so that a group has one prompt all the same."""
+        """Set the prompt of an episode that a fault left without one, so that a group has one prompt."""
         if not self._opened:
             self._observation = observation
 
@@ -341,7 +341,7 @@ class Episode:
 
 
 def common_prompt(group: Sequence[tuple[bool, Content]], task: TaskRef) -> Content:
-    """What the episodes of a group began with, "" where faults left none with a prompt.
+    """Prompt of a group's episodes, "" where faults left none with a prompt.
 
     ``group`` has ``began`` and ``observation`` of each. Raises ValueError where they began differently.
     """

@@ -10,7 +10,7 @@ from .episode import Episode
 __all__ = ["FaultBudget", "TooManyFaults"]
 
 _WINDOW = 64
-_LEAST = 8  # a share of fewer episodes says nothing
+_LEAST = 8  # a share of fewer episodes is noise
 _LEAST_BATCH = 2  # one alone is judged with those before it
 
 

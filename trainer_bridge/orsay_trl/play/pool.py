@@ -65,7 +65,7 @@ class EpisodePool:
             self.waited_s += time.perf_counter() - began
 
     def play(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """As ``run``, for work that is more than the environment's: the wait is not counted."""
+        """Result of ``work`` that is more than the environment's: unlike ``run``, no wait is counted."""
         return self._loop.run(work)
 
     def start(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
@@ -135,7 +135,7 @@ class EpisodePool:
                 self._loop.stop()
 
     def abandon(self) -> None:
-        """As ``shut``, but in the background: garbage is collected in the middle of anything."""
+        """``shut`` in the background, for a garbage collection, which comes in the middle of anything."""
 
         async def end() -> None:
             try:
@@ -149,7 +149,7 @@ class EpisodePool:
                 self._loop.start(end())
 
     async def _end(self) -> None:
-        with suppress(TimeoutError):  # the server expires what it did not hear of
+        with suppress(TimeoutError):  # the server expires the sessions that are left
             async with asyncio.timeout(_CLOSE_S):
                 await self.close(list(self._open))
                 await self.source.aclose()

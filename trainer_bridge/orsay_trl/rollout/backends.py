@@ -37,7 +37,7 @@ class SpecBackend:
         return found
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """On the spec's own loop: its sessions are kept alive there."""
+        """Result of ``work`` on the environment's own loop, where its sessions are kept alive."""
         return self.spec.members()[0].pool.play(work)
 
     def judge(self, rollouts: Sequence[Rollout], log_metric: Callable[[str, float], None]) -> None:

@@ -152,13 +152,13 @@ class RolloutContext:
 
 
 class RolloutDriver(Protocol):
-    """One rollout that can be played; it raises what no rollout can recover from."""
+    """Driver of one rollout; it raises what no rollout can recover from."""
 
     async def play(self, context: RolloutContext) -> Rollout: ...
 
 
 class RolloutBackend(Protocol):
-    """Where rollouts are played: an environment, and the event loop that belongs to it."""
+    """Environment in which rollouts are played, and the event loop that belongs to it."""
 
     def drivers(self, prompts: Sequence[Any], trainer: Any) -> list[RolloutDriver]:
         """One for each prompt, in their order; called on the trainer's thread."""

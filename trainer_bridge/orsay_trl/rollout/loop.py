@@ -53,7 +53,7 @@ class Rollout:
 
 
 class PlayedReply(Protocol):
-    """What the environment answered."""
+    """Answer of the environment to a call or a message."""
 
     @property
     def content(self) -> Any: ...
@@ -107,7 +107,7 @@ class Dialogue:
 
     @property
     def prefix(self) -> list[int]:
-        """What the last turn continued."""
+        """Tokens before the last turn."""
         ids = self.transcript.ids
         return ids[: len(ids) - len(self._last)]
 
@@ -123,7 +123,7 @@ class Dialogue:
         return sample
 
     def reply(self, replies: Sequence[Message]) -> bool:
-        """Append what the environment answered to the last turn.
+        """Append the environment's replies to the last turn.
 
         False, with nothing appended, when the model would have no room to answer it.
         """

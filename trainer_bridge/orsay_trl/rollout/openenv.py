@@ -74,7 +74,7 @@ def create_openenv_vllm_rollout_func(
     Args:
         env_factory: Makes a client of the environment, of OpenEnv's asynchronous or synchronous kind.
         prompt_builder: The message to the model, from the observation, the step (from 1) and the history.
-        action_parser: The action, from the model's text. A ValueError is told to the model.
+        action_parser: The action, from the model's text. The model is shown a ValueError.
         vllm_base_url: Used where the trainer has no vLLM of its own (``use_vllm=True``) and no ``sampler`` is
             given; ``sync`` then brings it the weights.
         vllm_model: Its name for the model; the default takes what is served.
@@ -253,7 +253,7 @@ class _OpenEnvDriver:
     async def _score(
         self, game: OpenEnvGame, dialogue: Dialogue, built: str, context: RolloutContext
     ) -> float | None:
-        """By the evaluation test, else the sum of the rewards; None after a fault, also one of the score."""
+        """Score by the evaluation test, else the sum of rewards; None after a fault, also of the score."""
         if game.fault is not None or not game.accepts(sum(game.rewards), "the episode"):
             return None
         if self._backend.test is None:

@@ -1,4 +1,4 @@
-"""Clients of OpenEnv, of any release and kind, behind the one face that a rollout needs."""
+"""Clients of OpenEnv, of any release and kind, behind the one interface that a rollout needs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BACKOFF_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ClientMaker:
-    """How to come by a client; see ``create_openenv_vllm_rollout_func`` for each."""
+    """Recipe of a client; see ``create_openenv_vllm_rollout_func`` for each."""
 
     env_factory: Callable[[], Any] | None = None
     env_client_cls: type[Any] | None = None
@@ -136,7 +136,7 @@ class OpenEnvGame:
         return False
 
     async def close(self) -> None:
-        """Let go of the client; safe to call twice, never raises."""
+        """Close the client; safe to call twice, never raises."""
         client, self._client = self._client, None
         if client is None:
             return

@@ -137,7 +137,7 @@ def vllm_rollout_func(
         sync: Brings the trainer's weights to the server at ``base_url`` before a batch when the step has
             changed: a ``DiskSync``, or False where something else does it.
         parity_rollouts: Of how many rollouts in a batch ``sampling/parity`` is computed, by one more forward
-            pass; 0 for none. With ``use_vllm=True`` TRL logs its own figure instead.
+            pass; 0 for none. With ``use_vllm=True`` TRL logs its own metric instead.
         prompt_builder: Makes the rollout one of plain text: the message to the model, from the observation,
             the number of the step (from 1) and the history. Together with ``action_parser``.
         action_parser: The action in the model's text; see ``orsay_trl.rollout.text``.

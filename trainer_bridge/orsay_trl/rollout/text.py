@@ -21,7 +21,7 @@ PromptBuilder: TypeAlias = Callable[[Any, int, list[str]], Any]
 """The message to the model, a text or content parts, from the observation, the step and the history."""
 
 ActionParser: TypeAlias = Callable[[str], Any]
-"""The action in the model's whole text, its reasoning included. A ValueError is told to the model."""
+"""The action in the model's whole text, its reasoning included. The model is shown a ValueError."""
 
 
 class Game(Protocol):
@@ -54,10 +54,10 @@ class EpisodeGame:
         self._episode = episode
 
     def check(self, action: Any) -> None:
-        """Nothing to say: what cannot be sent is a call that is refused."""
+        """No check: an action that cannot be sent is a call that is refused."""
 
     async def step(self, action: Any) -> float | None:
-        """Raises TypeError for an action that does not tell what to call."""
+        """Raises TypeError for an action that names no call."""
         episode: Any = self._episode
         answered = len(episode.rewards)
         if isinstance(action, str):

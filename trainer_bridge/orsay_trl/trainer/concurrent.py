@@ -32,7 +32,7 @@ _MEANS_OVER_ROLLOUTS = ("grpo", "sapo", "dr_grpo", "luspo")  # the other losses 
 
 
 class _Turns:
-    """The tool loop of one batch, followed from outside: whose turn it is, and who is done.
+    """State of the tool loop of one batch, followed from outside: which rollouts generate, which have ended.
 
     TRL keeps its lists of rollouts in local variables but changes the lists that it was given, so that their
     state can be read here.
@@ -52,7 +52,7 @@ class _Turns:
         self.iteration = 0
 
     def playing(self, prompts: Sequence[list[int]]) -> list[int] | None:
-        """Places of the rollouts that are about to generate; None when that cannot be told for certain."""
+        """Places of the rollouts that are about to generate; None when that is not certain."""
         places = [
             place
             for place, messages in enumerate(self.completions)
@@ -73,7 +73,7 @@ class ConcurrentEnvironments:
     _orsay_turns: _Turns | None = None
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """As TRL's; ends all sessions whatever happens."""
+        """TRL's, and the end of all sessions whatever happens."""
         try:
             return super().train(*args, **kwargs)  # type: ignore[misc]
         finally:
@@ -116,7 +116,7 @@ class ConcurrentEnvironments:
     def _calculate_rewards(
         self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
     ) -> torch.Tensor:
-        """As TRL's. A rollout lost to a fault has no reward, whatever other reward functions made of it."""
+        """TRL's, without a reward for rollouts lost to faults, whatever other reward functions return."""
         found: torch.Tensor = super()._calculate_rewards(  # type: ignore[misc]
             inputs, prompts, completions, completion_ids_list
         )
@@ -127,7 +127,7 @@ class ConcurrentEnvironments:
         return found.masked_fill(everybody.unsqueeze(1), torch.nan)
 
     def _orsay_lost(self, inputs: Sequence[Mapping[str, Any]]) -> list[bool]:
-        """The places whose rollouts were lost to faults; a rollout function tells of its own."""
+        """One flag for each rollout: lost to a fault. Those of a rollout function are in its columns."""
         places: list[Any] = self.environments  # type: ignore[attr-defined]
         if not places:
             return ["rollout_id" in row and row.get("fault") is not None for row in inputs]
@@ -149,7 +149,7 @@ class ConcurrentEnvironments:
         output[_KEPT] = self.accelerator.gather(kept.float()).mean()  # type: ignore[attr-defined]
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
-        """As TRL's. A loss that is a mean over rollouts leaves out those that were lost."""
+        """TRL's, without lost rollouts in a loss that is a mean over rollouts."""
         loss = super()._compute_loss(model, inputs)  # type: ignore[misc]
         kept = inputs.get(_KEPT)
         if kept is None or self.loss_type not in _MEANS_OVER_ROLLOUTS:  # type: ignore[attr-defined]

@@ -51,7 +51,7 @@ class BoundTool(dict[str, Any]):
         self.__annotations__ = _annotations(function.get("parameters") or {})
 
     def __call__(self, /, *positional: Any, **arguments: Any) -> Content:
-        """What the model reads. Positional arguments are taken in the schema's order."""
+        """Result of the call for the model. Positional arguments are taken in the schema's order."""
         if len(positional) > len(self._parameters):
             raise TypeError(f"{self.__name__}() takes {len(self._parameters)} arguments at most")
         given = dict(zip(self._parameters, positional, strict=False))
@@ -104,7 +104,9 @@ class RolloutEnvironment:
         """
         if self.episode is None or self.scored_by_function:
             return None
-        reward = self.episode.reward if self.live.options.get_reward else None  # which may lose the episode
+        reward = (
+            self.episode.reward if self.live.options.get_reward else None
+        )  # which may mark the episode lost
         try:
             self.live.faults.check_latest([self.episode])
         except TooManyFaults:
@@ -116,7 +118,7 @@ class RolloutEnvironment:
 
     @property
     def reward(self) -> float | None:
-        """By the spec's policy; its ``unscored`` value before anything was scored; None after a fault."""
+        """Reward by the spec's policy; ``unscored`` before anything was scored; None after a fault."""
         return self.live.options.rules.unscored if self.episode is None else self.episode.reward
 
     @property
@@ -131,7 +133,7 @@ class RolloutEnvironment:
 
     @property
     def finished(self) -> bool:
-        """The environment said that the episode is over."""
+        """End of the episode, by the environment."""
         return self.episode is not None and self.episode.finished
 
     @property
@@ -209,7 +211,7 @@ def _method(attribute: str, name: str) -> Callable[..., Content]:
 
 
 def _spelled(arguments: Mapping[str, Any]) -> bytes | None:
-    """As they are sent; None for what is refused, whatever it is: NaN is not NaN, and some is too deep."""
+    """Arguments as JSON, for comparison (NaN is not NaN); None for those that are refused."""
     try:
         return encode_json(arguments)
     except errors.BadRequest:

@@ -31,7 +31,7 @@ Completion: TypeAlias = Sequence[Mapping[str, Any]] | str
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A rollout as the processes tell each other of it. No candidate: it was lost to a fault."""
+    """One rollout of a group, as processes exchange it. No candidate: it was lost to a fault."""
 
     place: int
     """Among the rollouts of all processes."""
@@ -110,7 +110,7 @@ def _episode(environment: RolloutEnvironment) -> Episode:
 
 
 async def _score(episodes: Sequence[Episode], candidates: list[GroupCandidate]) -> list[float | None]:
-    """By the first session of the group that can."""
+    """Scores of a group, by its first session that can score; None for each where none can."""
     for episode in episodes:
         try:
             scores = [score.reward for score in await episode.score_group(candidates)]
@@ -157,7 +157,7 @@ def candidate(prompt: Any, completion: Completion, episode: Episode) -> GroupCan
 
 
 def _input(arguments: Any) -> dict[str, Any]:
-    """As a message can hold it; an empty one for arguments that no call can have, as its result says."""
+    """Arguments in the form that a message can hold; empty for those that no call can have."""
     try:
         found = json.loads(arguments) if isinstance(arguments, str) else arguments
         from_json(b"[" * _LEVELS + encode_json(found) + b"]" * _LEVELS)  # as servers read the body
