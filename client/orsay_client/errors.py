@@ -18,6 +18,7 @@
     │   ├── ServerStopping   shutdown: the server is stopping
     │   ├── UnknownTask      unknown_task_id: the server forgot the call that broke
     │   ├── ConnectionLost   connection_lost: no whole answer came through
+    │   ├── Diverged         diverged: a fresh session answered otherwise than the lost one
     │   └── ServerError      internal: the server failed by itself
     ├── RequestError         the request is wrong: sending it again cannot help
     │   ├── BadRequest       400, 404, 409, 413, 422: the server refused the request, or it cannot be sent
@@ -42,6 +43,7 @@ __all__ = [
     "CallCancelled",
     "ClientClosed",
     "ConnectionLost",
+    "Diverged",
     "Fault",
     "OrsayClientError",
     "Overloaded",
@@ -244,6 +246,13 @@ class ConnectionLost(Fault):
     ) -> None:
         super().__init__(message, fault_class=fault_class, id=id, retryable=retryable)
         self.may_have_run = may_have_run
+
+
+class Diverged(Fault):
+    """A fresh session answered the same calls otherwise than the one that was lost."""
+
+    wire_class = "diverged"
+    fresh_session_may_help = False
 
 
 class ServerError(Fault):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .reward import RewardPolicy, check_reward
+from .reward import Discounted, RewardPolicy, check_reward
 
 __all__ = ["Evaluation", "parse_tasks"]
 
@@ -169,6 +169,6 @@ def parse_tasks(text: str) -> list[int]:
 
 
 def _name(reward: object) -> str:
-    if type(reward).__name__ == "Discounted":
+    if isinstance(reward, Discounted):
         return str(reward)
     return str(getattr(reward, "__qualname__", reward))

@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from orsay_client import AsyncEnvironment, AsyncSession, ToolRefused, errors
+from orsay_client import AsyncEnvironment, AsyncSession, errors
+from orsay_client.replay import AnsweredCall, answer, replay, require_same_prompt
 from orsay_protocol import ImageBlock, Message, TerminalToolSpec, TextBlock
 from orsay_protocol.evaluation import EvaluatedEpisode, TokenCounts
 from orsay_protocol.redact import Redactor, redactor
@@ -72,10 +73,6 @@ class Played:
     latencies: tuple[float, ...]
 
 
-class _Diverged(Exception):
-    """A fresh session answered the same calls otherwise."""
-
-
 async def play(stage: Stage, attempt: Attempt) -> Played:
     """Play it to an end. Faults are told in the episode, not raised.
 
@@ -87,15 +84,15 @@ async def play(stage: Stage, attempt: Attempt) -> Played:
         try:
             await game.run()
             return game.played(None, "")
+        except errors.Diverged as diverged:
+            if len(retried) > stage.evaluation.retries:
+                return game.played(diverged.fault_class, diverged.message)
         except errors.Fault as fault:
             return game.played(fault.fault_class, fault.message)
         except errors.ProtocolError as strange:
             return game.played("protocol_error", strange.message)
         except ModelFault as fault:
             return game.played(fault.fault_class, fault.message)
-        except _Diverged as diverged:
-            if len(retried) > stage.evaluation.retries:
-                return game.played("diverged", str(diverged))
         finally:
             await game.leave()
 
@@ -113,6 +110,7 @@ class _Game:
         self._messages: list[Message] = []
         self._terminal: TerminalToolSpec | None = None
         self._results: list[Result] = []
+        self._past: list[AnsweredCall] = []
         self._began = time.perf_counter()
         self._started_at = time.time()
         self._latencies: list[float] = []
@@ -200,19 +198,15 @@ class _Game:
         return result
 
     async def _call(self, call: Call) -> Result:
-        if self._session is None:
-            await self._reopen()
-        assert self._session is not None
-        limit = self._evaluation.call_timeout_s
-        try:
-            output = await self._session.call(call.name, call.input, timeout_s=limit)
-        except ToolRefused as refused:
-            over = refused.reason == "episode_finished"
-            return Result(call, [TextBlock(text=refused.message)], finished=over, error=True)
-        except TimeoutError:
-            raise errors.TimeLimit(f"{call.name!r} took longer than {limit} s") from None
-        blocks = self._shown(output.blocks)
-        return Result(call, blocks, output.reward, output.finished, metadata=output.metadata)
+        session = self._session or await self._reopen()
+        made = await answer(session, call.name, call.input, timeout_s=self._evaluation.call_timeout_s)
+        self._past.append(made)
+        if made.refusal is not None:
+            over = made.refusal.reason == "episode_finished"
+            return Result(call, [TextBlock(text=made.refusal.message)], finished=over, error=True)
+        assert made.output is not None
+        blocks = self._shown(made.output.blocks)
+        return Result(call, blocks, made.output.reward, made.output.finished, metadata=made.output.metadata)
 
     # Sessions
 
@@ -239,19 +233,14 @@ class _Game:
             )
         )
 
-    async def _reopen(self) -> None:
-        """A fresh session, brought to where the lost one was. Raises _Diverged where that is not possible."""
-        before = self._messages
+    async def _reopen(self) -> AsyncSession:
+        """A fresh session, brought to where the lost one was. Raises Diverged where that is not possible."""
         self._session = session = self._new_session()
         await session.open()
         self._sid = session.sid
-        if await session.messages() != before:
-            raise _Diverged("a fresh session began with another prompt than the one that was lost")
-        for result in self._made:
-            again = await self._call(result.call)
-            same = (again.text, again.reward, again.finished) == (result.text, result.reward, result.finished)
-            if not same:
-                raise _Diverged(f"a fresh session answered {result.call.name!r} otherwise than the lost one")
+        require_same_prompt(self._messages, await session.messages())
+        await replay(session, self._past, timeout_s=self._evaluation.call_timeout_s)
+        return session
 
     def _new_session(self) -> AsyncSession:
         split, at = self._evaluation.split, self._attempt
@@ -276,15 +265,15 @@ class _Game:
                 if self._waits > _MOST_WAITS:
                     raise
                 await asyncio.sleep(min(max(_FULL_S, full.retry_after_s or 0.0), _LONGEST_WAIT_S))
+            except errors.Diverged as diverged:
+                self._retried.append(diverged.fault_class)
+                raise
             except errors.Fault as fault:
                 await self.leave()
                 if not fault.retryable or len(self._retried) >= self._evaluation.retries:
                     raise
                 self._retried.append(fault.fault_class)
                 await asyncio.sleep(_BACKOFF_S * 2 ** (len(self._retried) - 1))
-            except _Diverged:
-                self._retried.append("diverged")
-                raise
 
     async def leave(self) -> None:
         """End the session, which may be gone already."""

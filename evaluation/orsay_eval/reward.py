@@ -1,7 +1,7 @@
-"""From the rewards of an episode's calls to the one number that is its score, in evaluations and in training.
+"""Reward policies: one number, the score, from the rewards of an episode's calls, here and in training.
 
 ``orsay_trl.EnvironmentSpec(reward=…)`` takes the same policies, so that a model is judged by what it was
-trained for. What is no finite number in the end is no reward: the episode counts as lost to ``bad_reward``.
+trained for. A result that is no finite number is no reward: the episode is lost to ``bad_reward``.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def discounted(gamma: float) -> Discounted:
 
 
 RewardPolicy: TypeAlias = Literal["last", "sum", "max", "mean"] | Callable[[Any], float | None]
-"""How calls' rewards become an episode's. A callable gets the episode (``Scored``, in training the whole
-``orsay_trl.Episode``); None means: not scored."""
+"""Rule by which calls' rewards become an episode's. A callable gets the episode (``Scored``, in training
+the whole ``orsay_trl.Episode``); None means: not scored."""
 
 
 def check_reward(policy: object) -> None:

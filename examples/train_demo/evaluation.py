@@ -42,7 +42,7 @@ def evaluate(spec: EnvironmentSpec, policy: Policy, *, times: int) -> Evaluation
     episodes = [spec.episode(row) for row in rows for _ in range(times)]
 
     async def play(episode: Episode) -> None:
-        await spec.stage.open(episode)
+        await spec.pool.open(episode)
         if episode.fault is None:
             await policy(episode)
 
@@ -50,7 +50,7 @@ def evaluate(spec: EnvironmentSpec, policy: Policy, *, times: int) -> Evaluation
         try:
             await asyncio.gather(*(play(episode) for episode in episodes))
         finally:
-            await spec.stage.close(episodes)
+            await spec.pool.close(episodes)
 
     spec.run(play_all())
     rewards = [episode.reward for episode in episodes if episode.reward is not None]
@@ -75,7 +75,7 @@ async def by_looking(episode: Episode) -> None:
 def by_model(spec: EnvironmentSpec, model: Any, tokenizer: Any) -> Iterator[Policy]:
     """The model's own play of episodes of ``spec``, for as long as the block."""
     # All of these need the extra 'trl'.
-    from orsay_trl.rollout.loop import Limits, Talk, play_tools
+    from orsay_trl.rollout.loop import Dialogue, Limits, play_tools
     from orsay_trl.rollout.parse import TurnParser
     from orsay_trl.rollout.tokens import ChatFormat, end_tokens
     from orsay_trl.rollout.transformers import TransformersSampler
@@ -89,7 +89,7 @@ def by_model(spec: EnvironmentSpec, model: Any, tokenizer: Any) -> Iterator[Poli
 
     async def play(episode: Episode) -> None:
         messages = [{"role": "user", "content": episode.observation}]
-        await play_tools(episode, Talk(chat, sampler, limits, messages, episode.tools), parser)
+        await play_tools(episode, Dialogue(chat, sampler, limits, messages, episode.tools), parser)
 
     try:
         yield play

@@ -126,10 +126,9 @@ def test_the_return_of_training_is_that_of_evaluations(world: World) -> None:
     """``orsay_trl.discounted`` and ``orsay_eval.discounted`` are one and the same."""
     import orsay_eval
     import orsay_trl
-    from orsay_trl.play.reward import Discounted
 
     assert orsay_eval.discounted is orsay_trl.discounted
-    policy = Discounted(0.5)
+    policy = orsay_trl.discounted(0.5)
     report = evaluate(
         Evaluation("Words", split="train", tasks=1, reward=policy),
         world.url,

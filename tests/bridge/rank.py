@@ -84,7 +84,7 @@ def train(url: str, folder: Path, losing: str, max_fault_share: float) -> dict[s
         "rows": trainer.rows,
         "counted": trainer.counted,
         "log": trainer.state.log_history,
-        "open": spec.stage.open_episodes,
+        "open": spec.pool.open_episodes,
         "weights": float(sum(parameter.double().sum() for parameter in trainer.model.parameters())),
         "processes": trainer.accelerator.num_processes,
     }

@@ -132,9 +132,9 @@ def test_a_factory_is_pickled_small_and_without_its_connection(url: str) -> None
     try:
         data = pickle.dumps(spec.environment_factory)
         assert len(data) < 4096
-        copy = pickle.loads(data)().spec
+        copy = pickle.loads(data)().live
         assert copy is not spec
-        assert copy.stage is not spec.stage
+        assert copy.pool is not spec.pool
         assert copy.tools.names == spec.tools.names
         copy.close()
     finally:

@@ -344,8 +344,8 @@ def test_one_request_that_is_wrong_does_not_leave_the_others_open(
 ) -> None:
     with pytest.raises(errors.BadRequest, match="77"):
         spec.prepare([*[ROW] * 5, {**ROW, "task_index": 77}, *[ROW] * 5])
-    spec.stage.close_episodes()
-    assert spec.stage.open_episodes == 0
+    spec.pool.close_episodes()
+    assert spec.pool.open_episodes == 0
     spec.close()
     _until(lambda: _gone(world))
 
@@ -368,7 +368,7 @@ def test_many_episodes_are_played_at_the_same_time(world: World) -> None:
     assert [episode.reward for episode in taken] == [1.0] * 190 + [0.0] * 10
     spec.release(taken)
     spec.close()
-    assert spec.__dict__.get("stage") is None
+    assert spec.live._pool is None
     assert _gone(world)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from orsay_eval.reward import check_reward, reduce_rewards
 from orsay_trl import discounted
-from orsay_trl.play.reward import check_policy, reduce_rewards
 from orsay_trl.trainer.metrics import episode_metrics
 
 NUMBERS = st.floats(-1e6, 1e6)
@@ -69,10 +69,10 @@ def test_a_gamma_that_is_none_is_refused(gamma: float) -> None:
 
 def test_policies_are_checked_when_they_are_given() -> None:
     for policy in (*POLICIES, len):
-        check_policy(policy)
+        check_reward(policy)
     for wrong in ("best", 3, None, "Last"):
         with pytest.raises(ValueError, match="last, sum, max, mean"):
-            check_policy(wrong)
+            check_reward(wrong)
     with pytest.raises(ValueError, match="no such policy"):
         reduce_rewards("best", [1.0])  # type: ignore[arg-type]
 

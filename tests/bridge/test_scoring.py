@@ -208,11 +208,11 @@ def test_a_group_that_cannot_be_scored_is_left_out_alone(world: World) -> None:
 
 def test_a_lost_rollout_takes_no_part_in_its_group(world: World) -> None:
     spec, places, played = _play_group(world, ["a", "bbb", "cc"], [0, 0, 0])
-    places[0].episode.lose("worker_lost", "for this test")
+    places[0].episode.mark_lost("worker_lost", "for this test")
     assert spec.group_reward(environments=places, num_generations=3, **played) == [None, 3.0, 2.0]
     assert world.diary.lines("group")[-1]["texts"] == ["bbb", "cc"]
     for place in places:
-        place.episode.lose("worker_lost", "for this test")
+        place.episode.mark_lost("worker_lost", "for this test")
     assert spec.group_reward(environments=places, num_generations=3, **played) == [None] * 3
     spec.close()
 
@@ -220,7 +220,7 @@ def test_a_lost_rollout_takes_no_part_in_its_group(world: World) -> None:
 def test_two_groups_of_one_task_are_compared_each_for_itself(world: World) -> None:
     before = len(world.diary.lines("group"))
     spec, places, played = _play_group(world, ["a", "bb", "ccc", "dddd"], [0, 0, 0, 0])
-    places[2].episode.lose("worker_lost", "for this test")
+    places[2].episode.mark_lost("worker_lost", "for this test")
     assert spec.group_reward(environments=places, num_generations=2, **played) == [1.0, 2.0, None, 4.0]
     assert [line["texts"] for line in world.diary.lines("group")[before:]] == [["a", "bb"], ["dddd"]]
     spec.close()
@@ -258,7 +258,7 @@ def test_a_prompt_counts_for_its_own_group_alone(world: World) -> None:
     spec.close()
     for place in (places[0], places[5]):  # the first group has lost the prompt that counts, the last has not
         place.episode._opened, place.episode._observation = False, ""
-        place.episode.lose("setup_error", "for this test")
+        place.episode.mark_lost("setup_error", "for this test")
     spec.reward_funcs(environments=places, log_metric=_Served().log_metric)
     faults = [place.episode.fault for place in places]
     assert faults == ["setup_error", "no_prompt", None, None, None, "setup_error"]

@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 from orsay_client import errors
 from orsay_trl import EnvironmentSpec
-from orsay_trl.spec import EnvironmentFactory
 from orsay_trl.trainer.dataset import RESERVED_COLUMNS, seed_of
-from orsay_trl.trainer.environment import RolloutEnvironment
+from orsay_trl.trainer.environment import EnvironmentFactory, RolloutEnvironment
 
 from tests.interop.servers import released
 from tests.interop.venvs import OPENREWARD, ORS, python_for
@@ -49,7 +48,7 @@ def test_making_a_spec_sends_nothing() -> None:
     spec = EnvironmentSpec("http://127.0.0.1:1", num_tasks=3, env_name="any")
     assert spec.environment_factory is spec.environment_factory
     pickle.dumps(spec)
-    assert "stage" not in spec.__dict__, "a connection was made before anything was asked"
+    assert spec.live._pool is None, "a connection was made before anything was asked"
 
 
 def test_the_dataset_has_a_row_for_each_task(spec: EnvironmentSpec) -> None:
@@ -233,7 +232,7 @@ def test_a_spec_can_be_pickled_before_and_after_use(world: World, spec: Environm
         environment.reset(**row)
         assert environment.say(word="apple") == "right"
         assert copies[2](environments=[environment]) == [1.0]
-        factory.spec.close()
+        factory.live.close()
     assert used.say(word="pear") == "wrong, heard ['pear']", "the first was disturbed"
 
 

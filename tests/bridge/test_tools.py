@@ -80,7 +80,7 @@ def test_what_the_model_leaves_out_is_not_sent(world: World) -> None:
     )
     assert environment.short(1, ["a", "b"]) == '[1, ["a", "b"], "c"]'
     assert environment.nothing() == "no parameters"
-    environment.spec.close()
+    environment.live.close()
 
 
 def test_what_the_model_got_wrong_is_answered_in_words(world: World) -> None:
@@ -92,7 +92,7 @@ def test_what_the_model_got_wrong_is_answered_in_words(world: World) -> None:
     assert environment.rewards == [None] * 3
     assert environment.episode.fault is None
     assert environment.reward == 0.0
-    environment.spec.close()
+    environment.live.close()
 
 
 # Names
@@ -105,7 +105,7 @@ def test_each_tool_is_found_by_trl_and_reaches_the_environment(world: World) -> 
         for attribute, tool in vars(environment).items()
         if not attribute.startswith("_") and callable(tool)
     }
-    seen = {environment.spec.tools.names[name]: name for name in tools}
+    seen = {environment.live.tools.names[name]: name for name in tools}
     assert set(seen) == set(ODD_NAMES), "a tool vanished"
     assert seen["do-it"] == "do-it"
     assert seen["reset"] == "reset"
@@ -117,7 +117,7 @@ def test_each_tool_is_found_by_trl_and_reaches_the_environment(world: World) -> 
     assert environment.finished is False
     assert environment.reset(**ROW) == "Odd."
     assert environment.get_reward() == 0.0
-    environment.spec.close()
+    environment.live.close()
 
 
 @pytest.mark.parametrize("cls", [PlainScripted, ConcurrentScripted])
@@ -146,9 +146,9 @@ def test_a_model_calls_oddly_named_tools_in_training(world: World, tmp_path: Pat
 
 
 def test_nothing_public_of_a_rollout_can_be_hidden_by_a_tool() -> None:
-    spec = EnvironmentSpec("http://127.0.0.1:1")
-    spec.__dict__["tools"] = Tools()
-    environment = RolloutEnvironment(spec)
+    live = EnvironmentSpec("http://127.0.0.1:1").live
+    live.__dict__["tools"] = Tools()
+    environment = RolloutEnvironment(live)
     public = {name for name in {*dir(RolloutEnvironment), *vars(environment)} if not name.startswith("_")}
     assert public.isdisjoint(attribute_names(public).values())
 
@@ -173,7 +173,7 @@ def test_pictures_are_handed_on(world: World) -> None:
     assert [part["type"] for part in shown] == ["image", "text"]
     assert shown[0]["image"].getpixel((1, 2)) == (0, 0, 255)
     assert environment.last_output == "[image: image/png]\nblue"
-    environment.spec.close()
+    environment.live.close()
 
 
 def test_without_pictures_the_model_reads_that_there_was_one(world: World) -> None:
@@ -181,7 +181,7 @@ def test_without_pictures_the_model_reads_that_there_was_one(world: World) -> No
     assert environment.reset(**ROW) == "before\n[image: image/png]\nafter"
     assert environment.show() == "[image: image/png]\nblue"
     assert environment.reset(**{**ROW, "task_index": 1}) == "before\n[image: image/png]\nafter"
-    environment.spec.close()
+    environment.live.close()
 
 
 def test_a_picture_that_is_none_is_a_fault_of_the_environment(world: World) -> None:
@@ -192,7 +192,7 @@ def test_a_picture_that_is_none_is_a_fault_of_the_environment(world: World) -> N
     assert (environment.episode.fault, environment.reward) == ("bad_image", None)
     assert environment.reset(**ROW)
     assert environment.reward == 0.0
-    environment.spec.close()
+    environment.live.close()
 
 
 # Terminal tools
@@ -222,9 +222,9 @@ def test_a_plain_message_is_graded_by_the_terminal_tool(world: World) -> None:
 
 def test_a_terminal_tool_can_be_offered_beside_the_others(world: World) -> None:
     environment = _place(world, "Judged", terminal="tool")
-    assert set(environment.spec.tools.names) == {"hint", "answer"}
-    [schema] = [s for s in environment.spec.tools.schemas if s["function"]["name"] == "answer"]
+    assert set(environment.live.tools.names) == {"hint", "answer"}
+    [schema] = [s for s in environment.live.tools.schemas if s["function"]["name"] == "answer"]
     assert schema["function"]["parameters"]["required"] == ["text"]
     assert environment.answer(text="yes") == "graded"
     assert (environment.reward, environment.finished) == (1.0, True)
-    environment.spec.close()
+    environment.live.close()

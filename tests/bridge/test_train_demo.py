@@ -159,7 +159,7 @@ def test_who_does_nothing_gets_nothing(spec: EnvironmentSpec) -> None:
 def test_an_episode_lost_to_a_fault_is_not_a_lost_game(spec: EnvironmentSpec) -> None:
     async def lost(episode: Episode) -> None:
         if episode.row["door"] == 1:
-            episode.lose("worker_lost", "the worker is gone")
+            episode.mark_lost("worker_lost", "the worker is gone")
         else:
             await by_looking(episode)
 
@@ -182,7 +182,7 @@ def test_a_model_that_learned_nothing_wins_nothing_and_every_session_ends(spec: 
     with by_model(spec, model, tokenizer) as policy:
         found = evaluate(spec, policy, times=1)
     assert (found.episodes, found.faults, found.won) == (5, 0, 0)
-    assert spec.stage.open_episodes == 0
+    assert spec.pool.open_episodes == 0
 
 
 def scripted(spec: EnvironmentSpec, episodes: int = 60) -> list[list[dict[str, Any]]]:

@@ -205,7 +205,7 @@ def test_sessions_open_together_and_end_with_the_training(
     world: World, spec: EnvironmentSpec, tmp_path: Path
 ) -> None:
     _run(ConcurrentScripted, tmp_path, spec, says_it, batch=8, steps=2)
-    assert spec.stage.open_episodes == 0
+    assert spec.pool.open_episodes == 0
     assert len(world.diary.lines("setup")) == 16
     first = [line["event"] for line in world.diary.lines() if line["event"] in ("setup", "call")][:8]
     assert first == ["setup"] * 8
@@ -386,7 +386,7 @@ def test_sessions_end_when_training_fails(world: World, tmp_path: Path, cls: typ
     assert isinstance(trainer, ConcurrentEnvironments)
     assert len(world.diary.lines("setup")) == 8
     assert world.diary.open_sessions() == set()
-    assert spec.stage.open_episodes == 0
+    assert spec.pool.open_episodes == 0
     spec.close()
 
 
@@ -408,7 +408,7 @@ from orsay_trl import EnvironmentSpec
 spec = EnvironmentSpec({world.url!r}, attach=False, discover_task_tools=False)
 player = lambda text: call("look") if "here:" not in text else "Done."
 make_trainer(PlainScripted, pathlib.Path({str(tmp_path)!r}), player=player, spec=spec, batch=4).train()
-print("open", spec.stage.open_episodes)
+print("open", spec.pool.open_episodes)
 """
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False
@@ -625,10 +625,10 @@ def test_a_group_whose_first_rollout_has_no_prompt_is_lost_with_trls_own_trainer
     )
     rows = [{"task_split": "train", "task_index": 2}] * 4
     broken = spec.episode(rows[0])
-    broken.lose("setup_error", "for this test")
+    broken.mark_lost("setup_error", "for this test")
     opened = spec.prepare(rows)
-    spec.stage.take(("train", 2, None))
-    spec.stage._prepared[("train", 2, None)].appendleft(broken)
+    spec.pool.take(("train", 2, None))
+    spec.pool._prepared[("train", 2, None)].appendleft(broken)
     trainer.train()
     assert logged(trainer, "env/faults") == [1.0]
     assert logged(trainer, "env/faults/no_prompt") == [0.75]
@@ -641,7 +641,7 @@ def test_a_rollout_without_a_session_has_its_groups_prompt(world: World) -> None
     rows = [{"task_split": "train", "task_index": index} for index in (0, 2, 2)]
     lost, one, two = spec.prepare(rows, one_prompt_per_task=True)
     assert (lost.fault, lost.observation, one.observation) == ("setup_error", "", "Say the word: x.")
-    two.lose("worker_lost", "for this test")
+    two.mark_lost("worker_lost", "for this test")
     lost.show(one.observation)
     two.show("something else")
     assert (lost.observation, two.observation) == (one.observation, one.observation)

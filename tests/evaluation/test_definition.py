@@ -10,6 +10,7 @@ import pytest
 from orsay_eval import Evaluation, discounted
 from orsay_eval.definition import parse_tasks
 from orsay_eval.reward import parse_reward, reward_of
+from orsay_protocol import ToolOutput
 
 
 class Played:
@@ -88,11 +89,20 @@ def test_an_evaluation_can_be_a_key() -> None:
 @pytest.mark.parametrize("name", ["last", "sum", "max", "mean", "discounted:0.9"])
 def test_rewards_mean_what_they_mean_in_training(name: str, rewards: list[float | None]) -> None:
     pytest.importorskip("trl", reason="needs the extra 'trl'")
-    from orsay_trl.play.reward import Discounted, reduce_rewards
+    import orsay_trl
+    from orsay_trl.play.episode import Rules, Tools
+    from orsay_trl.play.source import TaskRef
 
-    theirs = Discounted(0.9) if name.startswith("discounted") else name
-    expected = reduce_rewards(theirs, rewards)  # type: ignore[arg-type]  # one of the names
-    assert reward_of(parse_reward(name), Played(rewards)) == pytest.approx(expected)
+    policy: Any = orsay_trl.discounted(0.9) if name.startswith("discounted") else name
+    nowhere: Any = None
+    trained = orsay_trl.Episode(nowhere, TaskRef("train", 0), Tools(), Rules(reward=policy, unscored=None))
+    for reward in rewards:
+        output = ToolOutput(blocks=[], reward=reward, finished=False)
+        trained.steps.append(orsay_trl.Step("look", {}, output, "", 0.0))
+    evaluated = Evaluation(reward=policy)
+    assert evaluated.reward == parse_reward(name)
+    assert evaluated.settings()["reward"] == name
+    assert reward_of(evaluated.reward, Played(rewards)) == trained.reward
 
 
 @pytest.mark.parametrize("text", ["median", "discounted", "discounted:x", "discounted:2", ""])

@@ -12,10 +12,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from orsay_eval.reward import discounted
+
 from .mixture import Mixture
 from .play.episode import Episode, Reply, Step
 from .play.fault_budget import TooManyFaults
-from .play.reward import discounted
 from .spec import EnvironmentSpec
 
 if TYPE_CHECKING:

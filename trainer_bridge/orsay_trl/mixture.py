@@ -5,19 +5,34 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Protocol
 
-from .slots import Slots
-from .spec import EnvironmentFactory, EnvironmentSpec
+from . import slots
+from .play.environment import LiveEnvironment
+from .play.episode import Episode
+from .trainer.environment import EnvironmentFactory
 
 if TYPE_CHECKING:
-    from .play.episode import Episode
+    from transformers import TrainerCallback
 
-__all__ = ["Mixture"]
+__all__ = ["Member", "Mixture"]
 
 
-class Mixture(Slots):
-    """What ``EnvironmentSpec.combine`` makes; has the properties of a spec that a trainer takes.
+class Member(Protocol):
+    """One environment of a mixture: an ``EnvironmentSpec``."""
+
+    @property
+    def live(self) -> LiveEnvironment: ...
+    @property
+    def class_name(self) -> str: ...
+    @property
+    def environment_factory(self) -> EnvironmentFactory: ...
+    def columns(self, which: slots.Part) -> dict[str, list[Any]]: ...
+    def close(self) -> None: ...
+
+
+class Mixture:
+    """Product of ``EnvironmentSpec.combine``; has the properties of a spec that a trainer takes.
 
     TRL picks each row's environment by the column ``environment``, and shows the model that one's tools
     alone. Rows are shuffled by ``seed``. With ``weights`` the rows of each environment are drawn again, or
@@ -29,7 +44,7 @@ class Mixture(Slots):
 
     def __init__(
         self,
-        specs: Sequence[EnvironmentSpec],
+        specs: Sequence[Member],
         *,
         names: Sequence[str] | None = None,
         weights: Sequence[float] | None = None,
@@ -46,26 +61,36 @@ class Mixture(Slots):
         self._weights = None if weights is None else [weight / sum(weights) for weight in weights]
         self._seed = seed
         for name, spec in self.specs.items():
-            spec.metrics_prefix = f"env/{name}/"
-        for spec in specs[1:]:
-            if spec is not specs[0]:
-                spec.follow(specs[0])
+            spec.live.metrics_prefix = f"env/{name}/"
+            if spec.live is not specs[0].live:
+                spec.live.follow(specs[0].live)
+
+    train_dataset = cached_property(slots.train_dataset)
+    eval_dataset = cached_property(slots.eval_dataset)
+    rollout_dataset = cached_property(slots.rollout_dataset)
+    rollout_eval_dataset = cached_property(slots.rollout_eval_dataset)
+    reward_funcs = property(slots.reward_funcs)
+    group_reward = property(slots.group_reward)
 
     @cached_property
     def environment_factory(self) -> dict[str, EnvironmentFactory]:
-        """TRL's form for several environments."""
+        """Factories by name, TRL's form for several environments."""
         return {name: spec.environment_factory for name, spec in self.specs.items()}
 
-    def members(self) -> Sequence[EnvironmentSpec]:
-        """The specs that were combined."""
-        return list(self.specs.values())
+    def callback(self) -> TrainerCallback:
+        """Labels sessions with the step, and ends them with the training, rather than with the process."""
+        return slots.callback(self)
 
-    def member(self, row: Mapping[str, Any]) -> EnvironmentSpec:
-        """The spec that the row names."""
-        return self.specs[str(row["environment"])]
+    def members(self) -> Sequence[LiveEnvironment]:
+        """The environments that were combined."""
+        return [spec.live for spec in self.specs.values()]
+
+    def member(self, row: Mapping[str, Any]) -> LiveEnvironment:
+        """The environment that the row names."""
+        return self.specs[str(row["environment"])].live
 
     def episode(self, row: Mapping[str, Any]) -> Episode:
-        """The episode of a row, in the environment that the row names."""
+        """Episode of a row, in the environment that the row names."""
         return self.member(row).episode(row)
 
     def close(self) -> None:
@@ -73,7 +98,7 @@ class Mixture(Slots):
         for spec in reversed(self.specs.values()):
             spec.close()
 
-    def columns(self, which: Literal["train", "eval"]) -> dict[str, list[Any]]:
+    def columns(self, which: slots.Part) -> dict[str, list[Any]]:
         """Columns of all environments, with ``environment``; a field that a task lacks is None.
 
         The weights count for ``train`` alone.
@@ -104,5 +129,5 @@ class Mixture(Slots):
         return places
 
 
-def _name(spec: EnvironmentSpec) -> str:
+def _name(spec: Member) -> str:
     return spec.class_name.removeprefix("Environment_")

@@ -2,43 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import os
-import re
-import time
-import weakref
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from orsay_client import errors
+from orsay_eval.reward import RewardPolicy, check_reward
 
-from .play.discovery import discover
-from .play.episode import Episode, Rules, Tools, common_prompt
-from .play.fault_budget import FaultWatch, TooManyFaults
-from .play.parsing import guard
-from .play.pool import Stage
-from .play.reward import RewardPolicy, check_policy
-from .play.source import ServerSource, Source, TaskRef
-from .slots import DATASETS, Slots
+from . import slots
+from .mixture import Mixture
+from .play.environment import LiveEnvironment, PlayOptions
+from .play.episode import Episode, Rules, Tools
+from .play.pool import EpisodePool
+from .play.target import Target
 from .trainer import dataset
-from .trainer.async_worker import stay_until_heard
-from .trainer.environment import RolloutEnvironment, environment_class
-from .trainer.run_context import calling_player, is_trainer, run_name, starting_trainer, tokenizer_of
+from .trainer.environment import EnvironmentFactory
 
 if TYPE_CHECKING:
-    from .mixture import Mixture
+    from transformers import TrainerCallback
 
-__all__ = ["EnvironmentFactory", "EnvironmentSpec"]
+__all__ = ["EnvironmentSpec"]
 
 _T = TypeVar("_T")
-_USER = re.compile("//[^/]*@")  # of a URL, with the password
-_LIVE = (*DATASETS, "environment_factory", "faults", "stage", "tools")
+_NOT_PICKLED = (*slots.DATASETS, "environment_factory")
 
 
-class EnvironmentSpec(Slots):
+class EnvironmentSpec:
     """An environment in the slots of a TRL trainer::
 
         spec = EnvironmentSpec("http://127.0.0.1:8080", num_tasks=64)
@@ -129,65 +118,76 @@ class EnvironmentSpec(Slots):
     ) -> None:
         if num_tasks is not None and indices is not None:
             raise ValueError("give num_tasks or indices, not both")
-        if "://" not in target and target.count("/") != 1:
-            raise ValueError(f"target must be a URL or owner/name of the OpenReward catalog, not {target!r}")
-        if "://" not in target and (headers or ca_file):
-            raise ValueError("headers and ca_file are for a server by URL, not for the OpenReward catalog")
         if not 0 <= max_fault_share <= 1:
             raise ValueError(f"max_fault_share is a share, between 0 and 1, not {max_fault_share}")
         if terminal not in ("message", "tool"):
             raise ValueError(f"terminal must be 'message' or 'tool', not {terminal!r}")
         if min(retries, request_tries - 1, concurrency - 1) < 0:
             raise ValueError("retries must be at least 0, request_tries and concurrency at least 1")
-        check_policy(reward)
-        self.rules = Rules(
-            reward=reward, unscored=unscored, images=images, retries=retries, call_timeout_s=call_timeout_s
-        )
-        self.success = success
-        self.gives_reward = get_reward
-        self.max_fault_share = max_fault_share
-        self.terminal = terminal
-        self.attach = attach
-        self.run_name = run
-        self._run_of_trainer: str | None = None
-        self._day = time.strftime("%Y-%m-%d")
-        self._place = _USER.sub("//", target)
-        self.class_name = _class_name(env_name, self._place)
-        self.metrics_prefix = "env/"
-        self._target = target
-        self._is_url = "://" in target
+        check_reward(reward)
         self._num_tasks = num_tasks
         self._split = split
         self._indices = None if indices is None else list(indices)
-        self._api_key = api_key
-        self._headers = dict(headers or {})
-        self._ca_file = ca_file
-        self._secrets = dict(secrets) if secrets is not None else None
-        self._env_name = env_name
         self._include_metadata = include_metadata
-        self._discover_task_tools = discover_task_tools
-        self._task_tools_discovery_index = task_tools_discovery_index
         self._eval_split = eval_split
         self._eval_num_tasks = eval_num_tasks
         self._seed = seed
         self._seed_field = seed_field
-        self._concurrency = concurrency
-        self._request_tries = request_tries
-        self._leader: EnvironmentSpec | None = None
+        self.live = LiveEnvironment(
+            Target(
+                target,
+                env_name=env_name,
+                api_key=api_key,
+                headers=dict(headers or {}),
+                ca_file=ca_file,
+                secrets=None if secrets is None else dict(secrets),
+                request_tries=request_tries,
+            ),
+            PlayOptions(
+                split=split,
+                probes=_probes(self._indices, task_tools_discovery_index) if discover_task_tools else (),
+                terminal=terminal,
+                rules=Rules(
+                    reward=reward,
+                    unscored=unscored,
+                    images=images,
+                    retries=retries,
+                    call_timeout_s=call_timeout_s,
+                ),
+                success=success,
+                get_reward=get_reward,
+                max_fault_share=max_fault_share,
+                concurrency=concurrency,
+                run=run,
+                attach=attach,
+            ),
+        )
 
     def __repr__(self) -> str:
-        name = f", env_name={self._env_name!r}" if self._env_name else ""
-        return f"EnvironmentSpec({self._place!r}, split={self._split!r}{name})"
+        target = self.live.target
+        name = f", env_name={target.env_name!r}" if target.env_name else ""
+        return f"EnvironmentSpec({target.address!r}, split={self._split!r}{name})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key not in _LIVE}
+        return {key: value for key, value in self.__dict__.items() if key not in _NOT_PICKLED}
 
-    # What a trainer takes
+    # Slots of a trainer
+
+    train_dataset = cached_property(slots.train_dataset)
+    eval_dataset = cached_property(slots.eval_dataset)
+    rollout_dataset = cached_property(slots.rollout_dataset)
+    rollout_eval_dataset = cached_property(slots.rollout_eval_dataset)
+    reward_funcs = property(slots.reward_funcs)
+    group_reward = property(slots.group_reward)
 
     @cached_property
     def environment_factory(self) -> EnvironmentFactory:
-        """Makes the places of a trainer's pool; can be pickled."""
-        return EnvironmentFactory(self)
+        """Maker of the environments in a trainer's pool; can be pickled."""
+        return EnvironmentFactory(self.live)
+
+    def callback(self) -> TrainerCallback:
+        """Labels sessions with the step, and ends them with the training, rather than with the process."""
+        return slots.callback(self)
 
     @staticmethod
     def combine(
@@ -197,156 +197,9 @@ class EnvironmentSpec(Slots):
         seed: int = 0,
     ) -> Mixture:
         """Several environments in one run; ``weights`` are shares of the rows. See ``Mixture``."""
-        from .mixture import Mixture
-
         return Mixture(specs, names=names, weights=weights, seed=seed)
 
-    def members(self) -> Sequence[EnvironmentSpec]:
-        """This one."""
-        return [self]
-
-    def member(self, row: Mapping[str, Any]) -> EnvironmentSpec:
-        """This one."""
-        return self
-
-    def follow(self, leader: EnvironmentSpec) -> None:
-        """Play on the event loop of ``leader``; for specs that are combined. Before anything was played."""
-        self._leader = leader
-
-    # Playing
-
-    @cached_property
-    def tools(self) -> Tools:
-        """The environment's tools, asked for once."""
-        return self.stage.run(
-            discover(
-                self.stage.source,
-                self._split,
-                self._probes() if self._discover_task_tools else (),
-                terminal_as_tool=self.terminal == "tool",
-            )
-        )
-
-    @property
-    def stage(self) -> Stage:
-        """The connection of this process, made when first needed."""
-        stage: Stage | None = self.__dict__.get("stage")
-        if stage is None or stage.pid != os.getpid():
-            beside = self._leader.stage if self._leader is not None else None
-            stage = Stage(self._make_source, concurrency=self._concurrency, beside=beside)
-            self.__dict__["stage"] = stage
-            weakref.finalize(self, stage.abandon).atexit = False  # at exit a stage ends by itself
-        return stage
-
-    @cached_property
-    def faults(self) -> FaultWatch:
-        """Counts what was lost, and stops training when that is too much."""
-        return FaultWatch(self.max_fault_share)
-
-    def episode(self, row: Mapping[str, Any]) -> Episode:
-        """The episode of a row of the dataset, not yet open; its coroutines run on ``stage``."""
-        spec = row.get("task_spec")
-        task = TaskRef(
-            split=str(row.get("task_split") or self._split),
-            index=int(row.get("task_index") or 0),
-            spec=json.loads(spec) if isinstance(spec, str) else spec,
-        )
-        labels: dict[str, str | int] = {}
-        if (step := self.stage.step) is not None:
-            labels["step"] = step
-        if run := self.run_name or self._run_of_trainer:
-            labels["run"] = run
-        return Episode(self.stage.source, task, self.tools, self.rules, row=row, labels=labels)
-
-    def serve_step(self, args: Any, step: int, model: Any) -> None:
-        """Episodes that begin from now on belong to that step of the trainer with these arguments."""
-        self.stage.step = step
-        self.serve_run(args, model)
-
-    def serve_run(self, args: Any, model: Any) -> None:
-        """Episodes that begin from now on belong to the run of a trainer with these arguments."""
-        self._run_of_trainer = run_name(args, model, self._day)
-
-    def prepare(
-        self,
-        rows: Iterable[Mapping[str, Any]],
-        *,
-        one_prompt_per_task: bool = False,
-        groups: Sequence[int] | None = None,
-    ) -> list[Episode]:
-        """Open the episodes of these rows at the same time; ``begin`` then hands each out.
-
-        With ``one_prompt_per_task`` an episode that a fault left without a prompt gets that of its group, and
-        ValueError is raised when two episodes of one group began with different prompts: a trainer that sends
-        each prompt of a group once would pair completions with wrong ones. ``groups`` numbers the group of
-        each row; without it the rows of a task are one.
-        """
-        wanted = [(_key(row), self.episode(row)) for row in rows]
-        opened = self.stage.prepare(wanted)
-        if one_prompt_per_task:
-            found: dict[Any, list[Episode]] = {}
-            for place, (key, episode) in enumerate(wanted):
-                found.setdefault(key if groups is None else groups[place], []).append(episode)
-            for group in found.values():
-                prompt = common_prompt([(e.began, e.observation) for e in group], group[0].task)
-                for episode in group:
-                    episode.show(prompt)
-        return opened
-
-    def begin(self, row: Mapping[str, Any]) -> Episode:
-        """The open episode of a row: one that was prepared, or a new one."""
-        episode = self.stage.take(_key(row))
-        if episode is None:
-            episode = self.episode(row)
-            self.stage.run(self.stage.open(episode))
-        return episode
-
-    def release(self, episodes: Iterable[Episode]) -> None:
-        """End the sessions of these episodes in the background."""
-        self.stage.start(self.stage.close(list(episodes)))
-
-    def wait(self, future: Future[_T]) -> _T:
-        """The result of work that was begun on ``stage``; the wait is counted."""
-        return self.run(_result(future))
-
-    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """The result of ``work`` on the loop of ``stage``."""
-        return self.stage.run(work)
-
-    def watch(self, episodes: Sequence[Episode]) -> None:
-        """Count faults one by one. Raises TooManyFaults."""
-        try:
-            self.faults.rolling(episodes)
-        except TooManyFaults:
-            stay_until_heard()
-            raise
-
-    def close(self) -> None:
-        """End all sessions and the connection; the spec connects anew when it is used again."""
-        stage: Stage | None = self.__dict__.pop("stage", None)
-        if stage is not None:
-            stage.shut()
-
-    # Inside
-
-    def _make_source(self) -> Source:
-        if self._is_url:
-            return ServerSource(
-                self._target,
-                env_name=self._env_name,
-                api_key=self._api_key,
-                headers=self._headers,
-                ca_file=self._ca_file,
-                secrets=self._secrets,
-                tries=self._request_tries,
-            )
-        from .play.catalog import CatalogSource  # needs openreward
-
-        return CatalogSource(
-            self._target, env_name=self._env_name, api_key=self._api_key, secrets=self._secrets
-        )
-
-    def columns(self, which: Literal["train", "eval"]) -> dict[str, list[Any]]:
+    def columns(self, which: slots.Part) -> dict[str, list[Any]]:
         """The columns of ``train_dataset`` or ``eval_dataset``, as lists."""
         if which == "train":
             split, num_tasks, indices = self._split, self._num_tasks, self._indices
@@ -354,13 +207,13 @@ class EnvironmentSpec(Slots):
             split, num_tasks, indices = self._eval_split, self._eval_num_tasks, None
 
         async def fetch() -> tuple[Sequence[int], list[Mapping[str, Any]] | None]:
-            source = self.stage.source
+            source = self.pool.source
             wanted: Sequence[int] | None = indices
             if wanted is None:
                 count = await source.count(split)
                 wanted = range(count if num_tasks is None else min(count, num_tasks))
             if not wanted:
-                raise errors.BadRequest(f"split {split!r} of {self._place} has no tasks")
+                raise errors.BadRequest(f"split {split!r} of {self.live.target.address} has no tasks")
             needed = self._include_metadata or self._seed_field is not None
             return wanted, await source.specs(split, wanted) if needed else None
 
@@ -374,49 +227,75 @@ class EnvironmentSpec(Slots):
             seed_field=self._seed_field,
         )
 
-    def _probes(self) -> list[int]:
-        if self._task_tools_discovery_index is not None:
-            return [self._task_tools_discovery_index]
-        return sorted(set(self._indices)) if self._indices is not None else [0]
+    # Episodes without a trainer
+
+    @property
+    def class_name(self) -> str:
+        """Name of the class that TRL shows for this environment."""
+        return self.live.class_name
+
+    @property
+    def rules(self) -> Rules:
+        """Rules by which episodes are played and scored."""
+        return self.live.options.rules
+
+    @property
+    def success(self) -> float:
+        """The reward from which on an episode counts as solved."""
+        return self.live.options.success
+
+    @property
+    def tools(self) -> Tools:
+        """The environment's tools, asked for once."""
+        return self.live.tools
+
+    @property
+    def pool(self) -> EpisodePool:
+        """Connection and open episodes of this process, made when first needed."""
+        return self.live.pool
+
+    def episode(self, row: Mapping[str, Any]) -> Episode:
+        """Episode of a row of the dataset, not yet open; its coroutines run on ``pool``."""
+        return self.live.episode(row)
+
+    def prepare(
+        self,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        one_prompt_per_task: bool = False,
+        groups: Sequence[int] | None = None,
+    ) -> list[Episode]:
+        """Open the episodes of these rows at the same time; see ``LiveEnvironment.prepare``."""
+        return self.live.prepare(rows, one_prompt_per_task=one_prompt_per_task, groups=groups)
+
+    def begin(self, row: Mapping[str, Any]) -> Episode:
+        """Open episode of a row: one that was prepared, or a new one."""
+        return self.live.begin(row)
+
+    def release(self, episodes: Iterable[Episode]) -> None:
+        """End the sessions of these episodes in the background."""
+        self.live.release(episodes)
+
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Result of ``work`` on the loop of ``pool``."""
+        return self.live.run(work)
+
+    def close(self) -> None:
+        """End all sessions and the connection; the next use connects anew."""
+        self.live.close()
+
+    # Internals: the environments of a run, see ``Environments``
+
+    def members(self) -> Sequence[LiveEnvironment]:
+        """This one."""
+        return [self.live]
+
+    def member(self, row: Mapping[str, Any]) -> LiveEnvironment:
+        """This one."""
+        return self.live
 
 
-class EnvironmentFactory:
-    """Makes environments for a trainer's pool, all of one class in one process."""
-
-    def __init__(self, spec: EnvironmentSpec) -> None:
-        self.spec = spec
-
-    def __call__(self) -> RolloutEnvironment:
-        if (player := calling_player()) is not None:
-            # A worker's loop writes the whole conversation anew each turn, a trainer adds to its tokens.
-            guard(tokenizer_of(player), rendered=not is_trainer(player))
-        return self._class(self.spec)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # AsyncGRPO's rollouts are played by a process that knows nothing of the trainer.
-        if (trainer := starting_trainer()) is not None:
-            self.spec.serve_run(trainer.args, trainer.model)
-        return {"spec": self.spec}
-
-    @cached_property
-    def _class(self) -> type[RolloutEnvironment]:
-        return environment_class(self.spec, self.spec.tools)
-
-
-def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    spec = row.get("task_spec")
-    return (
-        row.get("task_split"),
-        row.get("task_index"),
-        spec if spec is None or isinstance(spec, str) else json.dumps(spec, sort_keys=True),
-    )
-
-
-def _class_name(env_name: str | None, target: str) -> str:
-    name = env_name or target.rstrip("/").rsplit("/", 1)[-1]
-    plain = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name).strip("_")
-    return f"Environment_{plain}"
-
-
-async def _result(future: Future[_T]) -> _T:
-    return await asyncio.wrap_future(future)
+def _probes(indices: Sequence[int] | None, one: int | None) -> tuple[int, ...]:
+    if one is not None:
+        return (one,)
+    return (0,) if indices is None else tuple(sorted(set(indices)))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
+from types import TracebackType
 from typing import Any
 
 import aiohttp
@@ -61,43 +61,40 @@ class CatalogSource:
         self._client = AsyncOpenReward(api_key=key)
         self._environment = self._client.environments.get(name, variant=env_name)
         self._secrets = dict(secrets) if secrets is not None else {"api_key": key}
-        self._redact = Redact([key, *self._secrets.values()])
+        self._border = _Border(Redact([key, *self._secrets.values()]))
 
     async def count(self, split: str) -> int:
-        async with _translated(self._redact):
+        async with self._border:
             return int(await self._environment.num_tasks(split))
-        raise AssertionError  # _translated raises or lets the result through
 
     async def specs(self, split: str, indices: Sequence[int]) -> list[Mapping[str, Any]]:
         limit = asyncio.Semaphore(_AT_A_TIME)
 
         async def fetch(index: int) -> Mapping[str, Any]:
-            async with limit, _translated(self._redact):
+            async with limit, self._border:
                 found: Mapping[str, Any] = (await self._environment.get_task(split, index)).task_spec
                 return found
-            raise AssertionError
 
         return await asyncio.gather(*(fetch(index) for index in indices))
 
     async def listing(self) -> ListToolsOutput:
-        async with _translated(self._redact):
+        async with self._border:
             tools = await self._environment.list_tools()
             terminal = await self._environment.terminal_tool()
             groups = await self._environment.supports_score_group()
             return _listing(tools, terminal, groups)
-        raise AssertionError
 
     def session(self, task: TaskRef, labels: Mapping[str, str | int]) -> PlayedSession:
         """``labels`` stay here: the catalog takes none."""
-        return _CatalogSession(self._environment, task, self._secrets, self._redact)
+        return _CatalogSession(self._environment, task, self._secrets, self._border)
 
     async def aclose(self) -> None:
         await self._client.environments.aclose()
 
 
 class _CatalogSession:
-    def __init__(self, environment: Any, task: TaskRef, secrets: Mapping[str, str], redact: Redact) -> None:
-        self._redact = redact
+    def __init__(self, environment: Any, task: TaskRef, secrets: Mapping[str, str], border: _Border) -> None:
+        self._border = border
         where: dict[str, Any] = {"split": task.split, "index": task.index}
         if task.spec is not None:
             from openreward.api.environments.client import Task
@@ -117,25 +114,23 @@ class _CatalogSession:
         return str(self._session.sid or "")
 
     async def open(self) -> None:
-        async with _translated(self._redact):
+        async with self._border:
             await self._session.__aenter__()
 
     async def close(self) -> None:
-        async with _translated(self._redact):
+        async with self._border:
             await self._session.__aexit__(None, None, None)
 
     async def prompt(self) -> list[TextBlock | ImageBlock]:
-        async with _translated(self._redact):
+        async with self._border:
             return _blocks(await self._session.get_prompt())
-        raise AssertionError
 
     async def listing(self) -> ListToolsOutput:
-        async with _translated(self._redact):
+        async with self._border:
             tools = await self._session.list_tools()
             return _listing(
                 tools, await self._session.terminal_tool(), await self._session.supports_score_group()
             )
-        raise AssertionError
 
     async def call(
         self, name: str, input: JSONObject | None = None, *, timeout_s: float | None = None
@@ -143,7 +138,7 @@ class _CatalogSession:
         body = call_body(name, input)
         try:
             encode_json(body)
-            async with _translated(self._redact), asyncio.timeout(timeout_s):
+            async with self._border, asyncio.timeout(timeout_s):
                 output = await self._session.call_tool(name, body["input"])
         except errors.BadRequest as exc:
             if exc.status not in _NO_INPUT:
@@ -169,33 +164,50 @@ class _CatalogSession:
             )
             for candidate in candidates
         ]
-        async with _translated(self._redact):
+        async with self._border:
             scores = await self._session.score_group(group)
             return [GroupScore(reward=score.reward, metadata=score.metadata) for score in scores]
-        raise AssertionError
 
 
-@asynccontextmanager
-async def _translated(redact: Redact) -> AsyncIterator[None]:
-    """The package's errors as ours: a no of the environment, a fault, or a wrong request."""
-    try:
-        yield
-    except theirs.ToolCallError as exc:
-        raise errors.ToolRefused(redact(str(exc)), reason=str(getattr(exc, "reason", "not_found"))) from exc
-    except theirs.ToolFailed as exc:
-        raise errors.ToolError(redact(str(exc))) from exc
-    except theirs.ScoreGroupUnsupported as exc:
-        raise errors.Unsupported(redact(str(exc))) from exc
-    except theirs.ScoreGroupFailed as exc:
-        raise errors.ScoreError(redact(str(exc))) from exc
-    except theirs.SessionTerminatedError as exc:
-        raise errors.SessionLost(redact(str(exc))) from exc
-    except aiohttp.ClientResponseError as exc:
-        raise _by_status(exc.status, redact(str(exc))) from exc
-    except theirs.OpenRewardError as exc:
-        raise _by_status(getattr(exc, "status", None), redact(str(exc))) from exc
-    except (aiohttp.ClientError, ConnectionError) as exc:
-        raise errors.ConnectionLost(redact(str(exc))) from exc
+class _Border:
+    """Context in which the package's errors are raised as those of ``orsay_client.errors``.
+
+    A class, and no generator: its ``__aexit__`` returns None, so it visibly swallows nothing.
+    """
+
+    def __init__(self, redact: Redact) -> None:
+        self._redact = redact
+
+    async def __aenter__(self) -> None:
+        return None
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if exc is not None and (ours := _translate(exc, self._redact(str(exc)))) is not None:
+            raise ours from exc
+
+
+def _translate(exc: BaseException, message: str) -> errors.OrsayClientError | None:
+    """A refusal, a fault or a wrong request; None for what the package does not raise on purpose."""
+    match exc:
+        case theirs.ToolCallError():
+            return errors.ToolRefused(message, reason=str(getattr(exc, "reason", "not_found")))
+        case theirs.ToolFailed():
+            return errors.ToolError(message)
+        case theirs.ScoreGroupUnsupported():
+            return errors.Unsupported(message)
+        case theirs.ScoreGroupFailed():
+            return errors.ScoreError(message)
+        case theirs.SessionTerminatedError():
+            return errors.SessionLost(message)
+        case aiohttp.ClientResponseError():
+            return _by_status(exc.status, message)
+        case theirs.OpenRewardError():
+            return _by_status(getattr(exc, "status", None), message)
+        case aiohttp.ClientError() | ConnectionError():
+            return errors.ConnectionLost(message)
+    return None
 
 
 def _by_status(status: int | None, message: str) -> errors.OrsayClientError:

@@ -1,4 +1,4 @@
-"""From blocks on the wire to what a chat template takes: a text, or a list of content parts."""
+"""Content of a chat message, a text or a list of parts, from blocks on the wire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tools an environment has: those it lists, and those that its sessions list."""
+"""Discovery of an environment's tools: those it lists, and those that its sessions list."""
 
 from __future__ import annotations
 

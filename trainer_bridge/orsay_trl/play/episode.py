@@ -1,4 +1,4 @@
-"""One rollout's play in one session: what was called, what came back, what it is worth, and what went wrong.
+"""One rollout's episode: its session, its calls and their answers, its reward, and its fault.
 
 An answer of the environment, also a refusal, goes to the model. A fault does not count: the episode is played
 again on a fresh session as far as it had come, within a budget, and otherwise it is lost and never scored.
@@ -10,11 +10,13 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from orsay_client import errors
+from orsay_client.replay import AnsweredCall, answer, replay, require_same_prompt
+from orsay_eval.reward import RewardPolicy, reward_of
 from orsay_protocol import (
     GroupCandidate,
     GroupScore,
@@ -27,22 +29,25 @@ from orsay_protocol import (
 from orsay_protocol.texts import well_formed
 
 from .content import Content, content_of, text_of
-from .reward import LARGEST, RewardPolicy, reward_of
 from .source import PlayedSession, Source, TaskRef
 
-__all__ = ["Episode", "Reply", "Rules", "Step", "Tools", "common_prompt"]
+__all__ = ["LARGEST_REWARD", "Episode", "Reply", "Rules", "Step", "Tools", "common_prompt"]
+
+LARGEST_REWARD = 1e18
+"""Trainers compute the spread of a group in 32 bits, where the squares of larger rewards are infinite, and
+then all advantages of the group are worthless."""
 
 _log = logging.getLogger("orsay_trl")
 _BACKOFF_S = 0.5
-_DIVERGED = "diverged"
 _LONGEST_NAME = 200  # that is repeated to the model
+_NO_OUTPUT = "(no output)"
 _OVER = "The episode is over; this call was not made."
 _LOST = "The environment failed; this episode is over and will not be scored."
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How episodes of one environment are played and scored; see ``EnvironmentSpec`` for each."""
+    """Rules by which episodes of one environment are played and scored; see ``EnvironmentSpec`` for each."""
 
     reward: RewardPolicy = "last"
     unscored: float | None = 0.0
@@ -66,7 +71,7 @@ class Tools:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a call or a plain message brought, for the model to see."""
+    """Answer to a call or to a plain message, for the model to see."""
 
     content: Content
     finished: bool = False
@@ -120,6 +125,7 @@ class Episode:
         self._rules = rules
         self._labels: dict[str, str | int] = {**(labels or {}), "rollout": self.id}
         self._session: PlayedSession | None = None
+        self._answered: list[AnsweredCall] = []
         self._endings: set[asyncio.Task[None]] = set()
         self._prompt: list[TextBlock | ImageBlock] = []
         self._observation: Content = ""
@@ -149,7 +155,7 @@ class Episode:
 
     @property
     def tools(self) -> list[dict[str, Any]]:
-        """What the chat template is given: OpenAI's function format, with the environment's whole schemas."""
+        """Tools for the chat template: OpenAI's function format, with the environment's whole schemas."""
         return [dict(schema) for schema in self._tools.schemas]
 
     @property
@@ -180,16 +186,16 @@ class Episode:
 
     @property
     def reward(self) -> float | None:
-        """What the episode is worth so far by the rules; None when a fault ended it.
+        """Reward so far by the rules; None when a fault ended it.
 
         Where the rules make no usable number of it, it is lost to ``bad_reward``.
         """
         if self.fault is not None:
             return None
         try:
-            reward = reward_of(self._rules.reward, self, largest=LARGEST)
+            reward = reward_of(self._rules.reward, self, largest=LARGEST_REWARD)
         except errors.BadReward as bad:
-            self.lose(bad.fault_class, bad.message)
+            self.mark_lost(bad.fault_class, bad.message)
             return None
         return self._rules.unscored if reward is None else reward
 
@@ -204,7 +210,7 @@ class Episode:
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Reply:
         """Call the tool that the model knows as ``name``; calls of one episode run one after another.
 
-        What the model got wrong is answered in words. Raises as ``open``.
+        A mistake of the model is answered in words. Raises as ``open``.
         """
         name = str(name)
         tool = self._tools.names.get(name)
@@ -232,14 +238,14 @@ class Episode:
             raise errors.ClientClosed("the episode has no session; open it first")
         return await self._session.score_group(candidates)
 
-    def lose(self, fault: str, message: str) -> None:
+    def mark_lost(self, fault: str, message: str) -> None:
         """Count the episode as lost to ``fault``, unless it already is: it is never scored."""
         if self.fault is None:
             self.fault, self.fault_message = fault, message
             _log.warning("rollout %s is lost to %s: %s", self.id, fault, message)
 
     def show(self, observation: Content) -> None:
-        """What to begin with after a fault at the start, so that a group has one prompt all the same."""
+        """Set the prompt of an episode that a fault left without one, so that a group has one prompt."""
         if not self._opened:
             self._observation = observation
 
@@ -263,13 +269,19 @@ class Episode:
 
             async def attempt() -> None:
                 nonlocal content
-                if self._session is None:
-                    await self._begin()
-                    await self._replay()
-                step = await self._one_call(tool, arguments)
+                limit = self._rules.call_timeout_s
+                session = self._session
+                if session is None:
+                    session = await self._begin()
+                    await replay(session, self._answered, timeout_s=limit)
+                began = time.perf_counter()
+                answered = await answer(session, tool, arguments, timeout_s=limit)
+                step = _step(answered, time.perf_counter() - began)
                 blocks = step.output.blocks if step.output is not None else [TextBlock(text=step.text)]
-                content = content_of(blocks, images=self._rules.images) or "(no output)"
-                self._record(step)
+                content = content_of(blocks, images=self._rules.images) or _NO_OUTPUT
+                self._answered.append(answered)
+                self.steps.append(step)
+                self.finished = self.finished or (step.output is not None and step.output.finished)
 
             await self._within_budget(attempt)
             return Reply(_LOST) if self._is_lost() else Reply(content, finished=self.finished)
@@ -277,7 +289,7 @@ class Episode:
     def _is_lost(self) -> bool:
         return self.fault is not None
 
-    async def _begin(self) -> None:
+    async def _begin(self) -> PlayedSession:
         labels = self._labels
         if self.retried:
             labels = {**labels, "attempt": len(self.retried) + 1}
@@ -285,41 +297,18 @@ class Episode:
         await session.open()
         _log.debug("rollout %s is session %s, trace %s", self.id, session.sid, self.trace or "unknown")
         prompt = await session.prompt()
-        if self._opened and prompt != self._prompt:
-            raise _diverged("began with another prompt")
-        if not self._opened:
+        if self._opened:
+            require_same_prompt(self._prompt, prompt)
+        else:
             self._observation = content_of(prompt, images=self._rules.images)
         self._prompt = prompt
         self._opened = True
         if self._closed:
             self._drop_session()
             raise errors.ClientClosed("the episode was closed while its session opened")
+        return session
 
-    async def _replay(self) -> None:
-        """Make the calls so far again on a fresh session. Raises Fault when they are answered otherwise."""
-        for step in self.steps:
-            again = await self._one_call(step.tool, step.input)
-            if _answer(again) != _answer(step):
-                raise _diverged(f"answered {step.tool!r} otherwise")
-
-    async def _one_call(self, tool: str, arguments: JSONObject) -> Step:
-        assert self._session is not None
-        began = time.perf_counter()
-        output: ToolOutput | None = None
-        try:
-            output = await self._session.call(tool, arguments, timeout_s=self._rules.call_timeout_s)
-            text = text_of(content_of(output.blocks, images=False))
-        except errors.ToolRefused as refused:
-            text = refused.message
-        except TimeoutError:
-            raise errors.TimeLimit(f"{tool!r} took longer than {self._rules.call_timeout_s} s") from None
-        return Step(tool, arguments, output, text or "(no output)", time.perf_counter() - began)
-
-    def _record(self, step: Step) -> None:
-        self.steps.append(step)
-        self.finished = self.finished or (step.output is not None and step.output.finished)
-
-    async def _within_budget(self, attempt: Any) -> None:
+    async def _within_budget(self, attempt: Callable[[], Awaitable[object]]) -> None:
         """Run ``attempt`` until it succeeds, each time on a fresh session, or the budget is used up."""
         began = time.perf_counter()
         try:
@@ -332,7 +321,7 @@ class Episode:
                     if self._closed:
                         raise errors.ClientClosed("the episode was closed meanwhile") from fault
                     if not fault.retryable or len(self.retried) >= self._rules.retries:
-                        self.lose(fault.fault_class, fault.message)
+                        self.mark_lost(fault.fault_class, fault.message)
                         return
                     self.retried.append(fault.fault_class)
                     _log.info(
@@ -352,7 +341,7 @@ class Episode:
 
 
 def common_prompt(group: Sequence[tuple[bool, Content]], task: TaskRef) -> Content:
-    """What the episodes of a group began with, "" where faults left none with a prompt.
+    """Prompt of a group's episodes, "" where faults left none with a prompt.
 
     ``group`` has ``began`` and ``observation`` of each. Raises ValueError where they began differently.
     """
@@ -374,12 +363,8 @@ async def _end(session: PlayedSession) -> None:
         _log.debug("session %s did not close: %s", session.sid, exc)
 
 
-def _diverged(how: str) -> errors.Fault:
-    message = f"a fresh session {how} than the one that was lost"
-    return errors.Fault(message, fault_class=_DIVERGED, retryable=False)
-
-
-def _answer(step: Step) -> Any:
-    if step.output is None:
-        return step.text
-    return (list(step.output.blocks), step.output.reward, step.output.finished)
+def _step(call: AnsweredCall, seconds: float) -> Step:
+    text = call.refusal.message if call.refusal is not None else ""
+    if call.output is not None:
+        text = text_of(content_of(call.output.blocks, images=False))
+    return Step(call.tool, call.input, call.output, text or _NO_OUTPUT, seconds)

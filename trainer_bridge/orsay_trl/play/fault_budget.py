@@ -1,4 +1,4 @@
-"""How much may be lost to faults before a run is worthless."""
+"""Budget of rollouts that a run may lose to faults before it is worthless."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from .episode import Episode
 
-__all__ = ["FaultWatch", "TooManyFaults"]
+__all__ = ["FaultBudget", "TooManyFaults"]
 
 _WINDOW = 64
-_LEAST = 8  # a share of fewer episodes says nothing
+_LEAST = 8  # a share of fewer episodes is noise
 _LEAST_BATCH = 2  # one alone is judged with those before it
 
 
@@ -18,21 +18,21 @@ class TooManyFaults(RuntimeError):
     """More than ``max_fault_share`` of the rollouts were lost to faults; the message names them."""
 
 
-class FaultWatch:
+class FaultBudget:
     """Raises TooManyFaults when the share of lost episodes is over ``max_share``."""
 
     def __init__(self, max_share: float) -> None:
         self._max_share = max_share
         self._last: deque[tuple[str | None, str]] = deque(maxlen=_WINDOW)
 
-    def batch(self, episodes: Sequence[Episode]) -> None:
-        """Judge a whole batch of rollouts; one alone, as in an evaluation, as ``rolling`` does."""
+    def check_batch(self, episodes: Sequence[Episode]) -> None:
+        """Judge a whole batch of rollouts; one alone, as in an evaluation, as ``check_latest`` does."""
         if len(episodes) < _LEAST_BATCH:
-            self.rolling(episodes)
+            self.check_latest(episodes)
             return
         self._judge([(episode.fault, episode.fault_message) for episode in episodes])
 
-    def rolling(self, episodes: Sequence[Episode]) -> None:
+    def check_latest(self, episodes: Sequence[Episode]) -> None:
         """Judge the last 64 rollouts, for trainers without batches, once there were 8."""
         self._last.extend((episode.fault, episode.fault_message) for episode in episodes)
         if len(self._last) >= _LEAST:

@@ -15,7 +15,7 @@ _RESERVED = frozenset(
     {
         *("reset", "get_reward"),  # which TRL takes for itself
         *("reward", "rewards", "metadata", "finished", "last_output"),  # the state that reward functions read
-        *("spec", "episode", "scored_by_function"),
+        *("live", "episode", "scored_by_function"),
     }
 )
 

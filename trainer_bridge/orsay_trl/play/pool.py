@@ -1,4 +1,4 @@
-"""The running side of a spec in one process: its event loop, its connection, and its open episodes."""
+"""Event loop, connection and open episodes of one environment in one process."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from orsay_client.loop_thread import LoopThread
 from .episode import Episode
 from .source import Source
 
-__all__ = ["Stage"]
+__all__ = ["EpisodePool"]
 
 _T = TypeVar("_T")
 _CLOSE_S = 30.0
 _FIRST = 100
 
 
-class Stage:
+class EpisodePool:
     """Plays episodes on an event loop thread of its own, so that keep-alive goes on while a trainer computes.
 
     ``waited_s`` adds up how long callers were blocked here: what training paid for the environment.
-    ``metered`` is the time and ``waited_s`` when metrics were last logged. ``beside`` is another stage whose
+    ``metered`` is the time and ``waited_s`` when metrics were last logged. ``beside`` is another pool whose
     loop this one shares, so that one coroutine can play on both.
     """
 
     def __init__(
-        self, make_source: Callable[[], Source], *, concurrency: int, beside: Stage | None = None
+        self, make_source: Callable[[], Source], *, concurrency: int, beside: EpisodePool | None = None
     ) -> None:
         self.pid = os.getpid()
         self.waited_s = 0.0
@@ -53,11 +53,11 @@ class Stage:
 
     @property
     def open_episodes(self) -> int:
-        """How many episodes have a session, or are about to."""
+        """Number of episodes that have a session, or are about to."""
         return len(self._open)
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """The result of ``work`` on the loop; the caller waits, and the wait is counted."""
+        """Result of ``work`` on the loop; the caller waits, and the wait is counted."""
         began = time.perf_counter()
         try:
             return self._loop.run(work)
@@ -65,7 +65,7 @@ class Stage:
             self.waited_s += time.perf_counter() - began
 
     def play(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """As ``run``, for work that is more than the environment's: the wait is not counted."""
+        """Result of ``work`` that is more than the environment's: unlike ``run``, no wait is counted."""
         return self._loop.run(work)
 
     def start(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
@@ -116,7 +116,7 @@ class Stage:
         return episode
 
     def close_episodes(self) -> None:
-        """End all sessions on the server; the stage can be used again."""
+        """End all sessions on the server; the pool can be used again."""
         self._prepared.clear()
         if self._open and not self._closed:
             self._loop.run(self.close(list(self._open)))
@@ -135,7 +135,7 @@ class Stage:
                 self._loop.stop()
 
     def abandon(self) -> None:
-        """As ``shut``, but in the background: garbage is collected in the middle of anything."""
+        """``shut`` in the background, for a garbage collection, which comes in the middle of anything."""
 
         async def end() -> None:
             try:
@@ -149,7 +149,7 @@ class Stage:
                 self._loop.start(end())
 
     async def _end(self) -> None:
-        with suppress(TimeoutError):  # the server expires what it did not hear of
+        with suppress(TimeoutError):  # the server expires the sessions that are left
             async with asyncio.timeout(_CLOSE_S):
                 await self.close(list(self._open))
                 await self.source.aclose()
@@ -159,7 +159,7 @@ async def _made(make: Callable[[], _T]) -> _T:
     return make()
 
 
-def _close_at_exit(stage: weakref.ref[Stage]) -> None:
-    alive = stage()
+def _close_at_exit(pool: weakref.ref[EpisodePool]) -> None:
+    alive = pool()
     if alive is not None:
         alive.shut()

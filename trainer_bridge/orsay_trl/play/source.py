@@ -1,4 +1,4 @@
-"""Where episodes come from: an ORS server by URL, or an environment of the OpenReward catalog by name."""
+"""Sources of sessions: an ORS server by URL; ``catalog`` has the OpenReward catalog."""
 
 from __future__ import annotations
 

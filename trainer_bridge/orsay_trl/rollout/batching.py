@@ -57,7 +57,7 @@ class Batcher(Generic[_Request, _Result]):
             await asyncio.wait([drain])
 
     async def _answer_all(self) -> None:
-        while await self._settled():
+        while await self._collected():
             batch, self._waiting = self._waiting[: self._limit], self._waiting[self._limit :]
             batch = [(request, answer) for request, answer in batch if not answer.done()]
             if not batch:
@@ -75,7 +75,7 @@ class Batcher(Generic[_Request, _Result]):
                 if not answer.done():
                     answer.set_result(result)
 
-    async def _settled(self) -> bool:
+    async def _collected(self) -> bool:
         """Wait until no more requests come; False when there is none."""
         count = 0
         while count < len(self._waiting) < self._limit:

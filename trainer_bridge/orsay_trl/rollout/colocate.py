@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Literal
 
+from ..trainer._trl import weights_asleep, weights_discarded
 from .sampling import PromptTooLong, Sample, Sampling
 
 __all__ = ["ColocatedSampler"]
@@ -53,14 +54,14 @@ class ColocatedSampler:
         if not getattr(generation, "enable_sleep_mode", False):
             yield
             return
-        if generation._llm_weights_sleeping:  # sleeping discards them, and the step need not have changed
+        if weights_asleep(generation):  # sleeping discards them, and the step need not have changed
             generation.sync_weights()
         generation.llm.wake_up(tags=["kv_cache"])
         try:
             yield
         finally:
             generation.llm.sleep(level=2)
-            generation._llm_weights_sleeping = True
+            weights_discarded(generation)
 
     async def sample(self, prompt_ids: Sequence[int], *, max_tokens: int) -> Sample:
         """Continue ``prompt_ids``. Raises PromptTooLong, and what the engine raises."""

@@ -1,13 +1,13 @@
-"""What a trainer brings to a batch of rollouts: chat format, sampler with current weights, limits."""
+"""Context of a batch of rollouts: chat format, sampler with current weights, limits; and who uses it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
-from .loop import Limits
+from .loop import Limits, Rollout
 from .parse import TurnParser
 from .sampling import Sampler, Sampling
 from .tokens import ChatFormat, TemplateError, tokenizer_of
@@ -15,12 +15,12 @@ from .tokens import ChatFormat, TemplateError, tokenizer_of
 if TYPE_CHECKING:
     from .sync import DiskSync
 
-__all__ = ["Desk", "DeskSettings", "trainer_sampling"]
+__all__ = ["RolloutBackend", "RolloutContext", "RolloutDriver", "RolloutSettings", "trainer_sampling"]
 
 
 @dataclass(frozen=True, slots=True)
-class DeskSettings:
-    """How to make a ``Desk``; see ``vllm_rollout_func`` for each.
+class RolloutSettings:
+    """Recipe of a ``RolloutContext``; see ``vllm_rollout_func`` for each.
 
     ``fallback_url`` counts where the trainer has no vLLM of its own. ``sampling`` replaces fields of the
     trainer's sampling settings.
@@ -44,8 +44,8 @@ class DeskSettings:
         if self.max_turns < 1 or (self.max_tokens_per_turn is not None and self.max_tokens_per_turn < 1):
             raise ValueError("max_turns and max_tokens_per_turn must be at least 1")
 
-    def open(self, trainer: Any) -> Desk:
-        """The desk for one trainer; called on its thread.
+    def open(self, trainer: Any) -> RolloutContext:
+        """Context for one trainer; called on its thread.
 
         Raises TemplateError where tool calls cannot be read, and ValueError where nothing would bring the
         server new weights.
@@ -71,7 +71,7 @@ class DeskSettings:
             completion=trainer.max_completion_length,
             context=getattr(config, "max_position_embeddings", None),
         )
-        return Desk(trainer, chat, parser, limits, self._choose(trainer), self)
+        return RolloutContext(trainer, chat, parser, limits, self._choose(trainer), self)
 
     def _choose(self, trainer: Any) -> Sampler:
         sampling = trainer_sampling(trainer, self.sampling)
@@ -100,7 +100,7 @@ class DeskSettings:
 
 
 @dataclass(slots=True)
-class Desk:
+class RolloutContext:
     """Everything that a rollout needs besides its environment."""
 
     trainer: Any
@@ -108,7 +108,7 @@ class Desk:
     parser: TurnParser
     limits: Limits
     sampler: Sampler
-    settings: DeskSettings
+    settings: RolloutSettings
 
     @contextmanager
     def sampling_batch(self) -> Iterator[None]:
@@ -149,6 +149,28 @@ class Desk:
         """Close the sampler, if it was made here."""
         if self.settings.sampler is None:
             await self.sampler.aclose()
+
+
+class RolloutDriver(Protocol):
+    """Driver of one rollout; it raises what no rollout can recover from."""
+
+    async def play(self, context: RolloutContext) -> Rollout: ...
+
+
+class RolloutBackend(Protocol):
+    """Environment in which rollouts are played, and the event loop that belongs to it."""
+
+    def drivers(self, prompts: Sequence[Any], trainer: Any) -> list[RolloutDriver]:
+        """One for each prompt, in their order; called on the trainer's thread."""
+        ...
+
+    def run(self, work: Coroutine[Any, Any, list[Rollout]]) -> list[Rollout]:
+        """The result of ``work`` on the event loop."""
+        ...
+
+    def judge(self, rollouts: Sequence[Rollout], log_metric: Callable[[str, float], None]) -> None:
+        """Log what is particular to the environment. Raises TooManyFaults."""
+        ...
 
 
 def trainer_sampling(trainer: Any, changes: Mapping[str, Any] | None = None) -> Sampling:

@@ -60,7 +60,7 @@ class EvaluationTest:
     async def score(
         self, rollout_id: str, messages: Sequence[Message], answer: str, rewards: Sequence[float]
     ) -> float:
-        """What the test gives an episode; 0.0 where it gives nothing."""
+        """Score of an episode by the test; 0.0 where it gives none."""
         models = importlib.import_module("eval_protocol.models")
         row = models.EvaluationRow(
             messages=[

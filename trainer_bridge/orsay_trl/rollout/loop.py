@@ -11,7 +11,7 @@ from .parse import TurnParser
 from .sampling import Sample, Sampler
 from .tokens import ChatFormat, Message, Transcript
 
-__all__ = ["Limits", "PlayedEpisode", "Rollout", "StopReason", "Talk", "play_tools", "text_only"]
+__all__ = ["Dialogue", "Limits", "PlayedEpisode", "Rollout", "StopReason", "play_tools", "text_only"]
 
 _T = TypeVar("_T")
 
@@ -35,7 +35,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """What a rollout came to. ``transcript.mask`` is 0 throughout where a fault ended it."""
+    """Result of a rollout. ``transcript.mask`` is 0 throughout where a fault ended it."""
 
     id: str
     transcript: Transcript
@@ -47,13 +47,13 @@ class Rollout:
     sampling_s: float = 0.0
     environment_s: float = 0.0
     episode: Any = None
-    spec: Any = None
+    live: Any = None
     extra: dict[str, Any] = field(default_factory=dict)
     """Handed to reward functions under these names, besides what every rollout has."""
 
 
 class PlayedReply(Protocol):
-    """What the environment answered."""
+    """Answer of the environment to a call or a message."""
 
     @property
     def content(self) -> Any: ...
@@ -72,7 +72,7 @@ class PlayedEpisode(Protocol):
     async def say(self, text: str) -> PlayedReply | None: ...
 
 
-class Talk:
+class Dialogue:
     """The tokens of one rollout on their way between the sampler and the environment."""
 
     def __init__(
@@ -107,7 +107,7 @@ class Talk:
 
     @property
     def prefix(self) -> list[int]:
-        """What the last turn continued."""
+        """Tokens before the last turn."""
         ids = self.transcript.ids
         return ids[: len(ids) - len(self._last)]
 
@@ -123,7 +123,7 @@ class Talk:
         return sample
 
     def reply(self, replies: Sequence[Message]) -> bool:
-        """Append what the environment answered to the last turn.
+        """Append the environment's replies to the last turn.
 
         False, with nothing appended, when the model would have no room to answer it.
         """
@@ -136,8 +136,8 @@ class Talk:
             del part[kept:]
         return False
 
-    async def answered(self, work: Awaitable[_T]) -> _T:
-        """What the environment gave; the wait is counted."""
+    async def wait(self, work: Awaitable[_T]) -> _T:
+        """Result of the environment's ``work``; the wait is counted."""
         return await self._timed("environment_s", work)
 
     async def _timed(self, name: str, work: Awaitable[_T]) -> _T:
@@ -148,36 +148,36 @@ class Talk:
             setattr(self, name, getattr(self, name) + time.perf_counter() - began)
 
 
-async def play_tools(episode: PlayedEpisode, talk: Talk, parser: TurnParser) -> StopReason:
+async def play_tools(episode: PlayedEpisode, dialogue: Dialogue, parser: TurnParser) -> StopReason:
     """Play an open episode by tool calls.
 
     Calls of one turn are made one after another, and those after the one that ended the episode are not made.
     After the end of the episode there are no more tokens, sampled or not.
     """
     while True:
-        sample = await talk.turn()
+        sample = await dialogue.turn()
         if sample is None:
             return "budget"
-        turn = parser.parse(sample.token_ids, prefix=talk.prefix, tools=episode.tools)
+        turn = parser.parse(sample.token_ids, prefix=dialogue.prefix, tools=episode.tools)
         if sample.finish_reason == "length" and not turn.calls:
             return "budget"  # a turn that was cut off is no plain message, and no broken call either
         if not turn.calls and turn.problem is None:
-            said = await talk.answered(episode.say(turn.text))
+            taken = await dialogue.wait(episode.say(turn.text))
             if episode.fault is not None:
                 return "fault"
-            return "no_tool_call" if said is None else "finished"
+            return "no_tool_call" if taken is None else "finished"
         replies = [_unread(turn.problem)] if turn.problem is not None else []
-        talk.unreadable_calls += len(replies)
+        dialogue.unreadable_calls += len(replies)
         for call in turn.calls:
-            reply = await talk.answered(episode.call(call.name, call.arguments))
+            reply = await dialogue.wait(episode.call(call.name, call.arguments))
             if episode.fault is not None:
                 return "fault"
             if reply.finished:
                 return "finished"
             replies.append({"role": "tool", "name": call.name, "content": text_only(reply.content)})
-        if talk.turns >= talk.limits.turns:
+        if dialogue.turns >= dialogue.limits.turns:
             return "max_turns"
-        if not talk.reply(replies):
+        if not dialogue.reply(replies):
             return "budget"
 
 

@@ -1,4 +1,4 @@
-"""What a trainer's log says of how a batch was rolled out. The names are explained in docs/training.md."""
+"""Metrics of a batch of rollouts in a trainer's log. The names are explained in docs/training.md."""
 
 from __future__ import annotations
 

@@ -14,19 +14,19 @@ from typing import Any, Literal, TypeVar
 
 from orsay_client.loop_thread import LoopThread
 
-from ..play.fault_budget import FaultWatch
+from ..play.fault_budget import FaultBudget
 from ..trainer.groups import groups_of
-from .context import Desk, DeskSettings
+from .context import RolloutContext, RolloutDriver, RolloutSettings
 from .evalprotocol import EvaluationTest
-from .loop import Rollout, StopReason, Talk, text_only
+from .loop import Dialogue, Rollout, StopReason, text_only
 from .openenv_client import ClientMaker, OpenEnvGame
-from .rollout_func import Player, RolloutFunction
+from .rollout_func import RolloutFunction
 from .sampling import Sampler
 from .sync import DiskSync
 from .text import ActionParser, PromptBuilder, merged, play_text
 from .tokens import Message
 
-__all__ = ["OpenEnvArena", "create_openenv_vllm_rollout_func"]
+__all__ = ["OpenEnvBackend", "create_openenv_vllm_rollout_func"]
 
 _T = TypeVar("_T")
 _EVAL_PROTOCOLS_MODEL = "Qwen/Qwen2.5-7B"  # the default there, where it was never used
@@ -74,7 +74,7 @@ def create_openenv_vllm_rollout_func(
     Args:
         env_factory: Makes a client of the environment, of OpenEnv's asynchronous or synchronous kind.
         prompt_builder: The message to the model, from the observation, the step (from 1) and the history.
-        action_parser: The action, from the model's text. A ValueError is told to the model.
+        action_parser: The action, from the model's text. The model is shown a ValueError.
         vllm_base_url: Used where the trainer has no vLLM of its own (``use_vllm=True``) and no ``sampler`` is
             given; ``sync`` then brings it the weights.
         vllm_model: Its name for the model; the default takes what is served.
@@ -130,7 +130,7 @@ def create_openenv_vllm_rollout_func(
             "BROWSERGYM_TIMEOUT": timeout_ms,
         },
     }
-    arena = OpenEnvArena(
+    backend = OpenEnvBackend(
         ClientMaker(**{**made, **(test.environment(made) if test else {}), **(processor_kwargs or {})}),
         prompt_builder,
         action_parser,
@@ -143,7 +143,7 @@ def create_openenv_vllm_rollout_func(
         for key, value in (completion_params or {}).items()
         if key in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
     }
-    settings = DeskSettings(
+    settings = RolloutSettings(
         sampler=sampler,
         fallback_url=None if sampler is not None else vllm_base_url,
         model=None if vllm_model == _EVAL_PROTOCOLS_MODEL else vllm_model,
@@ -153,10 +153,10 @@ def create_openenv_vllm_rollout_func(
         needs_calls=False,
         sampling=drawn,
     )
-    return RolloutFunction(arena, settings, concurrency=concurrency, parity_rollouts=4)
+    return RolloutFunction(backend, settings, concurrency=concurrency, parity_rollouts=4)
 
 
-class OpenEnvArena:
+class OpenEnvBackend:
     """Plays one episode of an OpenEnv environment for each prompt, on an event loop of its own."""
 
     def __init__(
@@ -174,16 +174,16 @@ class OpenEnvArena:
         self.action_parser = action_parser
         self.system_prompt = system_prompt
         self.test = test
-        self._faults = FaultWatch(max_fault_share)
+        self._faults = FaultBudget(max_fault_share)
         self._batches = 0
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key != "_loop"}
 
-    def players(self, prompts: Sequence[Any], trainer: Any) -> list[Player]:
+    def drivers(self, prompts: Sequence[Any], trainer: Any) -> list[RolloutDriver]:
         groups = groups_of(len(prompts), trainer, may_end_early=True)
-        found: list[Player] = [
-            _OpenEnvPlayer(self, prompt, self.clients.task(groups.number(place), self._batches))
+        found: list[RolloutDriver] = [
+            _OpenEnvDriver(self, prompt, self.clients.task(groups.number(place), self._batches))
             for place, prompt in enumerate(prompts)
         ]
         self._batches += 1
@@ -198,69 +198,73 @@ class OpenEnvArena:
             log_metric("env/faults", float(rollout.fault is not None))
             if rollout.reward is not None:
                 log_metric("env/reward", rollout.reward)
-        self._faults.batch([rollout.episode for rollout in rollouts])
+        self._faults.check_batch([rollout.episode for rollout in rollouts])
 
     @cached_property
     def _loop(self) -> LoopThread:
         return LoopThread("orsay-openenv")
 
 
-class _OpenEnvPlayer:
+class _OpenEnvDriver:
     """One episode."""
 
-    def __init__(self, arena: OpenEnvArena, prompt: Any, task: str | None) -> None:
+    def __init__(self, backend: OpenEnvBackend, prompt: Any, task: str | None) -> None:
         self.id = uuid.uuid4().hex
-        self._arena = arena
+        self._backend = backend
         self._prompt = prompt
         self._task = task
 
-    async def play(self, desk: Desk) -> Rollout:
-        arena = self._arena
+    async def play(self, context: RolloutContext) -> Rollout:
+        backend = self._backend
         game = OpenEnvGame()
         try:
-            await game.open(arena.clients, self._task)
-            built = "" if game.fault else text_only(arena.prompt_builder(game.observation, 1, []))
-            talk = Talk(desk.chat, desk.sampler, desk.limits, self._messages(built))
+            await game.open(backend.clients, self._task)
+            built = "" if game.fault else text_only(backend.prompt_builder(game.observation, 1, []))
+            dialogue = Dialogue(context.chat, context.sampler, context.limits, self._messages(built))
             reason: StopReason = "fault"
             if game.fault is None:
                 reason = (
                     "finished"
                     if game.finished
-                    else await play_text(game, talk, desk.parser, arena.prompt_builder, arena.action_parser)
+                    else await play_text(
+                        game, dialogue, context.parser, backend.prompt_builder, backend.action_parser
+                    )
                 )
-            score = await self._score(game, talk, built, desk)
-            lost, transcript = game.fault is not None, talk.transcript
+            score = await self._score(game, dialogue, built, context)
+            lost, transcript = game.fault is not None, dialogue.transcript
             if lost or not transcript.completion_ids:
-                transcript = transcript.masked(desk.filler)
+                transcript = transcript.masked(context.filler)
             return Rollout(
                 id=self.id,
                 transcript=transcript,
                 stop_reason="fault" if lost else reason,
                 reward=None if lost else sum(game.rewards),
                 fault=game.fault,
-                turns=talk.turns,
-                unreadable_calls=talk.unreadable_calls,
-                sampling_s=talk.sampling_s,
-                environment_s=talk.environment_s,
+                turns=dialogue.turns,
+                unreadable_calls=dialogue.unreadable_calls,
+                sampling_s=dialogue.sampling_s,
+                environment_s=dialogue.environment_s,
                 episode=game,
                 extra={"step_rewards": list(game.rewards) or [0.0], "eval_score": score},
             )
         finally:
             await asyncio.shield(game.close())
 
-    async def _score(self, game: OpenEnvGame, talk: Talk, built: str, desk: Desk) -> float | None:
-        """By the evaluation test, else the sum of the rewards; None after a fault, also one of the score."""
+    async def _score(
+        self, game: OpenEnvGame, dialogue: Dialogue, built: str, context: RolloutContext
+    ) -> float | None:
+        """Score by the evaluation test, else the sum of rewards; None after a fault, also of the score."""
         if game.fault is not None or not game.accepts(sum(game.rewards), "the episode"):
             return None
-        if self._arena.test is None:
+        if self._backend.test is None:
             return sum(game.rewards)
-        text = desk.parser.plain(talk.transcript.completion_ids)
-        score = await self._arena.test.score(self.id, self._messages(built), text, game.rewards)
+        text = context.parser.plain(dialogue.transcript.completion_ids)
+        score = await self._backend.test.score(self.id, self._messages(built), text, game.rewards)
         return score if game.accepts(score, "the evaluation test") else None
 
     def _messages(self, built: str) -> list[Message]:
         messages = merged(self._prompt, built)
-        system = self._arena.system_prompt
+        system = self._backend.system_prompt
         if system and not any(message["role"] == "system" for message in messages):
             return [{"role": "system", "content": system}, *messages]
         return messages

@@ -1,4 +1,4 @@
-"""Clients of OpenEnv, of any release and kind, behind the one face that a rollout needs."""
+"""Clients of OpenEnv, of any release and kind, behind the one interface that a rollout needs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ..play.reward import LARGEST
+from ..play.episode import LARGEST_REWARD
 
 __all__ = ["ClientMaker", "OpenEnvGame"]
 
@@ -23,7 +23,7 @@ _BACKOFF_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ClientMaker:
-    """How to come by a client; see ``create_openenv_vllm_rollout_func`` for each."""
+    """Recipe of a client; see ``create_openenv_vllm_rollout_func`` for each."""
 
     env_factory: Callable[[], Any] | None = None
     env_client_cls: type[Any] | None = None
@@ -127,15 +127,16 @@ class OpenEnvGame:
 
     def accepts(self, reward: float, of: str) -> bool:
         """A reward with which a trainer can compute; otherwise the episode is lost to ``bad_reward``."""
-        if abs(reward) <= LARGEST:  # which also NaN is not
+        if abs(reward) <= LARGEST_REWARD:  # which also NaN is not
             return True
         self.fault = "bad_reward"
-        self.fault_message = f"the reward of {of} is {reward:g}, no number from {-LARGEST:g} to {LARGEST:g}"
+        limits = f"{-LARGEST_REWARD:g} to {LARGEST_REWARD:g}"
+        self.fault_message = f"the reward of {of} is {reward:g}, no number from {limits}"
         _log.warning("an OpenEnv rollout is lost: %s", self.fault_message)
         return False
 
     async def close(self) -> None:
-        """Let go of the client; safe to call twice, never raises."""
+        """Close the client; safe to call twice, never raises."""
         client, self._client = self._client, None
         if client is None:
             return

@@ -1,10 +1,11 @@
-"""Do sampler and trainer agree? The largest difference of their logprobs over tokens that were sampled."""
+"""Parity of sampler and trainer: the largest difference of their logprobs over sampled tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from ..trainer._trl import logprobs
 from .tokens import Transcript, tokenizer_of
 
 __all__ = ["parity"]
@@ -40,10 +41,8 @@ def parity(trainer: Any, transcripts: Sequence[Transcript]) -> float | None:
     )
     width = max(map(len, completions))
     with torch.no_grad():
-        logprobs, *_ = trainer._get_per_token_logps_and_entropies(
-            trainer.model, ids, present, width, batch_size=trainer.args.per_device_train_batch_size
-        )
+        found = logprobs(trainer, ids, present, width)
     sampled = tensor([transcript.mask for transcript in transcripts], 0, "right").bool()
     theirs = tensor([transcript.logprobs for transcript in transcripts], 0.0, "right")
-    differences = (logprobs.float() - theirs).abs()[sampled]
+    differences = (found.float() - theirs).abs()[sampled]
     return float(differences.max()) if differences.numel() else None

@@ -1,6 +1,6 @@
 """Reading a turn of the model: its text, and the tools that it calls, by the parser of transformers and TRL.
 
-A call that cannot be read is no exception: it becomes a message that tells the model what was wrong.
+A call that cannot be read is no exception: it becomes a message by which the model learns what was wrong.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What the model said in one turn."""
+    """One turn of the model: text and calls."""
 
     text: str
     """Without reasoning, calls and end marks."""
@@ -152,7 +152,7 @@ def _complaint(why: str = "") -> str:
 
 
 def _opening_marks(calls: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a call begins with in this format, however it goes on."""
+    """Text with which every call begins in this format."""
     if "open" in calls:
         opened = calls["open"]
         return (opened,) if isinstance(opened, str) else tuple(opened)

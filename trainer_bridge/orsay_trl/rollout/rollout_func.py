@@ -4,46 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
-from .context import Desk, DeskSettings
+from ..play.environment import Environments
+from ..trainer._trl import metric_logger
+from .backends import SpecBackend, TextSpecBackend
+from .context import RolloutBackend, RolloutContext, RolloutDriver, RolloutSettings
 from .loop import Rollout
 from .metrics import log_rollouts
 from .parity import parity
 
 if TYPE_CHECKING:
-    from ..mixture import Mixture
-    from ..spec import EnvironmentSpec
     from .sampling import Sampler
     from .sync import DiskSync
     from .text import ActionParser, PromptBuilder
 
-__all__ = ["Arena", "Player", "RolloutFunction", "reward_func", "vllm_rollout_func"]
+__all__ = ["RolloutFunction", "reward_func", "vllm_rollout_func"]
 
 _log = logging.getLogger("orsay_trl")
-
-
-class Player(Protocol):
-    """One rollout that can be played; it raises what no rollout can recover from."""
-
-    async def play(self, desk: Desk) -> Rollout: ...
-
-
-class Arena(Protocol):
-    """Where rollouts are played: an environment, and the event loop that belongs to it."""
-
-    def players(self, prompts: Sequence[Any], trainer: Any) -> list[Player]:
-        """One for each prompt, in their order; called on the trainer's thread."""
-        ...
-
-    def run(self, work: Coroutine[Any, Any, list[Rollout]]) -> list[Rollout]:
-        """The result of ``work`` on the event loop."""
-        ...
-
-    def judge(self, rollouts: Sequence[Rollout], log_metric: Callable[[str, float], None]) -> None:
-        """Log what is particular to the environment. Raises TooManyFaults."""
-        ...
 
 
 class RolloutFunction:
@@ -55,62 +34,68 @@ class RolloutFunction:
     """
 
     def __init__(
-        self, arena: Arena, settings: DeskSettings, *, concurrency: int | None, parity_rollouts: int
+        self,
+        backend: RolloutBackend,
+        settings: RolloutSettings,
+        *,
+        concurrency: int | None,
+        parity_rollouts: int,
     ) -> None:
         if concurrency is not None and concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, or None for no limit; got {concurrency}")
         if parity_rollouts < 0:
             raise ValueError(f"parity_rollouts must be 0 or more; got {parity_rollouts}")
-        self.arena = arena
+        self.backend = backend
         self.settings = settings
         self.concurrency = concurrency
         self.parity_rollouts = parity_rollouts
-        self._desk: Desk | None = None
+        self._context: RolloutContext | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_desk": None}
+        return {**self.__dict__, "_context": None}
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, list[Any]]:
         """Raises SamplerError when nothing can be sampled, TooManyFaults, and TemplateError."""
-        if self._desk is None or self._desk.trainer is not trainer:
+        if self._context is None or self._context.trainer is not trainer:
             self.close()
-            self._desk = self.settings.open(trainer)
+            self._context = self.settings.open(trainer)
             trainer.add_callback(_closing(self))
-        desk = self._desk
-        players = self.arena.players(prompts, trainer)
-        with desk.sampling_batch():
-            rollouts = self.arena.run(self._play(players, desk))
-        log_rollouts(rollouts, trainer._log_metric)
-        self.arena.judge(rollouts, trainer._log_metric)
+        context = self._context
+        drivers = self.backend.drivers(prompts, trainer)
+        with context.sampling_batch():
+            rollouts = self.backend.run(self._play(drivers, context))
+        log_metric = metric_logger(trainer)
+        log_rollouts(rollouts, log_metric)
+        self.backend.judge(rollouts, log_metric)
         if self.parity_rollouts and not trainer.use_vllm:  # with vLLM, TRL logs the difference by itself
             found = parity(trainer, [rollout.transcript for rollout in rollouts[: self.parity_rollouts]])
             if found is not None:
-                trainer._log_metric("sampling/parity", found)
+                log_metric("sampling/parity", found)
         return _output(rollouts)
 
     def close(self) -> None:
-        """Let go of the sampler's connections; the next call opens them again."""
-        desk, self._desk = self._desk, None
-        if desk is not None:
-            self.arena.run(_closed(desk))
+        """Close the sampler's connections; the next call opens them again."""
+        context, self._context = self._context, None
+        if context is not None:
+            self.backend.run(_closed(context))
 
-    async def _play(self, players: Sequence[Player], desk: Desk) -> list[Rollout]:
-        slots = asyncio.Semaphore(self.concurrency or max(len(players), 1))
+    async def _play(self, drivers: Sequence[RolloutDriver], context: RolloutContext) -> list[Rollout]:
+        slots = asyncio.Semaphore(self.concurrency or max(len(drivers), 1))
 
-        async def one(player: Player) -> Rollout:
+        async def one(driver: RolloutDriver) -> Rollout:
             async with slots:
-                return await player.play(desk)
+                return await driver.play(context)
 
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(one(player)) for player in players]
+                tasks = [group.create_task(one(driver)) for driver in drivers]
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None
         return [task.result() for task in tasks]
 
 
 def vllm_rollout_func(
-    spec: EnvironmentSpec | Mixture,
+    spec: Environments,
     *,
     base_url: str | None = None,
     model: str | None = None,
@@ -139,7 +124,7 @@ def vllm_rollout_func(
     trainer's own vLLM, colocated or served; the model of the trainer.
 
     Args:
-        spec: The environment, or several combined.
+        spec: An ``EnvironmentSpec``, or several combined.
         base_url: A vLLM server, with ``sync`` where the trainer does not itself update its weights.
         model: Its name for the model; by default the first that it serves.
         api_key: Its key.
@@ -152,21 +137,19 @@ def vllm_rollout_func(
         sync: Brings the trainer's weights to the server at ``base_url`` before a batch when the step has
             changed: a ``DiskSync``, or False where something else does it.
         parity_rollouts: Of how many rollouts in a batch ``sampling/parity`` is computed, by one more forward
-            pass; 0 for none. With ``use_vllm=True`` TRL logs its own figure instead.
+            pass; 0 for none. With ``use_vllm=True`` TRL logs its own metric instead.
         prompt_builder: Makes the rollout one of plain text: the message to the model, from the observation,
             the number of the step (from 1) and the history. Together with ``action_parser``.
         action_parser: The action in the model's text; see ``orsay_trl.rollout.text``.
 
     Raises ValueError for arguments that contradict each other.
     """
-    from .arenas import SpecArena, TextSpecArena
-
     if (prompt_builder is None) != (action_parser is None):
         raise ValueError("a text environment needs both prompt_builder and action_parser")
-    arena: Arena = SpecArena(spec)
+    backend: RolloutBackend = SpecBackend(spec)
     if prompt_builder is not None and action_parser is not None:
-        arena = TextSpecArena(spec, prompt_builder, action_parser)
-    settings = DeskSettings(
+        backend = TextSpecBackend(spec, prompt_builder, action_parser)
+    settings = RolloutSettings(
         sampler=sampler,
         base_url=base_url,
         model=model,
@@ -177,7 +160,7 @@ def vllm_rollout_func(
         chat_template_kwargs=chat_template_kwargs,
         needs_calls=prompt_builder is None,
     )
-    return RolloutFunction(arena, settings, concurrency=concurrency, parity_rollouts=parity_rollouts)
+    return RolloutFunction(backend, settings, concurrency=concurrency, parity_rollouts=parity_rollouts)
 
 
 def reward_func(env_reward: Sequence[float | None], **_: Any) -> list[float | None]:
@@ -203,8 +186,8 @@ def _output(rollouts: Sequence[Rollout]) -> dict[str, list[Any]]:
     return found
 
 
-async def _closed(desk: Desk) -> list[Rollout]:
-    await desk.aclose()
+async def _closed(context: RolloutContext) -> list[Rollout]:
+    await context.aclose()
     return []
 
 

@@ -1,4 +1,4 @@
-"""What a rollout asks of the thing that samples: token ids in, token ids and their logprobs out."""
+"""Interface of a sampler: token ids in, token ids and their logprobs out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["PromptTooLong", "Sample", "Sampler", "SamplerError", "Sampling"]
 
 
 class SamplerError(RuntimeError):
-    """Sampling failed for a reason that no other prompt would mend: training should stop and say why."""
+    """Failure of sampling that another prompt would not fix: training should stop with this message."""
 
 
 class PromptTooLong(SamplerError):
@@ -31,7 +31,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the next token is drawn; the defaults draw from the model's own distribution.
+    """Rule by which the next token is drawn; the defaults draw from the model's own distribution.
 
     A seed is missing on purpose: the engine of vLLM on a CPU dies of one.
     """
@@ -76,5 +76,5 @@ class Sampler(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let go of connections; safe to call twice."""
+        """Close connections; safe to call twice."""
         ...

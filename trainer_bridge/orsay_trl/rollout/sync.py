@@ -141,8 +141,8 @@ class DiskSync:
             hint = "; start vLLM with VLLM_SERVER_DEV_MODE=1 in its environment"
         elif answer.status_code in (401, 403):
             hint = "; pass the server's --api-key as api_key"
-        said = self._redact(answer.text)[:500]
-        raise SyncError(f"{method} {self.base_url}{path} answered {answer.status_code}: {said}{hint}")
+        text = self._redact(answer.text)[:500]
+        raise SyncError(f"{method} {self.base_url}{path} answered {answer.status_code}: {text}{hint}")
 
 
 def untie(model: Any) -> None:
@@ -204,11 +204,11 @@ def _members(answer: httpx.Response, name: str) -> list[Any]:
 
 
 def _success(answer: httpx.Response) -> bool | None:
-    """None where the server says nothing, as older ones do."""
+    """Success by the server's answer; None where it has none, as with older servers."""
     if not answer.content:
         return None
     try:
-        said = answer.json()["success"]
+        success = answer.json()["success"]
     except (ValueError, KeyError, TypeError):
         return None
-    return bool(said)
+    return bool(success)

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 
 from orsay_protocol.texts import well_formed
 
-from .loop import PlayedEpisode, StopReason, Talk, text_only
+from .loop import Dialogue, PlayedEpisode, StopReason, text_only
 from .parse import TurnParser
 from .tokens import Message
 
@@ -21,7 +21,7 @@ PromptBuilder: TypeAlias = Callable[[Any, int, list[str]], Any]
 """The message to the model, a text or content parts, from the observation, the step and the history."""
 
 ActionParser: TypeAlias = Callable[[str], Any]
-"""The action in the model's whole text, its reasoning included. A ValueError is told to the model."""
+"""The action in the model's whole text, its reasoning included. The model is shown a ValueError."""
 
 
 class Game(Protocol):
@@ -54,10 +54,10 @@ class EpisodeGame:
         self._episode = episode
 
     def check(self, action: Any) -> None:
-        """Nothing to say: what cannot be sent is a call that is refused."""
+        """No check: an action that cannot be sent is a call that is refused."""
 
     async def step(self, action: Any) -> float | None:
-        """Raises TypeError for an action that does not tell what to call."""
+        """Raises TypeError for an action that names no call."""
         episode: Any = self._episode
         answered = len(episode.rewards)
         if isinstance(action, str):
@@ -104,30 +104,36 @@ class EpisodeGame:
 
 
 async def play_text(
-    game: Game, talk: Talk, parser: TurnParser, prompt_builder: PromptBuilder, action_parser: ActionParser
+    game: Game,
+    dialogue: Dialogue,
+    parser: TurnParser,
+    prompt_builder: PromptBuilder,
+    action_parser: ActionParser,
 ) -> StopReason:
     """Play a game whose first observation the model was shown. After its end there are no more tokens."""
     history: list[str] = []
-    for step in range(1, talk.limits.turns + 1):
-        sample = await talk.turn()
+    for step in range(1, dialogue.limits.turns + 1):
+        sample = await dialogue.turn()
         if sample is None:
             return "budget"
         try:
             action = action_parser(parser.plain(sample.token_ids))
             game.check(action)
         except (ValueError, RecursionError) as exc:  # the latter of JSON that is nested without end
-            talk.unreadable_calls += 1
+            dialogue.unreadable_calls += 1
             history.append(f"Step {step}: not understood")
             content = f"Error: {exc}"
         else:
-            reward = await talk.answered(game.step(action))
+            reward = await dialogue.wait(game.step(action))
             if game.fault is not None:
                 return "fault"
             if game.finished:
                 return "finished"
             history.append(_line(step, action, reward, game.observation))
             content = text_only(prompt_builder(game.observation, step + 1, list(history)))
-        if step < talk.limits.turns and not talk.reply([{"role": "user", "content": well_formed(content)}]):
+        if step < dialogue.limits.turns and not dialogue.reply(
+            [{"role": "user", "content": well_formed(content)}]
+        ):
             return "budget"
     return "max_turns"
 

@@ -32,12 +32,12 @@ _ANSWER = "reply"
 
 
 class TemplateError(ValueError):
-    """The chat template cannot carry a conversation of several turns; the message names it and says why."""
+    """The chat template cannot carry a conversation of several turns; the message names it and the reason."""
 
 
 @dataclass(slots=True)
 class Transcript:
-    """What a trainer gets of one rollout. The lists behind ``prompt_ids`` are of one length."""
+    """Tokens of one rollout, as a trainer takes them. The lists behind ``prompt_ids`` are of one length."""
 
     prompt_ids: list[int]
     completion_ids: list[int] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Transcript:
 
 
 class ChatFormat:
-    """How one tokenizer's chat template opens a conversation, and what it puts after a turn of the model.
+    """Chat template of one tokenizer: the opening of a conversation, and the tokens after a model's turn.
 
     Args:
         processing_class: A tokenizer, or a processor that has one.
@@ -219,7 +219,7 @@ class ChatFormat:
         return message
 
     def _wants_parts(self) -> bool:
-        """Whether the template reads text only from lists of parts, as those of some vision models do."""
+        """Test for a template that reads text only from lists of parts, as those of some vision models do."""
         from jinja2 import TemplateError as RenderError  # comes with transformers
 
         self._as_parts = False
@@ -303,7 +303,7 @@ def _with_json_arguments(message: Message) -> Message:
 
 
 def _common(a: Sequence[int], b: Sequence[int]) -> int:
-    """How many tokens the two begin with in common."""
+    """Length of the common beginning, in tokens."""
     for at, (left, right) in enumerate(zip(a, b, strict=False)):
         if left != right:
             return at

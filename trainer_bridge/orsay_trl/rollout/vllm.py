@@ -42,7 +42,7 @@ class ServerLost(SamplerError):
 
 
 class RequestRefused(SamplerError):
-    """The server understood the request and says that it is wrong."""
+    """The server read the request and refused it."""
 
 
 class UnknownModel(SamplerError):
@@ -330,7 +330,7 @@ def server_url(base_url: str) -> str:
 
 
 def _is_filtered(sampling: Sampling) -> bool:
-    """Whether the distribution sampled from differs from the model's own."""
+    """Test for a distribution other than the model's own."""
     return sampling.temperature != 0 and (
         sampling.temperature != 1
         or sampling.top_p < 1

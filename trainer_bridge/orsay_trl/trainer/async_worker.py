@@ -1,4 +1,4 @@
-"""The process in which TRL's AsyncGRPO plays: when it fails, its trainer must be able to hear why."""
+"""Failure of the process in which TRL's AsyncGRPO plays: the trainer must still be able to read why."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import multiprocessing
 import threading
 import time
 
-__all__ = ["stay_until_heard"]
+from ._trl import ROLLOUT_PROCESS
 
-_NAME = "grpo-rollout-worker-child"  # TRL's, since 1.16
+__all__ = ["outlive_failure"]
 
 
-def stay_until_heard() -> None:
-    """Keep TRL's rollout process alive, though it failed, until its trainer ends it or is itself gone.
+def outlive_failure() -> None:
+    """Keep TRL's rollout process alive after a failure, until its trainer ends it or is itself gone.
 
     The trainer reads what failed and then sets an event; in a shared event of Python that waits for ever when
     the process that listened has died. Does nothing in any other process.
     """
     parent = multiprocessing.parent_process()
-    if parent is None or multiprocessing.current_process().name != _NAME:
+    if parent is None or multiprocessing.current_process().name != ROLLOUT_PROCESS:
         return
 
     def stay() -> None:

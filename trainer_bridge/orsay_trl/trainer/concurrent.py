@@ -8,7 +8,6 @@ was lost. What is sampled, tokenised and scored stays TRL's.
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,9 +17,10 @@ import torch
 import trl
 from trl.chat_template_utils import parse_response
 
-from ..spec import EnvironmentFactory, EnvironmentSpec
-from .callback import SpecCallback
-from .environment import BoundTool, RolloutEnvironment
+from ..play.environment import LiveEnvironment
+from ._trl import factory_of, label_sessions, mix_in, tokenizer_of, tool_schemas, tools_bound
+from .callback import EnvironmentCallback
+from .environment import BoundTool, EnvironmentFactory, RolloutEnvironment
 from .groups import groups_of
 
 __all__ = ["ConcurrentEnvironments", "GRPOTrainer", "attach", "attach_quietly"]
@@ -30,33 +30,9 @@ _log = logging.getLogger("orsay_trl")
 _KEPT = "orsay_kept"  # share of the generation batch that was not lost
 _MEANS_OVER_ROLLOUTS = ("grpo", "sapo", "dr_grpo", "luspo")  # the other losses are means over tokens
 
-_WANTED = {
-    "_calculate_rewards": ["self", "inputs", "prompts", "completions", "completion_ids_list"],
-    "_compute_loss": ["self", "model", "inputs"],
-    "_generate_and_score_completions": ["self", "inputs"],
-    "_generate_single_turn": [
-        "self",
-        "prompt_ids",
-        "images",
-        "multimodal_fields",
-        "num_generations",
-        "has_tool_images",
-    ],
-    "_tool_call_loop": [
-        "self",
-        "prompts",
-        "prompt_ids",
-        "completion_ids",
-        "completions",
-        "logprobs",
-        "images",
-        "multimodal_fields",
-    ],
-}
-
 
 class _Turns:
-    """The tool loop of one batch, followed from outside: whose turn it is, and who is done.
+    """State of the tool loop of one batch, followed from outside: which rollouts generate, which have ended.
 
     TRL keeps its lists of rollouts in local variables but changes the lists that it was given, so that their
     state can be read here.
@@ -76,7 +52,7 @@ class _Turns:
         self.iteration = 0
 
     def playing(self, prompts: Sequence[list[int]]) -> list[int] | None:
-        """Places of the rollouts that are about to generate; None when that cannot be told for certain."""
+        """Places of the rollouts that are about to generate; None when that is not certain."""
         places = [
             place
             for place, messages in enumerate(self.completions)
@@ -97,63 +73,61 @@ class ConcurrentEnvironments:
     _orsay_turns: _Turns | None = None
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """As TRL's; ends all sessions whatever happens."""
+        """TRL's, and the end of all sessions whatever happens."""
         try:
             return super().train(*args, **kwargs)  # type: ignore[misc]
         finally:
-            for spec in _specs(self):
-                spec.stage.close_episodes()
+            for live in _environments(self):
+                live.pool.close_episodes()
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        specs = _specs(self)
-        if not specs:
+        environments = _environments(self)
+        if not environments:
             return super()._generate_and_score_completions(inputs)  # type: ignore[misc, no-any-return]
-        for spec in specs:
-            spec.serve_step(self.args, int(self.state.global_step), self.model)  # type: ignore[attr-defined]
+        label_sessions(environments, state=self.state, args=self.args, model=self.model)  # type: ignore[attr-defined]
         try:
             self._orsay_open(inputs)
             output = super()._generate_and_score_completions(inputs)  # type: ignore[misc]
         except BaseException:
-            for spec in specs:
-                spec.stage.close_episodes()
+            for live in environments:
+                live.pool.close_episodes()
             raise
         places: list[Any] = self.environments or []  # type: ignore[attr-defined]
         played = [e if isinstance(e, RolloutEnvironment) and e.episode is not None else None for e in places]
         self._orsay_mask(output, self._orsay_lost(inputs))
-        for spec in specs:
-            spec.release([e.episode for e in played if e is not None and e.spec is spec and e.episode])
+        for live in environments:
+            live.release([e.episode for e in played if e is not None and e.live is live and e.episode])
         return output  # type: ignore[no-any-return]
 
     def _orsay_open(self, inputs: Sequence[Mapping[str, Any]]) -> None:
         """Open the episodes of all rows at the same time."""
-        rows: dict[int, tuple[EnvironmentSpec, dict[int, Mapping[str, Any]]]] = {}
+        rows: dict[int, tuple[LiveEnvironment, dict[int, Mapping[str, Any]]]] = {}
         for place, row in enumerate(inputs):
-            name = row.get("environment") if self._multi_environment else None  # type: ignore[attr-defined]
-            factory = self.environment_factories.get(name)  # type: ignore[attr-defined]
+            factory = factory_of(self, row)
             if isinstance(factory, EnvironmentFactory):
                 task = {key: value for key, value in row.items() if key != "environment"}
-                rows.setdefault(id(factory.spec), (factory.spec, {}))[1][place] = task
+                rows.setdefault(id(factory.live), (factory.live, {}))[1][place] = task
         served = self.use_vllm and self.vllm_mode == "server"  # type: ignore[attr-defined]
         groups = groups_of(len(inputs), self) if served else None
-        for spec, tasks in rows.values():
+        for live, tasks in rows.values():
             numbers = None if groups is None else [groups.number(place) for place in tasks]
-            spec.prepare(tasks.values(), one_prompt_per_task=served, groups=numbers)
+            live.prepare(tasks.values(), one_prompt_per_task=served, groups=numbers)
 
     def _calculate_rewards(
         self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
     ) -> torch.Tensor:
-        """As TRL's. A rollout lost to a fault has no reward, whatever other reward functions made of it."""
+        """TRL's, without a reward for rollouts lost to faults, whatever other reward functions return."""
         found: torch.Tensor = super()._calculate_rewards(  # type: ignore[misc]
             inputs, prompts, completions, completion_ids_list
         )
-        if not _specs(self) and getattr(self, "rollout_func", None) is None:
+        if not _environments(self) and getattr(self, "rollout_func", None) is None:
             return found
         lost = torch.tensor(self._orsay_lost(inputs), device=found.device)
         everybody = self.accelerator.gather(lost)  # type: ignore[attr-defined]
         return found.masked_fill(everybody.unsqueeze(1), torch.nan)
 
     def _orsay_lost(self, inputs: Sequence[Mapping[str, Any]]) -> list[bool]:
-        """The places whose rollouts were lost to faults; a rollout function tells of its own."""
+        """One flag for each rollout: lost to a fault. Those of a rollout function are in its columns."""
         places: list[Any] = self.environments  # type: ignore[attr-defined]
         if not places:
             return ["rollout_id" in row and row.get("fault") is not None for row in inputs]
@@ -175,7 +149,7 @@ class ConcurrentEnvironments:
         output[_KEPT] = self.accelerator.gather(kept.float()).mean()  # type: ignore[attr-defined]
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
-        """As TRL's. A loss that is a mean over rollouts leaves out those that were lost."""
+        """TRL's, without lost rollouts in a loss that is a mean over rollouts."""
         loss = super()._compute_loss(model, inputs)  # type: ignore[misc]
         kept = inputs.get(_KEPT)
         if kept is None or self.loss_type not in _MEANS_OVER_ROLLOUTS:  # type: ignore[attr-defined]
@@ -194,7 +168,7 @@ class ConcurrentEnvironments:
     ) -> Any:
         turns = _Turns(prompt_ids, completion_ids, completions)
         simple = images is None and not multimodal_fields
-        self._orsay_turns = turns if simple and _specs(self) else None
+        self._orsay_turns = turns if simple and _environments(self) else None
         try:
             if self._orsay_turns is not None:
                 first = {place: messages[0] for place, messages in enumerate(completions)}
@@ -258,30 +232,30 @@ class ConcurrentEnvironments:
         self, turns: _Turns, places: Sequence[int], prompts: Sequence[list[int]], sampled: Sequence[list[int]]
     ) -> None:
         """Read the turn as TRL is about to, and begin the calls that it will make."""
-        said = {}
+        messages = {}
         for place, ids, new in zip(places, prompts, sampled, strict=True):
             room = self.max_completion_length - (len(ids) - len(turns.prompt_ids[place]))  # type: ignore[attr-defined]
             kept = new[: max(room, 0)]
             if not kept:
                 turns.ended.add(place)
                 continue
-            tools = self._env_tools[self._batch_environments[place]]  # type: ignore[attr-defined]
-            said[place] = parse_response(self._tokenizer, kept, prefix=ids, tools=tools)  # type: ignore[attr-defined]
-        self._orsay_call_ahead(turns, said)
+            messages[place] = parse_response(
+                tokenizer_of(self), kept, prefix=ids, tools=tool_schemas(self, place)
+            )
+        self._orsay_call_ahead(turns, messages)
 
-    def _orsay_call_ahead(self, turns: _Turns, said: Mapping[int, Mapping[str, Any]]) -> None:
+    def _orsay_call_ahead(self, turns: _Turns, messages: Mapping[int, Mapping[str, Any]]) -> None:
         """Begin the calls of all rollouts at the same time; TRL then asks for their results one by one."""
         if turns.iteration >= self.max_tool_calling_iterations:  # type: ignore[attr-defined]
             return
-        for place, message in said.items():
+        for place, message in messages.items():
             environment = self.environments[place]  # type: ignore[attr-defined]
             calls = message.get("tool_calls")
             if not calls:
                 turns.ended.add(place)
                 continue
             if isinstance(environment, RolloutEnvironment):
-                bound = self._sync_tool_dicts[place]  # type: ignore[attr-defined]
-                environment._call_ahead(_callable(calls, bound))
+                environment._call_ahead(_callable(calls, tools_bound(self, place)))
 
 
 class GRPOTrainer(ConcurrentEnvironments, trl.GRPOTrainer):  # type: ignore[misc]
@@ -298,16 +272,8 @@ def attach(trainer: Any) -> Any:
         raise TypeError(f"attach() takes a trl.GRPOTrainer, not {type(trainer).__name__}")
     if isinstance(trainer, ConcurrentEnvironments):
         return trainer
-    for name, wanted in _WANTED.items():
-        found = getattr(type(trainer), name, None)
-        if found is None or _parameters(found) != wanted:
-            raise RuntimeError(
-                f"this TRL ({trl.__version__}) has another {name} than the releases known here; "
-                "training works without attach(), with one call after another"
-            )
-    cls = type(trainer)
-    trainer.__class__ = type(cls.__name__, (ConcurrentEnvironments, cls), {})
-    trainer.add_callback(SpecCallback(_specs(trainer)))
+    mix_in(trainer, ConcurrentEnvironments)
+    trainer.add_callback(EnvironmentCallback(_environments(trainer)))
     return trainer
 
 
@@ -322,15 +288,9 @@ def attach_quietly(trainer: Any) -> None:
             _log.info("episodes of a batch are played at the same time from now on")
 
 
-def _parameters(function: Any) -> list[str]:
-    while hasattr(function, "__wrapped__"):
-        function = function.__wrapped__
-    return list(inspect.signature(function).parameters)
-
-
-def _specs(trainer: Any) -> list[EnvironmentSpec]:
+def _environments(trainer: Any) -> list[LiveEnvironment]:
     factories = getattr(trainer, "environment_factories", None) or {}
-    found = {id(f.spec): f.spec for f in factories.values() if isinstance(f, EnvironmentFactory)}
+    found = {id(f.live): f.live for f in factories.values() if isinstance(f, EnvironmentFactory)}
     return list(found.values())
 
 

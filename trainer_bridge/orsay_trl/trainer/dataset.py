@@ -1,4 +1,4 @@
-"""Rows for a trainer: an empty user message, to which the environment adds its prompt, and the task."""
+"""Rows of a trainer's dataset: an empty user message, which the environment's prompt joins, and the task."""
 
 from __future__ import annotations
 

@@ -11,20 +11,22 @@ import inspect
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
 from orsay_client import errors
 from orsay_client.transport import encode_json
 
 from ..play.content import Content
+from ..play.environment import LiveEnvironment
 from ..play.episode import Episode, Reply, Tools
+from ..play.fault_budget import TooManyFaults
 from ..play.naming import attribute_names
-from .run_context import calling_trainer
+from ..play.parsing import guard
+from ._trl import calling_trainer, is_trainer, label_sessions, making_owner, starting_trainer, tokenizer_of
+from .async_worker import outlive_failure
 
-if TYPE_CHECKING:
-    from ..spec import EnvironmentSpec
-
-__all__ = ["BoundTool", "RolloutEnvironment", "environment_class"]
+__all__ = ["BoundTool", "EnvironmentFactory", "RolloutEnvironment", "environment_class"]
 
 _PYTHON: dict[str, type] = {
     "string": str,
@@ -49,7 +51,7 @@ class BoundTool(dict[str, Any]):
         self.__annotations__ = _annotations(function.get("parameters") or {})
 
     def __call__(self, /, *positional: Any, **arguments: Any) -> Content:
-        """What the model reads. Positional arguments are taken in the schema's order."""
+        """Result of the call for the model. Positional arguments are taken in the schema's order."""
         if len(positional) > len(self._parameters):
             raise TypeError(f"{self.__name__}() takes {len(self._parameters)} arguments at most")
         given = dict(zip(self._parameters, positional, strict=False))
@@ -62,18 +64,18 @@ class BoundTool(dict[str, Any]):
 
 
 class RolloutEnvironment:
-    """One place in a trainer's pool: plays one episode after the other. Made by ``spec.environment_factory``.
+    """One environment in a trainer's pool, made by ``spec.environment_factory``; plays episodes in turn.
 
     After a rollout it holds ``reward``, ``rewards``, ``metadata``, ``finished`` and ``last_output``, as TRL's
     own environment for OpenReward does, and the whole ``episode``.
     """
 
-    def __init__(self, spec: EnvironmentSpec) -> None:
-        self.spec = spec
+    def __init__(self, live: LiveEnvironment) -> None:
+        self.live = live
         self.episode: Episode | None = None
         self.scored_by_function = False
         self._prefetched: deque[tuple[str, dict[str, Any], Future[Reply]]] = deque()
-        tools = spec.tools
+        tools = live.tools
         for schema, attribute in zip(tools.schemas, attribute_names(tools.names).values(), strict=True):
             setattr(self, attribute, BoundTool(schema, self._call))
 
@@ -90,8 +92,8 @@ class RolloutEnvironment:
         self._prefetched.clear()
         trainer = calling_trainer()
         if trainer is not None:
-            self.spec.serve_step(trainer.args, int(trainer.state.global_step), trainer.model)
-        self.episode = self.spec.begin(row)
+            label_sessions([self.live], state=trainer.state, args=trainer.args, model=trainer.model)
+        self.episode = self.live.begin(row)
         return self.episode.observation
 
     def get_reward(self) -> float | None:
@@ -102,16 +104,22 @@ class RolloutEnvironment:
         """
         if self.episode is None or self.scored_by_function:
             return None
-        reward = self.episode.reward if self.spec.gives_reward else None  # which may lose the episode
-        self.spec.watch([self.episode])
+        reward = (
+            self.episode.reward if self.live.options.get_reward else None
+        )  # which may mark the episode lost
+        try:
+            self.live.faults.check_latest([self.episode])
+        except TooManyFaults:
+            outlive_failure()
+            raise
         return reward
 
     # The state of the rollout
 
     @property
     def reward(self) -> float | None:
-        """By the spec's policy; its ``unscored`` value before anything was scored; None after a fault."""
-        return self.spec.rules.unscored if self.episode is None else self.episode.reward
+        """Reward by the spec's policy; ``unscored`` before anything was scored; None after a fault."""
+        return self.live.options.rules.unscored if self.episode is None else self.episode.reward
 
     @property
     def rewards(self) -> list[float | None]:
@@ -125,7 +133,7 @@ class RolloutEnvironment:
 
     @property
     def finished(self) -> bool:
-        """The environment said that the episode is over."""
+        """End of the episode, by the environment."""
         return self.episode is not None and self.episode.finished
 
     @property
@@ -136,7 +144,7 @@ class RolloutEnvironment:
     def _close(self) -> None:
         """End the session on the server, in the background; the state above stays."""
         if self.episode is not None:
-            self.spec.release([self.episode])
+            self.live.release([self.episode])
 
     # Calls
 
@@ -146,26 +154,51 @@ class RolloutEnvironment:
         if self._prefetched:
             ahead_name, ahead_arguments, future = self._prefetched.popleft()
             if ahead_name == name and _spelled(ahead_arguments) == _spelled(arguments):
-                return self.spec.wait(future).content
+                return self.live.wait(future).content
             self._prefetched.clear()
-            self.episode.lose("not_replayed", f"{ahead_name!r} was called ahead, but {name!r} was wanted")
-        return self.spec.stage.run(self.episode.call(name, arguments)).content
+            self.episode.mark_lost(
+                "not_replayed", f"{ahead_name!r} was called ahead, but {name!r} was wanted"
+            )
+        return self.live.pool.run(self.episode.call(name, arguments)).content
 
     def _call_ahead(self, calls: list[tuple[str, dict[str, Any]]]) -> None:
         """Begin calls that the trainer is about to make, in this order."""
         if self.episode is None:
             return
         for name, arguments in calls:
-            future = self.spec.stage.start(self.episode.call(name, arguments))
+            future = self.live.pool.start(self.episode.call(name, arguments))
             self._prefetched.append((name, arguments, future))
 
 
-def environment_class(spec: EnvironmentSpec, tools: Tools) -> type[RolloutEnvironment]:
-    """A class of its own for each spec, with a method for each tool."""
+class EnvironmentFactory:
+    """Maker of the environments in a trainer's pool, all of one class in one process."""
+
+    def __init__(self, live: LiveEnvironment) -> None:
+        self.live = live
+
+    def __call__(self) -> RolloutEnvironment:
+        if (owner := making_owner()) is not None:
+            # A worker's loop writes the whole conversation anew each turn, a trainer adds to its tokens.
+            guard(tokenizer_of(owner), rendered=not is_trainer(owner))
+        return self._class(self.live)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # AsyncGRPO's rollouts are played by a process that knows nothing of the trainer.
+        if (trainer := starting_trainer()) is not None:
+            label_sessions([self.live], args=trainer.args, model=trainer.model)
+        return {"live": self.live}
+
+    @cached_property
+    def _class(self) -> type[RolloutEnvironment]:
+        return environment_class(self.live.class_name, self.live.tools)
+
+
+def environment_class(name: str, tools: Tools) -> type[RolloutEnvironment]:
+    """Class of the environments of one spec, with a method for each tool."""
     methods = {
-        attribute: _method(attribute, name) for name, attribute in attribute_names(tools.names).items()
+        attribute: _method(attribute, tool) for tool, attribute in attribute_names(tools.names).items()
     }
-    return type(spec.class_name, (RolloutEnvironment,), methods)
+    return type(name, (RolloutEnvironment,), methods)
 
 
 def _method(attribute: str, name: str) -> Callable[..., Content]:
@@ -178,7 +211,7 @@ def _method(attribute: str, name: str) -> Callable[..., Content]:
 
 
 def _spelled(arguments: Mapping[str, Any]) -> bytes | None:
-    """As they are sent; None for what is refused, whatever it is: NaN is not NaN, and some is too deep."""
+    """Arguments as JSON, for comparison (NaN is not NaN); None for those that are refused."""
     try:
         return encode_json(arguments)
     except errors.BadRequest:

@@ -1,4 +1,4 @@
-"""The reward function for TRL with which an environment compares the rollouts of a group."""
+"""Reward function for TRL by which an environment compares the rollouts of a GRPO group."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from orsay_client import errors
 from orsay_client.transport import encode_json
@@ -15,13 +15,11 @@ from orsay_protocol.texts import well_formed
 from pydantic_core import from_json
 
 from ..play.content import text_of
-from ..play.reward import LARGEST
-from .groups import Groups, groups_of, require_one_task, trainer_of
+from ..play.episode import LARGEST_REWARD, Episode
+from ._trl import trainer_of
+from .environment import RolloutEnvironment
+from .groups import Groups, groups_of, require_one_task
 from .processes import everywhere
-
-if TYPE_CHECKING:
-    from ..play.episode import Episode
-    from .environment import RolloutEnvironment
 
 __all__ = ["Completion", "GroupReward", "candidate"]
 
@@ -33,7 +31,7 @@ Completion: TypeAlias = Sequence[Mapping[str, Any]] | str
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A rollout as the processes tell each other of it. No candidate: it was lost to a fault."""
+    """One rollout of a group, as processes exchange it. No candidate: it was lost to a fault."""
 
     place: int
     """Among the rollouts of all processes."""
@@ -80,7 +78,7 @@ class GroupReward:
             compared = {member.place: member.candidate for member in members if member.candidate is not None}
             if compared and groups.has(min(compared)):
                 own = [environments[groups.local(place)] for place in compared if groups.has(place)]
-                found = own[0].spec.run(_score([_episode(e) for e in own], list(compared.values())))
+                found = own[0].live.run(_score([_episode(e) for e in own], list(compared.values())))
                 scores |= dict(zip(compared, found, strict=True))
         if not groups.are_whole:
             scores = {place: score for theirs in everywhere(scores) for place, score in theirs.items()}
@@ -101,7 +99,7 @@ def _member(place: int, environment: RolloutEnvironment, prompt: Any, completion
     episode = environment.episode
     if episode is None:
         return _Member(place, "no task", None)
-    task = f"{environment.spec.class_name} {episode.task!r}"
+    task = f"{environment.live.class_name} {episode.task!r}"
     kept = episode.fault is None
     return _Member(place, task, candidate(prompt, completion, episode) if kept else None)
 
@@ -112,15 +110,15 @@ def _episode(environment: RolloutEnvironment) -> Episode:
 
 
 async def _score(episodes: Sequence[Episode], candidates: list[GroupCandidate]) -> list[float | None]:
-    """By the first session of the group that can."""
+    """Scores of a group, by its first session that can score; None for each where none can."""
     for episode in episodes:
         try:
             scores = [score.reward for score in await episode.score_group(candidates)]
         except (errors.Fault, errors.ToolRefused, errors.ClientClosed) as exc:
             _log.warning("rollout %s could not score its group: %s", episode.id, exc)
             continue
-        if not all(abs(score) <= LARGEST for score in scores):  # which also NaN is not
-            _log.warning("the scores of a group are not used, they go beyond %g: %s", LARGEST, scores)
+        if not all(abs(score) <= LARGEST_REWARD for score in scores):  # which also NaN is not
+            _log.warning("the scores of a group are not used, they go beyond %g: %s", LARGEST_REWARD, scores)
             break
         return list(scores)
     return [None] * len(candidates)
@@ -159,7 +157,7 @@ def candidate(prompt: Any, completion: Completion, episode: Episode) -> GroupCan
 
 
 def _input(arguments: Any) -> dict[str, Any]:
-    """As a message can hold it; an empty one for arguments that no call can have, as its result says."""
+    """Arguments in the form that a message can hold; empty for those that no call can have."""
     try:
         found = json.loads(arguments) if isinstance(arguments, str) else arguments
         from_json(b"[" * _LEVELS + encode_json(found) + b"]" * _LEVELS)  # as servers read the body

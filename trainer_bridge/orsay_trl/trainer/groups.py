@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Groups", "generations", "groups_of", "require_one_task", "trainer_of"]
+__all__ = ["Groups", "generations", "groups_of", "require_one_task"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,6 @@ class Groups:
         for place in range(self.count):
             found.setdefault(self.number(place), []).append(place)
         return found
-
-
-def trainer_of(log_metric: Any) -> Any:
-    """The trainer behind a reward function's ``log_metric``, None where there is none.
-
-    TRL tells reward functions nothing of the trainer, but gives them one of its methods.
-    """
-    return getattr(log_metric, "__self__", None)
 
 
 def generations(trainer: Any) -> int | None:

@@ -1,4 +1,4 @@
-"""What a trainer's log says of a batch of episodes. The names are explained in docs/training.md."""
+"""Metrics of a batch of episodes in a trainer's log. The names are explained in docs/training.md."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..play.environment import LiveEnvironment
+from ..play.episode import Episode
+from ..play.pool import EpisodePool
+from .environment import RolloutEnvironment
 from .processes import everywhere
-
-if TYPE_CHECKING:
-    from ..play.episode import Episode
-    from ..spec import EnvironmentSpec
-    from .environment import RolloutEnvironment
 
 __all__ = ["episode_metrics", "log", "log_episodes"]
 
@@ -22,22 +21,26 @@ def log(
     scored: Sequence[tuple[RolloutEnvironment, float | None]], log_metric: Callable[[str, float], None]
 ) -> None:
     """Log each episode's numbers, and how long training waited; TRL averages over batch and processes."""
-    log_episodes([(e.spec, e.episode, reward) for e, reward in scored if e.episode is not None], log_metric)
-    for spec in {id(e.spec): e.spec for e, _ in scored if e.episode is not None}.values():
-        _log_times(spec.stage, spec.metrics_prefix, log_metric)
+    log_episodes([(e.live, e.episode, reward) for e, reward in scored if e.episode is not None], log_metric)
+    for live in {id(e.live): e.live for e, _ in scored if e.episode is not None}.values():
+        _log_times(live.pool, live.metrics_prefix, log_metric)
 
 
 def log_episodes(
-    played: Sequence[tuple[EnvironmentSpec, Episode, float | None]], log_metric: Callable[[str, float], None]
+    played: Sequence[tuple[LiveEnvironment, Episode, float | None]], log_metric: Callable[[str, float], None]
 ) -> None:
     """The same for episodes with their rewards. Where several processes train, all of them must call it."""
-    here = [(spec.metrics_prefix, episode) for spec, episode, _ in played]
+    here = [(live.metrics_prefix, episode) for live, episode, _ in played]
     tools = _names((prefix, step.tool) for prefix, episode in here for step in episode.steps)
     faults = _names((prefix, episode.fault) for prefix, episode in here if episode.fault is not None)
-    for spec, episode, reward in played:
-        prefix = spec.metrics_prefix
+    for live, episode, reward in played:
+        prefix = live.metrics_prefix
         numbers = episode_metrics(
-            episode, reward, success=spec.success, tools=tools.get(prefix, ()), faults=faults.get(prefix, ())
+            episode,
+            reward,
+            success=live.options.success,
+            tools=tools.get(prefix, ()),
+            faults=faults.get(prefix, ()),
         )
         for name, value in numbers.items():
             if math.isfinite(value):  # others would be all that is left of the batch's mean
@@ -95,10 +98,10 @@ def _components(episode: Episode) -> dict[str, float]:
     return {}
 
 
-def _log_times(stage: Any, prefix: str, log_metric: Callable[[str, float], None]) -> None:
+def _log_times(pool: EpisodePool, prefix: str, log_metric: Callable[[str, float], None]) -> None:
     """Since the last batch: how long training waited for the environment, and what share of the time."""
-    now, waited = time.perf_counter(), stage.waited_s
-    began, before = stage.metered
-    stage.metered = (now, waited)
+    now, waited = time.perf_counter(), pool.waited_s
+    began, before = pool.metered
+    pool.metered = (now, waited)
     log_metric(prefix + "wait_s", waited - before)
     log_metric(prefix + "wait_share", (waited - before) / max(now - began, 1e-9))

@@ -1,4 +1,4 @@
-"""The processes that train together, as far as one of them has to know of the others."""
+"""Exchange of values between the processes that train together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["everywhere"]
 
 
 def everywhere(value: Any) -> list[Any]:
-    """``value`` of each process, in the order of their ranks; all of them must call it at the same place."""
+    """Value of each process, in the order of their ranks; all of them must call it at the same place."""
     distributed = sys.modules.get("torch.distributed")  # without torch there are no other processes
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return [value]

@@ -1,21 +1,20 @@
-"""The reward function for TRL that says what episodes are worth; ``groupscore`` has the one for groups."""
+"""Reward function for TRL that scores episodes; ``group_reward`` has the one that compares a group."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..play.content import text_of
-from ..play.episode import common_prompt
+from ..play.environment import LiveEnvironment
+from ..play.episode import Episode, common_prompt
 from . import metrics
+from ._trl import label_sessions, trainer_of
+from .environment import RolloutEnvironment
 from .group_reward import Completion, GroupReward, candidate
-from .groups import groups_of, trainer_of
+from .groups import groups_of
 from .processes import everywhere
-
-if TYPE_CHECKING:
-    from ..play.episode import Episode
-    from .environment import RolloutEnvironment
 
 __all__ = ["EnvironmentReward", "GroupReward", "candidate"]
 
@@ -58,29 +57,28 @@ class EnvironmentReward:
         if log_extra is not None:
             log_extra("rollout_id", [e.episode.id if e.episode is not None else None for e in environments])
         _offer_attachment(played, log_metric)
-        for spec, group in _by_spec(played):
-            if trainer_state is not None:
-                spec.stage.step = int(getattr(trainer_state, "global_step", 0))
-            spec.faults.batch([e.episode for e in group if e.episode is not None])
+        for live, group in _by_environment(played):
+            label_sessions([live], state=trainer_state)
+            live.faults.check_batch([e.episode for e in group if e.episode is not None])
         return rewards
 
 
 def _grade_messages(environments: Sequence[RolloutEnvironment], completions: Sequence[Completion]) -> None:
     """Hand the last plain message of each unfinished episode to its terminal tool, all at the same time."""
     completion_of = {id(e): completion for e, completion in zip(environments, completions, strict=True)}
-    for spec, group in _by_spec(environments):
-        if spec.tools.terminal is None:
+    for live, group in _by_environment(environments):
+        if live.tools.terminal is None:
             continue
-        said = [
+        last = [
             (episode, _last_message(completion_of[id(e)]))
             for e in group
             if (episode := e.episode) is not None and not episode.finished and episode.fault is None
         ]
 
-        async def say_all(said: list[tuple[Episode, str | None]] = said) -> None:
-            await asyncio.gather(*(episode.say(text) for episode, text in said if text is not None))
+        async def say_all(last: list[tuple[Episode, str | None]] = last) -> None:
+            await asyncio.gather(*(episode.say(text) for episode, text in last if text is not None))
 
-        spec.run(say_all())
+        live.run(say_all())
 
 
 def _last_message(completion: Completion) -> str | None:
@@ -92,11 +90,13 @@ def _last_message(completion: Completion) -> str | None:
     return text_of(completion[-1].get("content") or "")
 
 
-def _by_spec(environments: Iterable[RolloutEnvironment]) -> list[tuple[Any, list[RolloutEnvironment]]]:
+def _by_environment(
+    environments: Iterable[RolloutEnvironment],
+) -> list[tuple[LiveEnvironment, list[RolloutEnvironment]]]:
     groups: dict[int, list[RolloutEnvironment]] = {}
     for environment in environments:
-        groups.setdefault(id(environment.spec), []).append(environment)
-    return [(group[0].spec, group) for group in groups.values()]
+        groups.setdefault(id(environment.live), []).append(environment)
+    return [(group[0].live, group) for group in groups.values()]
 
 
 def _require_prompts_of_groups(environments: Sequence[RolloutEnvironment], log_metric: Any) -> None:
@@ -121,12 +121,14 @@ def _require_prompts_of_groups(environments: Sequence[RolloutEnvironment], log_m
         prompt = common_prompt(begun, group[0].task)
         if begun[0][1] != prompt:
             for episode in group:
-                episode.lose("no_prompt", "the first rollout of its group, whose prompt counts, had none")
+                episode.mark_lost(
+                    "no_prompt", "the first rollout of its group, whose prompt counts, had none"
+                )
 
 
 def _offer_attachment(played: Sequence[RolloutEnvironment], log_metric: Any) -> None:
     trainer = trainer_of(log_metric)
-    if trainer is None or not any(environment.spec.attach for environment in played):
+    if trainer is None or not any(environment.live.options.attach for environment in played):
         return
     from .concurrent import attach_quietly  # needs trl, which called us
 
