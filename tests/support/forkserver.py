@@ -3,13 +3,15 @@
 The idea is that of ``multiprocessing``'s fork server: one process imports what is heavy, does nothing else,
 has no threads, and forks when a program is to run. Unlike there, what runs is a whole program, by ``runpy``
 and under the name ``__main__``: its arguments, environment, folder, streams and session are its own, and the
-interpreter ends as it does for any program. What a fork shares is the seed of hashes.
+interpreter ends as it does for any program. A fork shares the seed of hashes; of the variables that the
+interpreter reads when it starts, PYTHONPATH and PYTHONUNBUFFERED are heeded.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import json
 import os
 import runpy
@@ -20,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -54,7 +57,8 @@ class Forked:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # reaped, and its status is on its way
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)
@@ -217,6 +221,8 @@ def _become(request: Mapping[str, Any]) -> None:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
+    if request["env"].get("PYTHONUNBUFFERED") and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(write_through=True)
     kind, *rest = request["arguments"]
     place = {"-m": request["cwd"], "-c": ""}.get(kind, os.path.dirname(os.path.abspath(kind)))
     searched = [path for path in request["env"].get("PYTHONPATH", "").split(os.pathsep) if path]
@@ -226,8 +232,8 @@ def _become(request: Mapping[str, Any]) -> None:
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
     elif kind == "-c":
         sys.argv = ["-c", *rest[1:]]
-        space = sys.modules["__main__"].__dict__
-        exec(compile(rest[0], "<string>", "exec"), space)
+        sys.modules["__main__"] = types.ModuleType("__main__")  # with no name and no file to import it by
+        exec(compile(rest[0], "<string>", "exec"), sys.modules["__main__"].__dict__)
     else:
         sys.argv = [kind, *rest]
         runpy.run_path(kind, run_name="__main__")

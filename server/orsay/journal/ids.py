@@ -6,6 +6,7 @@ into one journal without meeting. In JSON and URLs an id is a decimal string: Ja
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Callable
@@ -23,8 +24,13 @@ class Ids:
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._process = secrets.randbits(12) << _COUNTER_BITS
+        self.become_another()
+        os.register_at_fork(after_in_child=self.become_another)
         self._tick = 0  # milliseconds and counter
+
+    def become_another(self) -> None:
+        """Draw the bits of the process: a forked one must not make the ids of its parent."""
+        self._process = secrets.randbits(12) << _COUNTER_BITS
 
     def new(self) -> int:
         """An id. When a millisecond's are used up, those of the next one follow. For one thread."""
