@@ -25,7 +25,6 @@ class Ids:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self.become_another()
-        os.register_at_fork(after_in_child=self.become_another)
         self._tick = 0  # milliseconds and counter
 
     def become_another(self) -> None:
@@ -45,5 +44,7 @@ def moment_of(id: int) -> float:
     return ((id >> _SHIFT) + _EPOCH_MS) / 1000
 
 
-new_id = Ids().new
+_ids = Ids()
+os.register_at_fork(after_in_child=_ids.become_another)
+new_id = _ids.new
 """An id of this process; for the thread of the event loop."""
