@@ -102,7 +102,7 @@ def test_the_measurement_for_gpus_gives_its_figures_on_any_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", SEARCHED)
-    small = {"hidden_size": 32, "num_hidden_layers": 3, "num_key_value_heads": 1, "head_dim": 16}
+    small = {"hidden_size": 32, "num_hidden_layers": 1, "num_key_value_heads": 1, "head_dim": 16}
     gpu.measure(0, tmp_path, Screen(Console(file=StringIO())), device="cpu", size=small, batches=4)
     figures = json.loads((tmp_path / "gpu.json").read_text())
     assert figures["device"] == "cpu"
