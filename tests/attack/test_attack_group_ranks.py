@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("torch", reason="needs the extra 'trl'")
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 
-from tests.bridge.serving import serve_worlds
 from tests.bridge.launching import ranks as launched
+from tests.bridge.serving import serve_worlds
 
 pytestmark = pytest.mark.timeout(200)
 
