@@ -11,16 +11,16 @@ import pytest
 pytest.importorskip("torch", reason="needs the extra 'trl'")
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 
+from tests.bridge.launching import ranks as launched
 from tests.bridge.serving import serve_worlds
-from tests.bridge.test_two_processes import launch
 
 pytestmark = pytest.mark.timeout(200)
 
 
 def test_a_group_in_two_processes_is_scored_as_one(tmp_path: Path) -> None:
     with serve_worlds(tmp_path, "Numbered") as world:
-        done = launch(["-m", "tests.attack.group_rank", world.url, str(tmp_path)])
-        assert done.returncode == 0, done.stderr[-4000:]
+        done = launched(["-m", "tests.attack.group_rank", world.url, str(tmp_path)], timeout=160)
+        assert [each.returncode for each in done] == [0, 0], [each.stderr[-4000:] for each in done]
         compared = sorted(sorted(line["numbers"]) for line in world.diary.lines("numbers"))
     ranks = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in range(2)]
     wanted = []

@@ -10,8 +10,6 @@ import os
 import pickle
 import re
 import statistics
-import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,10 +24,10 @@ from orsay_trl import EnvironmentSpec
 
 from tests.interop.servers import serve
 
+from .launching import OFFLINE, trainers
 from .standin.processes import ServedModel
 
-ROOT = Path(__file__).parents[2]
-LOTTERY = ROOT / "tests" / "bridge" / "lottery.py"
+LOTTERY = Path(__file__).with_name("lottery.py")
 LIMIT_S = 200
 pytestmark = pytest.mark.timeout(LIMIT_S + 40)
 GENERATIONS = 4
@@ -50,14 +48,10 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def runs(url: str, standin: ServedModel) -> list[dict[str, Any]]:
     """What two workers did; every third session of one environment hung, which the second may not bear."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.bridge.worker_run", url, str(standin.folder), "tiny", standin.base_url],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore"},
-        capture_output=True,
-        text=True,
+    done = trainers().run(
+        ["-m", "tests.bridge.worker_run", url, str(standin.folder), "tiny", standin.base_url],
+        env={**os.environ, **OFFLINE},
         timeout=LIMIT_S,
-        check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])

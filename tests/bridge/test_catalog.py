@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 import pytest
 
+from tests.support.forkserver import ForkServer
 from tests.system.serving import ROOT
 
 from .serving import World, serve_worlds
 
 pytest.importorskip("openreward", reason="needs the package 'openreward'")
 pytest.importorskip("datasets", reason="needs the extra 'trl'")
+
+
+Run: TypeAlias = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +29,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield found
 
 
-def _run(world: World, code: str, **variables: str) -> Any:
+@pytest.fixture(scope="module")
+def run(world: World) -> Iterator[Run]:
+    """Runs code in a process that takes the server for the catalog; openreward is imported there already."""
+    catalogs = ForkServer("openreward", "orsay_trl", "datasets")
+    yield functools.partial(_run, catalogs, world)
+    catalogs.close()
+
+
+def _run(catalogs: ForkServer, world: World, code: str, **variables: str) -> Any:
     """What ``code`` leaves in ``result``, run in a process that takes this server for the catalog."""
     program = (
         "import json, os, signal, sys, time, warnings\nwarnings.simplefilter('ignore')\n"
@@ -42,22 +53,15 @@ def _run(world: World, code: str, **variables: str) -> Any:
         "OPENREWARD_API_KEY": "the-key",
         **variables,
     }
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={name: value for name, value in environment.items() if value},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    given = {name: value for name, value in environment.items() if value}
+    done = catalogs.run(["-c", program], env=given, timeout=100)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "the-key" not in done.stdout + done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_a_name_of_the_catalog_is_played_like_a_url(world: World) -> None:
-    result = _run(
-        world,
+def test_a_name_of_the_catalog_is_played_like_a_url(world: World, run: Run) -> None:
+    result = run(
         """
 spec = EnvironmentSpec("someone/words", num_tasks=3, reward="sum")
 rows = list(spec.train_dataset)
@@ -85,9 +89,8 @@ spec.close()
     assert world.diary.open_sessions() == set()
 
 
-def test_an_odd_input_is_a_refused_call_there_too(world: World) -> None:
-    result = _run(
-        world,
+def test_an_odd_input_is_a_refused_call_there_too(world: World, run: Run) -> None:
+    result = run(
         """
 from tests.attack.odd import INPUTS
 spec = EnvironmentSpec("someone/words", num_tasks=1, discover_task_tools=False, retries=0)
@@ -108,9 +111,8 @@ result = {"rewards": episode.rewards, "fault": episode.fault_message}
     assert set(result["rewards"][:-1]) == {None} and result["rewards"][-1] == 1.0
 
 
-def test_the_key_and_the_secrets_are_handed_to_the_environment(world: World) -> None:
-    result = _run(
-        world,
+def test_the_key_and_the_secrets_are_handed_to_the_environment(world: World, run: Run) -> None:
+    result = run(
         """
 result = []
 for secrets in (None, {}, {"HF_TOKEN": "hush"}):
@@ -128,9 +130,8 @@ for secrets in (None, {}, {"HF_TOKEN": "hush"}):
     assert "hush" in json.dumps(own["HF_TOKEN"])
 
 
-def test_pictures_groups_and_plain_messages_pass_through(world: World) -> None:
-    result = _run(
-        world,
+def test_pictures_groups_and_plain_messages_pass_through(world: World, run: Run) -> None:
+    result = run(
         """
 pictures = EnvironmentSpec("someone/pictures", env_name="Pictures")
 place = pictures.environment_factory()
@@ -159,9 +160,8 @@ judged.close()
     assert result["hint"] == "yes"
 
 
-def test_faults_are_told_apart_from_answers(world: World) -> None:
-    result = _run(
-        world,
+def test_faults_are_told_apart_from_answers(world: World, run: Run) -> None:
+    result = run(
         """
 row = {"task_split": "train", "task_index": 0}
 spec = EnvironmentSpec("someone/words", retries=1, discover_task_tools=False, call_timeout_s=1.0)
@@ -198,9 +198,8 @@ spec.close()
     assert [result[name][2] for name in ("fail", "slow", "died", "setup", "prompt")] == [None] * 5
 
 
-def test_what_is_wrong_is_raised(world: World) -> None:
-    result = _run(
-        world,
+def test_what_is_wrong_is_raised(world: World, run: Run) -> None:
+    result = run(
         """
 result = {}
 def attempt(name, work):

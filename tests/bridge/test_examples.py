@@ -22,6 +22,7 @@ pytest.importorskip("trl", reason="needs the extra 'trl'")
 
 from tests.interop.servers import serve
 
+from .launching import OFFLINE, trainers
 from .standin.processes import ServedModel, stand_in
 
 ROOT = Path(__file__).parents[2]
@@ -85,30 +86,34 @@ def url(journal: Path) -> Iterator[str]:
 def served(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedModel]:
     """The stand-in for vLLM over a model that ``smoke.py`` made."""
     folder = tmp_path_factory.mktemp("served") / "model"
-    output(str(EXAMPLES / "smoke.py"), str(folder), "--url", url)
+    output("smoke", str(folder), "--url", url)
     with stand_in(folder, name=str(folder)) as served:
         yield served
 
 
-def output(*command: str) -> str:
-    """What a Python command prints; it must succeed."""
-    done = subprocess.run(
-        [sys.executable, *command],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore"},
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+def output(script: str, *arguments: str, processes: int = 1) -> str:
+    """What a script prints, run by one process or by several that torchrun starts; it must succeed."""
+    command = [str(EXAMPLES / f"{script}.py"), *arguments]
+    if processes > 1:
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        done = subprocess.run(
+            [*launcher, "--nproc_per_node", str(processes), *command],
+            env={**os.environ, **OFFLINE},
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+    else:
+        done = trainers().run(command, env={**os.environ, **OFFLINE}, timeout=LIMIT_S)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout
 
 
 def logs(script: str, url: str, folder: Path, *options: str, processes: int = 1) -> list[Log]:
     """What the trainer printed step by step, as numbers."""
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
-    command = [*(launcher if processes > 1 else []), str(EXAMPLES / f"{script}.py")]
-    shown = output(*command, "--url", url, "--smoke", "--output-dir", str(folder / "out"), *options)
+    given = ("--url", url, "--smoke", "--output-dir", str(folder / "out"), *options)
+    shown = output(script, *given, processes=processes)
     found = [ast.literal_eval(line) for line in shown.splitlines() if line.startswith("{")]
     return [
         {key: float("nan") if value is None else float(value) for key, value in log.items()} for log in found

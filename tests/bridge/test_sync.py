@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,6 +25,7 @@ from orsay_trl.rollout.sync import DiskSync, SyncError, untie
 from orsay_trl.rollout.vllm import VLLMSampler
 from transformers import AutoModelForCausalLM
 
+from .launching import ranks
 from .standin.processes import ServedModel, stand_in
 
 QUICK = Retry(tries=2, first_delay_s=0.01)
@@ -261,20 +260,7 @@ accelerator.end_training()
 def test_of_two_processes_the_main_one_saves_and_the_other_waits(served: ServedModel, tmp_path: Path) -> None:
     script = tmp_path / "two.py"
     script.write_text(TWO_PROCESSES)
-    launch = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node=2",
-        "--master-port=0",
-        "--standalone",
-    ]
-    done = subprocess.run(
-        [*launch, str(script), str(served.folder), served.base_url],
-        capture_output=True,
-        text=True,
-        timeout=110,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = ranks([str(script), str(served.folder), served.base_url], timeout=110)
+    assert [each.returncode for each in done] == [0, 0], [each.stderr[-3000:] for each in done]
     assert served.seen()["requests"]["/collective_rpc"] == 1
     assert asyncio.run(parity(served.base_url, loaded(served.folder))) < 1e-3

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
@@ -32,6 +31,8 @@ from train_demo.transcripts import encode, render
 
 from tests.interop.servers import serve
 
+from .launching import trainers
+
 ROOT = Path(__file__).parents[2]
 PATHS = [ROOT / "examples", ROOT / "envs" / "doors"]
 SEARCHED = os.pathsep.join([*map(str, PATHS), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -56,14 +57,8 @@ def one_thread() -> Iterator[None]:
 
 def demo(*arguments: str, limit_s: float = 250) -> subprocess.CompletedProcess[str]:
     """What ``scripts/train-demo`` runs, in this interpreter's environment."""
-    return subprocess.run(
-        [sys.executable, "-m", "train_demo", *arguments],
-        env={**os.environ, "PYTHONPATH": SEARCHED, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=limit_s,
-        check=False,
-    )
+    variables = {**os.environ, "PYTHONPATH": SEARCHED, "OMP_NUM_THREADS": "1"}
+    return trainers().run(["-m", "train_demo", *arguments], env=variables, timeout=limit_s)
 
 
 @pytest.mark.timeout(300)  # half a minute where nothing else runs
@@ -108,7 +103,7 @@ def test_the_measurement_for_gpus_gives_its_figures_on_any_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", SEARCHED)
-    small = {"hidden_size": 32, "num_hidden_layers": 3, "num_key_value_heads": 1, "head_dim": 16}
+    small = {"hidden_size": 32, "num_hidden_layers": 1, "num_key_value_heads": 1, "head_dim": 16}
     gpu.measure(0, tmp_path, Screen(Console(file=StringIO())), device="cpu", size=small, batches=4)
     figures = json.loads((tmp_path / "gpu.json").read_text())
     assert figures["device"] == "cpu"

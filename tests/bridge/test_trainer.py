@@ -6,8 +6,6 @@ import copy
 import json
 import logging
 import re
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,6 +15,7 @@ from typing import Any
 import pytest
 from orsay_trl import EnvironmentSpec
 
+from .launching import trainers
 from .serving import TRAINING, World, serve_worlds
 
 pytest.importorskip("trl", reason="needs the extra 'trl'")
@@ -410,9 +409,7 @@ player = lambda text: call("look") if "here:" not in text else "Done."
 make_trainer(PlainScripted, pathlib.Path({str(tmp_path)!r}), player=player, spec=spec, batch=4).train()
 print("open", spec.pool.open_episodes)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False
-    )
+    done = trainers().run(["-c", code], timeout=100)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "open 4" in done.stdout
     assert len(world.diary.lines("setup")) == 4

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,26 +13,13 @@ import pytest
 pytest.importorskip("torch", reason="needs the extra 'trl'")
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 
+from .launching import ranks as launched
 from .serving import World, serve_worlds
 from .worlds import WORDS
 
-ROOT = Path(__file__).parents[2]
 LIMIT_S = 160
 pytestmark = pytest.mark.timeout(LIMIT_S + 40)
 NOBODY, STEPS = "9", "9109"  # who loses all rollouts, step by step
-
-
-def launch(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Two processes on the CPU, which find each other through a port that torchrun picks."""
-    return subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore"},
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -47,18 +31,19 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 @pytest.fixture(scope="module")
 def run(
     world: World, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
+) -> tuple[list[subprocess.CompletedProcess[str]], list[dict[str, Any]]]:
     """A run in which now one loses all its rollouts, now the other; and then one more, which must fail."""
     folder = tmp_path_factory.mktemp("ranks")
     with serve_worlds(tmp_path_factory.mktemp("second"), "Words") as second:
-        done = launch(["-m", "tests.bridge.rank", world.url, second.url, str(folder), "--losing", STEPS])
+        arguments = ["-m", "tests.bridge.rank", world.url, second.url, str(folder), "--losing", STEPS]
+        done = launched(arguments, timeout=LIMIT_S)
     found = [folder / f"rank-{rank}.json" for rank in range(2)]
-    assert all(path.exists() for path in found), done.stderr[-4000:]
+    assert all(path.exists() for path in found), [each.stderr[-4000:] for each in done]
     return done, [json.loads(path.read_text()) for path in found]
 
 
 @pytest.fixture(scope="module")
-def ranks(run: tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]) -> list[dict[str, Any]]:
+def ranks(run: tuple[list[subprocess.CompletedProcess[str]], list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """What each of the two saw of the first training."""
     return run[1]
 
@@ -131,10 +116,10 @@ def test_all_sessions_are_closed(ranks: list[dict[str, Any]], world: World) -> N
 
 
 def test_too_many_faults_of_one_end_both_with_the_reason(
-    run: tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]],
+    run: tuple[list[subprocess.CompletedProcess[str]], list[dict[str, Any]]],
 ) -> None:
-    assert run[0].returncode != 0
-    assert re.search(
-        r"TooManyFaults: (\d) of \1 rollouts were lost to faults \(\1 time_limit\)", run[0].stderr
-    )
-    assert "should have ended" not in run[0].stderr
+    for done in run[0]:
+        assert done.returncode != 0
+        assert "should have ended" not in done.stderr
+    words = r"TooManyFaults: (\d) of \1 rollouts were lost to faults \(\1 time_limit\)"
+    assert re.search(words, run[0][1].stderr), run[0][1].stderr[-2000:]

@@ -7,10 +7,14 @@ import queue
 import re
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+from ..support.forkserver import Forked
+from ..support.servers import servers
 
 __all__ = ["ROOT", "running"]
 
@@ -22,21 +26,22 @@ _LIMIT_S = 40.0
 @contextmanager
 def running(command: Sequence[str], env: Mapping[str, str] | None = None) -> Iterator[str]:
     """The URL of a server process, which lives as long as the block."""
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert process.stdout is not None
+    variables = {**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})}
+    ours, theirs = os.pipe()
+    stream = os.fdopen(ours, encoding="utf-8", errors="replace")
+    process: Forked | subprocess.Popen[bytes]
+    try:
+        if command[:3] == [sys.executable, "-m", "orsay"]:
+            process = servers().start(command[1:], env=variables, stdout=theirs, stderr=theirs)
+        else:
+            process = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=theirs, stderr=theirs)
+    finally:
+        os.close(theirs)
     output: list[str] = []
     urls: queue.Queue[str | None] = queue.Queue()
 
     def read() -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
+        for line in stream:
             output.append(line)
             if found := _URL.search(line):
                 urls.put(found.group())
@@ -57,4 +62,4 @@ def running(command: Sequence[str], env: Mapping[str, str] | None = None) -> Ite
             process.kill()
             process.wait()
         reader.join(_LIMIT_S)
-        process.stdout.close()
+        stream.close()

@@ -7,13 +7,16 @@ import queue
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, TypeAlias
+
+from tests.support.forkserver import Forked
+from tests.support.servers import servers
 
 __all__ = ["BUNDLED", "KIT", "ROOT", "RunningServer", "released", "serve"]
 
@@ -25,6 +28,8 @@ BUNDLED = (
     "arithmetic_env.env:ArithmeticEnvironment",
 )
 
+Process: TypeAlias = "Forked | subprocess.Popen[bytes]"
+
 _URL = re.compile(r"http://[\w.\-]+:\d+")
 _START_LIMIT_S = 40.0
 _STOP_LIMIT_S = 20.0
@@ -35,7 +40,6 @@ class RunningServer:
     """A server process that answers at ``url``; ``output`` is what it printed so far."""
 
     url: str
-    process: subprocess.Popen[str]
     output: list[str] = field(default_factory=list)
 
 
@@ -48,13 +52,14 @@ def serve(
     paths: Sequence[Path] = (),
 ) -> Iterator[RunningServer]:
     """Orsay with a journal, serving ``targets`` on a free port; ``paths`` are importable there too."""
-    command = [sys.executable, "-m", "orsay", "serve", *targets, "--host", "127.0.0.1", "--port", "0"]
+    command = ["-m", "orsay", "serve", *targets, "--host", "127.0.0.1", "--port", "0"]
     found = [*paths, *(ROOT / "envs" / name for name in ("echo", "guess", "arithmetic"))]
     named = [*map(str, found), *filter(None, [os.environ.get("PYTHONPATH")])]
     variables = {"PYTHONPATH": os.pathsep.join(named)}
     with tempfile.TemporaryDirectory() as folder:
         variables["ORSAY_JOURNAL"] = str(Path(folder, "journal.db"))
-        with _running([*command, "--runtime", runtime, *options], {**variables, **(env or {})}) as server:
+        command += ["--runtime", runtime, *options]
+        with _running(_forked, command, {**variables, **(env or {})}) as server:
             yield server
 
 
@@ -62,23 +67,33 @@ def serve(
 def released(python: Path, package: str) -> Iterator[RunningServer]:
     """The server of a released package, hosting the environments of ``kit.py``."""
     script = Path(__file__).with_name("serve_released.py")
-    with _running([str(python), str(script), package], None) as server:
+    with _running(_fresh, [str(python), str(script), package], {}) as server:
         yield server
 
 
+def _forked(command: Sequence[str], env: Mapping[str, str], output: int) -> Process:
+    return servers().start(command, env=env, stdout=output, stderr=output)
+
+
+def _fresh(command: Sequence[str], env: Mapping[str, str], output: int) -> Process:
+    return subprocess.Popen(command, cwd=ROOT, env=env, stdout=output, stderr=output)
+
+
 @contextmanager
-def _running(command: Sequence[str], env: Mapping[str, str] | None) -> Iterator[RunningServer]:
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+def _running(
+    start: Callable[[Sequence[str], Mapping[str, str], int], Process],
+    command: Sequence[str],
+    env: Mapping[str, str],
+) -> Iterator[RunningServer]:
+    ours, theirs = os.pipe()
+    stream = os.fdopen(ours, encoding="utf-8", errors="replace")
+    try:
+        process = start(command, {**os.environ, "PYTHONUNBUFFERED": "1", **env}, theirs)
+    finally:
+        os.close(theirs)
     output: list[str] = []
     urls: queue.Queue[str | None] = queue.Queue()
-    reader = threading.Thread(target=_read, args=(process, output, urls), daemon=True)
+    reader = threading.Thread(target=_read, args=(stream, output, urls), daemon=True)
     reader.start()
     try:
         try:
@@ -87,7 +102,7 @@ def _running(command: Sequence[str], env: Mapping[str, str] | None) -> Iterator[
             url = None
         if url is None:
             raise RuntimeError(f"{' '.join(command)} did not start:\n{''.join(output)}")
-        yield RunningServer(url, process, output)
+        yield RunningServer(url, output)
     finally:
         process.send_signal(signal.SIGTERM)
         try:
@@ -96,14 +111,12 @@ def _running(command: Sequence[str], env: Mapping[str, str] | None) -> Iterator[
             process.kill()
             process.wait()
         reader.join(_STOP_LIMIT_S)
-        assert process.stdout is not None
-        process.stdout.close()
+        stream.close()
 
 
-def _read(process: subprocess.Popen[str], output: list[str], urls: queue.Queue[str | None]) -> None:
-    assert process.stdout is not None
+def _read(stream: IO[str], output: list[str], urls: queue.Queue[str | None]) -> None:
     told = False
-    for line in process.stdout:
+    for line in stream:
         output.append(line)
         found = _URL.search(line)
         if found and not told:

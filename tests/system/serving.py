@@ -22,6 +22,9 @@ from typing import Any
 import httpx
 from orsay_protocol.sse import Decoder, Event
 
+from ..support.forkserver import Forked
+from ..support.servers import servers
+
 __all__ = ["WORLDS", "Api", "Reply", "ServerProcess", "api_for", "children", "raw_request", "server", "until"]
 
 ROOT = Path(__file__).parents[2]
@@ -74,15 +77,29 @@ class ServerProcess:
         open_files: int | None = None,
     ) -> None:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("ORSAY_")}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "orsay", "serve", *arguments],
-            cwd=folder,
-            env={**clean, "ORSAY_JOURNAL": "off", **env},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            preexec_fn=None if open_files is None else partial(_limit_open_files, open_files),
-        )
+        command = ["-m", "orsay", "serve", *arguments]
+        variables = {**clean, "ORSAY_JOURNAL": "off", **env}
+        (out, out_end), (log, log_end) = os.pipe(), os.pipe()
+        self._streams = (os.fdopen(out, "rb"), os.fdopen(log, "rb"))
+        self._process: Forked | subprocess.Popen[bytes]
+        try:
+            if open_files is None:
+                self._process = servers().start(
+                    command, cwd=folder, env=variables, stdout=out_end, stderr=log_end, start_new_session=True
+                )
+            else:
+                self._process = subprocess.Popen(
+                    [sys.executable, *command],
+                    cwd=folder,
+                    env=variables,
+                    stdout=out_end,
+                    stderr=log_end,
+                    start_new_session=True,
+                    preexec_fn=partial(_limit_open_files, open_files),
+                )
+        finally:
+            os.close(out_end)
+            os.close(log_end)
         self.pid = self._process.pid
         self.output: list[str] = []
         self.log: list[str] = []
@@ -95,8 +112,7 @@ class ServerProcess:
             reader.start()
 
     def _read_output(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+        for line in self._streams[0]:
             self.output.append(line.decode())
             found = _URL.search(self.output[-1])
             if found:
@@ -105,8 +121,7 @@ class ServerProcess:
         self._url.set()
 
     def _read_log(self) -> None:
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
+        for line in self._streams[1]:
             self.log.append(line.decode())
 
     def wait_for_url(self) -> None:
@@ -148,9 +163,8 @@ class ServerProcess:
             self._process.kill()
             return self.wait(20)
         finally:
-            for stream in (self._process.stdout, self._process.stderr):
-                if stream is not None:
-                    stream.close()
+            for stream in self._streams:
+                stream.close()
 
     def threads(self) -> int:
         return len(os.listdir(f"/proc/{self.pid}/task"))

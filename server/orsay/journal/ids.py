@@ -6,6 +6,7 @@ into one journal without meeting. In JSON and URLs an id is a decimal string: Ja
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Callable
@@ -23,8 +24,12 @@ class Ids:
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._process = secrets.randbits(12) << _COUNTER_BITS
+        self.become_another()
         self._tick = 0  # milliseconds and counter
+
+    def become_another(self) -> None:
+        """Draw the bits of the process: a forked one must not make the ids of its parent."""
+        self._process = secrets.randbits(12) << _COUNTER_BITS
 
     def new(self) -> int:
         """An id. When a millisecond's are used up, those of the next one follow. For one thread."""
@@ -39,5 +44,7 @@ def moment_of(id: int) -> float:
     return ((id >> _SHIFT) + _EPOCH_MS) / 1000
 
 
-new_id = Ids().new
+_ids = Ids()
+os.register_at_fork(after_in_child=_ids.become_another)
+new_id = _ids.new
 """An id of this process; for the thread of the event loop."""

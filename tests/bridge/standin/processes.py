@@ -6,18 +6,23 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 import httpx
 
+from tests.support.forkserver import Forked
+
+from ..launching import trainers
+
 __all__ = ["ServedModel", "stand_in", "vllm"]
+
+Process: TypeAlias = "Forked | subprocess.Popen[bytes]"
 
 _ROOT = Path(__file__).parents[3]
 _STAND_IN_LIMIT_S = 100.0
@@ -31,7 +36,7 @@ class ServedModel:
 
     base_url: str
     folder: Path
-    process: subprocess.Popen[bytes]
+    process: Process
 
     def seen(self) -> dict[str, Any]:
         """What reached a stand-in since the last look: ``requests`` per path, ``most_at_once``, ``last``."""
@@ -50,12 +55,12 @@ def stand_in(
     options: Sequence[str] = (),
 ) -> Iterator[ServedModel]:
     """The stand-in, serving the model in ``folder`` on a free port for as long as the block."""
-    command = [sys.executable, "-m", "tests.bridge.standin.server", str(folder), "--served-model-name", name]
+    command = ["-m", "tests.bridge.standin.server", str(folder), "--served-model-name", name]
     command += ["--max-model-len", str(max_model_len)] if max_model_len else []
     command += ["--tools"] if tools else []
     command += ["--api-key", api_key] if api_key else []
     env = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    with _running([*command, *options], folder, env, _STAND_IN_LIMIT_S) as served:
+    with _running(_forked, [*command, *options], folder, env, _STAND_IN_LIMIT_S) as served:
         yield served
 
 
@@ -76,24 +81,38 @@ def vllm(
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
     }
-    with _running([*command, *options], folder, env, _VLLM_LIMIT_S) as served:
+    with _running(_fresh, [*command, *options], folder, env, _VLLM_LIMIT_S) as served:
         yield served
+
+
+def _forked(command: Sequence[str], env: Mapping[str, str], log: IO[bytes]) -> Process:
+    return trainers().start(
+        command, env=env, stdout=log.fileno(), stderr=log.fileno(), start_new_session=True
+    )
+
+
+def _fresh(command: Sequence[str], env: Mapping[str, str], log: IO[bytes]) -> Process:
+    return subprocess.Popen(
+        command,
+        cwd=_ROOT,
+        env=env,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,  # vLLM's engine is a process of its own: they are stopped together
+    )
 
 
 @contextmanager
 def _running(
-    command: Sequence[str], folder: Path, env: Mapping[str, str], limit_s: float
+    start: Callable[[Sequence[str], Mapping[str, str], IO[bytes]], Process],
+    command: Sequence[str],
+    folder: Path,
+    env: Mapping[str, str],
+    limit_s: float,
 ) -> Iterator[ServedModel]:
     port = _free_port()
     with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(
-            [*command, "--port", str(port)],
-            cwd=_ROOT,
-            env={**os.environ, **env},
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # vLLM's engine is a process of its own: they are stopped together
-        )
+        process = start([*command, "--port", str(port)], {**os.environ, **env}, log)
         try:
             url = f"http://127.0.0.1:{port}"
             _await_health(url, process, log, limit_s)
@@ -102,7 +121,7 @@ def _running(
             _stop(process)
 
 
-def _await_health(url: str, process: subprocess.Popen[bytes], log: IO[bytes], limit_s: float) -> None:
+def _await_health(url: str, process: Process, log: IO[bytes], limit_s: float) -> None:
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -115,7 +134,7 @@ def _await_health(url: str, process: subprocess.Popen[bytes], log: IO[bytes], li
     raise RuntimeError(f"no server on {url} within {limit_s:.0f} s; it printed:\n{text}")
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def _stop(process: Process) -> None:
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
     with suppress(subprocess.TimeoutExpired):

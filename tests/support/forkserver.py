@@ -1,0 +1,254 @@
+"""Python programs in processes of their own that do not pay for their imports: a fork server.
+
+The idea is that of ``multiprocessing``'s fork server: one process imports what is heavy, does nothing else,
+has no threads, and forks when a program is to run. Unlike there, what runs is a whole program, by ``runpy``
+and under the name ``__main__``: its arguments, environment, folder, streams and session are its own, and the
+interpreter ends as it does for any program. A fork shares the seed of hashes; of the variables that the
+interpreter reads when it starts, PYTHONPATH and PYTHONUNBUFFERED are heeded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import types
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+__all__ = ["ForkServer", "Forked"]
+
+_MESSAGE_BYTES = 1 << 20
+_START_LIMIT_S = 100.0
+_END_LIMIT_S = 20.0
+ROOT = Path(__file__).parents[2]
+
+
+class Forked:
+    """A program that runs, with the part of ``subprocess.Popen`` that tests use."""
+
+    def __init__(self, control: socket.socket, pid: int) -> None:
+        self._control = control
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit status, once there is one."""
+        with_status = self.returncode is None and select.select([self._control], [], [], 0)[0]
+        return self._read() if with_status else self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit status. Raises TimeoutExpired."""
+        if self.returncode is None and not select.select([self._control], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
+        return self._read()
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):  # reaped, and its status is on its way
+                os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _read(self) -> int:
+        if self.returncode is None:
+            self.returncode = int(self._control.recv(64) or b"-9")
+            self._control.close()
+        return self.returncode
+
+
+class ForkServer:
+    """A process that has imported ``modules``; the one that ends it owns it."""
+
+    def __init__(self, *modules: str) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MESSAGE_BYTES)
+        command = [sys.executable, "-m", "tests.support.forkserver", str(theirs.fileno()), *modules]
+        self._process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+        theirs.close()
+        self._control = ours
+
+    def start(
+        self,
+        arguments: Sequence[str],
+        *,
+        cwd: Path = ROOT,
+        env: Mapping[str, str] | None = None,
+        stdout: int,
+        stderr: int,
+        start_new_session: bool = False,
+    ) -> Forked:
+        """Run what ``python ARGUMENTS`` runs: ``-m MODULE``, ``-c CODE`` or a file, and what follows."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        request = {
+            "arguments": list(arguments),
+            "cwd": str(cwd),
+            "env": dict(os.environ if env is None else env),
+            "session": start_new_session,
+        }
+        with theirs:
+            socket.send_fds(self._control, [json.dumps(request).encode()], [theirs.fileno(), stdout, stderr])
+        if not select.select([ours], [], [], _START_LIMIT_S)[0]:
+            ours.close()
+            raise TimeoutError(f"nothing was started within {_START_LIMIT_S:.0f} s")
+        told = ours.recv(64)
+        if not told:
+            raise RuntimeError("the fork server has ended")
+        return Forked(ours, int(told))
+
+    def run(
+        self,
+        arguments: Sequence[str],
+        *,
+        timeout: float,
+        cwd: Path = ROOT,
+        env: Mapping[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """As ``subprocess.run`` with its output captured as text."""
+        return self.run_together([arguments], timeout=timeout, cwd=cwd, envs=[env])[0]
+
+    def run_together(
+        self,
+        programs: Sequence[Sequence[str]],
+        *,
+        timeout: float,
+        cwd: Path = ROOT,
+        envs: Sequence[Mapping[str, str] | None],
+    ) -> list[subprocess.CompletedProcess[str]]:
+        """Programs at the same time; all are killed when one takes too long."""
+        deadline = time.monotonic() + timeout
+        running: list[tuple[Forked, IO[bytes], IO[bytes]]] = []
+        try:
+            for arguments, env in zip(programs, envs, strict=True):
+                out: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed below
+                err: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed below
+                started = self.start(arguments, cwd=cwd, env=env, stdout=out.fileno(), stderr=err.fileno())
+                running.append((started, out, err))
+            codes = [each.wait(max(0.0, deadline - time.monotonic())) for each, _, _ in running]
+            return [
+                subprocess.CompletedProcess(list(arguments), code, _text(out), _text(err))
+                for arguments, code, (_, out, err) in zip(programs, codes, running, strict=True)
+            ]
+        finally:
+            for each, out, err in running:
+                each.kill()
+                each.wait(_END_LIMIT_S)
+                out.close()
+                err.close()
+
+    def close(self) -> None:
+        """End the server; programs that still run go on."""
+        self._control.close()
+        self._process.wait(_END_LIMIT_S)
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
+
+
+# The server's side
+
+
+def _serve(control: socket.socket) -> dict[str, Any] | None:
+    """Fork whenever asked to; returns in the forked process, with what that is to become."""
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, _MESSAGE_BYTES, 3)
+        if not message:
+            _reap()
+            return None
+        request: dict[str, Any] = json.loads(message)
+        if os.fork() == 0:
+            control.close()
+            return _watched(request, *descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        _reap()
+
+
+def _reap() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _watched(request: dict[str, Any], status: int, stdout: int, stderr: int) -> dict[str, Any]:
+    """Fork once more; the parent of the program stays behind to tell its process id and exit status."""
+    pid = os.fork()
+    if pid:
+        os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+        for descriptor in (stdout, stderr):
+            os.close(descriptor)
+        try:
+            os.write(status, str(pid).encode())
+            os.write(status, str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
+        finally:
+            os._exit(0)
+    os.close(status)
+    os.dup2(stdout, 1)
+    os.dup2(stderr, 2)
+    os.close(stdout)
+    os.close(stderr)
+    return request
+
+
+def _become(request: Mapping[str, Any]) -> None:
+    """Run the program, as the interpreter would have."""
+    if request["session"]:
+        os.setsid()
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    if request["env"].get("PYTHONUNBUFFERED") and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(write_through=True)
+    kind, *rest = request["arguments"]
+    place = {"-m": request["cwd"], "-c": ""}.get(kind, os.path.dirname(os.path.abspath(kind)))
+    searched = [path for path in request["env"].get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.path[:] = list(dict.fromkeys([place, *searched, *sys.path[1:]]))
+    if kind == "-m":
+        sys.argv = rest
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+    elif kind == "-c":
+        sys.argv = ["-c", *rest[1:]]
+        sys.modules["__main__"] = types.ModuleType("__main__")  # with no name and no file to import it by
+        exec(compile(rest[0], "<string>", "exec"), sys.modules["__main__"].__dict__)
+    else:
+        sys.argv = [kind, *rest]
+        runpy.run_path(kind, run_name="__main__")
+
+
+def _main() -> None:
+    control = socket.socket(fileno=int(sys.argv[1]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # imports about each other, forks about threads of C libraries
+        for name in sys.argv[2:]:
+            importlib.import_module(name)
+        request = _serve(control)
+    if request is not None:
+        _become(request)
+
+
+if __name__ == "__main__":
+    _main()
