@@ -14,6 +14,8 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
+pytest_plugins = ["tests.support.tiers"]
+
 settings.register_profile("shared-machine", deadline=None)
 settings.load_profile("shared-machine")
 os.environ.setdefault("ORSAY_JOURNAL", "off")

@@ -31,7 +31,7 @@ from .standin.processes import ServedModel
 ROOT = Path(__file__).parents[2]
 LOTTERY = ROOT / "tests" / "bridge" / "lottery.py"
 LIMIT_S = 200
-pytestmark = pytest.mark.timeout(LIMIT_S + 40)
+pytestmark = [pytest.mark.process, pytest.mark.timeout(LIMIT_S + 40)]
 GENERATIONS = 4
 
 Sample = dict[str, Any]

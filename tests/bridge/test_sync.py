@@ -29,6 +29,8 @@ from transformers import AutoModelForCausalLM
 
 from .standin.processes import ServedModel, stand_in
 
+pytestmark = pytest.mark.process
+
 QUICK = Retry(tries=2, first_delay_s=0.01)
 PROMPT = [64, 65, 66, 220]
 

@@ -31,6 +31,8 @@ from train_demo.transcripts import encode, render
 
 from tests.interop.servers import serve
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 PATHS = [ROOT / "examples", ROOT / "envs" / "doors"]
 SEARCHED = os.pathsep.join([*map(str, PATHS), *filter(None, [os.environ.get("PYTHONPATH")])])

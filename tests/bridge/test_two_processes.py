@@ -21,7 +21,7 @@ from .worlds import WORDS
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 160
-pytestmark = pytest.mark.timeout(LIMIT_S + 40)
+pytestmark = [pytest.mark.process, pytest.mark.timeout(LIMIT_S + 40)]
 NOBODY, STEPS = "9", "9109"  # who loses all rollouts, step by step
 
 

@@ -13,6 +13,8 @@ from orsay.cli import init
 from orsay.hosted import host
 from orsay.loader import load
 
+pytestmark = pytest.mark.process
+
 SPELLINGS = [pytest.param([], id="short"), pytest.param(["--full"], id="full")]
 
 

@@ -14,6 +14,8 @@ import pytest
 
 from tests.docs.texts import ROOT
 
+pytestmark = pytest.mark.process
+
 SOURCE = ROOT / "console"
 BUILT = ROOT / "server" / "orsay" / "console" / "static"
 PAGES = ROOT / "server" / "orsay" / "http" / "pages"

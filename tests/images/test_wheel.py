@@ -18,6 +18,8 @@ from orsay.packing.wheel import Requirement, requirement
 
 from tests.engine import ROOT
 
+pytestmark = pytest.mark.process
+
 ASK = "from orsay.packing.wheel import requirement; found = requirement(); print(found.pip, len(found.files))"
 
 
