@@ -1,6 +1,6 @@
 """For all tests: hypothesis judges results, not the time that a shared machine takes for them, servers keep
-no journal unless a test asks for one, what fails is told at once, a test that cannot be interrupted ends its
-process, and no containers come and go beside a browser."""
+no journal unless a test asks for one, what fails is told at once, and a test that cannot be interrupted ends
+its process."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import faulthandler
 import os
 import sys
 from collections.abc import Generator
-from typing import IO, Any
+from typing import IO
 
 import pytest
 from hypothesis import settings
-from xdist.scheduler import LoadFileScheduling
+
+pytest_plugins = ["tests.support.tiers", "tests.support.scheduling"]
 
 settings.register_profile("shared-machine", deadline=None)
 settings.load_profile("shared-machine")
@@ -59,41 +60,6 @@ class _Failures:
             last = report.longreprtext.strip().rpartition("\n")[2]
             self._terminal.ensure_newline()
             self._terminal.write_line(f"{report.when} of {report.nodeid} failed: {last[:300]}", red=True)
-
-
-_NETWORK = ("tests/console/", "tests/deploy/", "tests/docker/", "tests/images/", "tests/spaces/")
-_NETWORK_FILES = ("tests/config/test_images.py", "tests/envs/test_textarena_image.py")
-_LONG = ("tests/bridge/", "tests/cli/", "tests/envs/", "tests/gateway/", "tests/interop/", "tests/system/")
-
-
-def _changes_network(file: str) -> bool:
-    return file.startswith(_NETWORK) or file in _NETWORK_FILES
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long comes first, so that no process ends long after the others."""
-
-    def place(item: pytest.Item) -> int:
-        file = item.nodeid.partition("::")[0]
-        return 0 if _changes_network(file) else 1 if file.startswith(_LONG) else 2
-
-    items.sort(key=place)
-
-
-class _Scheduling(LoadFileScheduling):  # type: ignore[misc]
-    """Files stay together. Those that change the network share a process with those whose browser hears it.
-
-    When a container starts or ends, chromium breaks off its connections, local ones too: ERR_NETWORK_CHANGED.
-    """
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return "network" if _changes_network(file) else file
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
-    return _Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(trylast=True)

@@ -60,8 +60,10 @@ def problem() -> str | None:
     return why
 
 
-needs_engine = pytest.mark.skipif(problem() is not None, reason=problem() or "")
-"""For tests, or whole files as ``pytestmark``, that need a Docker engine with the base image."""
+needs_engine = pytest.mark.engine
+"""For tests, or whole files as ``pytestmark``, that need a Docker engine with the base image.
+
+They are skipped where there is none."""
 
 
 def skip_without_engine() -> None:

@@ -10,6 +10,8 @@ from orsay_protocol import TextBlock
 
 from tests.system.serving import server
 
+pytestmark = pytest.mark.process
+
 FOLDER = "docs/examples/adapters"
 
 

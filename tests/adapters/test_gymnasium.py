@@ -17,6 +17,8 @@ from tests.system.serving import server
 
 pytest.importorskip("gymnasium", reason="needs the extra gymnasium")
 
+pytestmark = pytest.mark.process
+
 LAKE = "gymnasium:FrozenLake-v1?is_slippery=false&train_tasks=7&test_tasks=3"
 NAMED = (
     'gymnasium:FrozenLake-v1?is_slippery=false&name=named&actions=["left","down","right","up"]&render=ansi'

@@ -39,7 +39,10 @@ try:
     importlib.metadata.version("openenv")  # its predecessor openenv-core has modules of the same names
 except importlib.metadata.PackageNotFoundError:
     pytest.skip("needs openenv 0.10; openenv-core is installed in its place", allow_module_level=True)
-pytestmark = pytest.mark.timeout(300)  # its import alone takes seconds, and more on a busy machine
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.timeout(300),
+]  # its import alone takes seconds, and more on a busy machine
 
 FILE = "tests/adapters/openenv_worlds.py"
 START_S = 120.0

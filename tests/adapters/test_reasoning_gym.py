@@ -14,6 +14,8 @@ from tests.system.serving import server
 
 pytest.importorskip("reasoning_gym", reason="needs the extra reasoning-gym")
 
+pytestmark = pytest.mark.process
+
 TARGETS = (
     "reasoning-gym:countdown?min_numbers=3&max_numbers=3&train_tasks=50&test_tasks=20",
     "reasoning-gym:leg_counting?prompt=",

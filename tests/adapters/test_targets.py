@@ -10,6 +10,8 @@ from orsay.adapters import is_adapter_target
 from orsay.errors import LoadError
 from orsay.runtimes.loader import load
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -14,6 +14,8 @@ from orsay_protocol import TextBlock
 from tests.adapters import worlds
 from tests.system.serving import server
 
+pytestmark = pytest.mark.process
+
 FILE = "tests/adapters/worlds.py"
 TARGETS = (
     f"text:{FILE}:Count?start=100&prompt=Say the next number.&train_tasks=20",

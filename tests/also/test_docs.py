@@ -14,6 +14,8 @@ from ..docs.texts import EXAMPLES, cells
 from ..interop.venvs import OPENENV, python_for
 from ..system.serving import ServerProcess, server
 
+pytestmark = pytest.mark.process
+
 REVERSE = str(EXAMPLES / "environments" / "reverse.py")
 
 
@@ -30,6 +32,7 @@ def test_the_example_for_mcp_runs(reverse: ServerProcess) -> None:
     assert "{'orsay': {'reward': 1.0, 'finished': True, 'metadata': None}}" in shown[1]
 
 
+@pytest.mark.venv
 @pytest.mark.parametrize("release", OPENENV, ids="-".join)
 def test_the_example_for_openenv_runs(reverse: ServerProcess, release: tuple[str, str]) -> None:
     shown = run(python_for(*release), EXAMPLES / "also" / "play_openenv.py", reverse.url).splitlines()

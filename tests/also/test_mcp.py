@@ -18,6 +18,8 @@ from mcp.types import ImageContent, InitializeResult, TextContent
 from ..system.serving import ServerProcess, children, server, until
 from .conftest import TARGETS
 
+pytestmark = pytest.mark.process
+
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 INITIALIZE = {
     "jsonrpc": "2.0",

@@ -21,6 +21,8 @@ from ..system.serving import ServerProcess, children, server, until
 from .conftest import TARGETS
 from .openenv_clients import openenv_client
 
+pytestmark = pytest.mark.process
+
 NEWEST = OPENENV[0]
 SAY = {"type": "call_tool", "tool_name": "say", "arguments": {"text": "hi", "times": 2}}
 
@@ -61,6 +63,7 @@ async def socket(served: ServerProcess, path: str = "/world/ws", **headers: str)
 # released clients
 
 
+@pytest.mark.venv
 @pytest.mark.parametrize("release", OPENENV, ids="-".join)
 def test_a_released_client_plays_guess_to_the_end(served_on: ServerProcess, release: tuple[str, str]) -> None:
     with openenv_client(release, "generic", served_on.url) as client:
@@ -73,6 +76,7 @@ def test_a_released_client_plays_guess_to_the_end(served_on: ServerProcess, rele
         client.do("close")
 
 
+@pytest.mark.venv
 @pytest.mark.parametrize("release", OPENENV, ids="-".join)
 def test_a_released_tool_client_plays_guess_by_tool_calls(
     served: ServerProcess, release: tuple[str, str]
@@ -87,6 +91,7 @@ def test_a_released_tool_client_plays_guess_by_tool_calls(
         client.do("close")
 
 
+@pytest.mark.venv
 async def test_the_session_of_a_tool_client_is_one_over_http_and_the_socket(served: ServerProcess) -> None:
     with openenv_client(NEWEST, "tools", f"{served.url}/world") as client:
         client.do("connect")
@@ -104,6 +109,7 @@ async def test_the_session_of_a_tool_client_is_one_over_http_and_the_socket(serv
         await until(lambda: ended(served, sid))
 
 
+@pytest.mark.venv
 async def test_a_client_that_is_killed_takes_its_session_along(served: ServerProcess) -> None:
     with openenv_client(NEWEST, "generic", f"{served.url}/world") as client:
         sid = client.do("reset", index=0)["observation"]["metadata"]["session_id"]
@@ -112,6 +118,7 @@ async def test_a_client_that_is_killed_takes_its_session_along(served: ServerPro
         await until(lambda: ended(served, sid))
 
 
+@pytest.mark.venv
 def test_two_clients_at_once_play_apart(served: ServerProcess) -> None:
     with (
         openenv_client(NEWEST, "generic", f"{served.url}/world") as one,
@@ -124,6 +131,7 @@ def test_two_clients_at_once_play_apart(served: ServerProcess) -> None:
         assert two.do("state")["step_count"] == 0
 
 
+@pytest.mark.venv
 def test_a_fault_is_an_error_and_no_reward(served: ServerProcess) -> None:
     with openenv_client(NEWEST, "generic", f"{served.url}/world") as client:
         client.do("reset")
@@ -133,6 +141,7 @@ def test_a_fault_is_an_error_and_no_reward(served: ServerProcess) -> None:
         assert client.do("step", action=SAY)["reward"] == 0.5  # the episode goes on
 
 
+@pytest.mark.venv
 def test_a_key_is_needed() -> None:
     with server(*TARGETS, also="openenv", api_keys=["sesame"]) as locked:
         with openenv_client(NEWEST, "generic", locked.url) as client:
@@ -144,6 +153,7 @@ def test_a_key_is_needed() -> None:
         assert httpx.post(f"{locked.url}/reset", headers=key).status_code == 200
 
 
+@pytest.mark.venv
 def test_the_validator_of_the_released_package_finds_nothing_wrong(served: ServerProcess) -> None:
     code = (
         "import json, sys; from openenv.cli._validation import validate_running_environment as look;"

@@ -11,6 +11,8 @@ from ..interop.servers import ROOT
 from ..interop.venvs import python_for
 from ..system.serving import server
 
+pytestmark = pytest.mark.process
+
 REVERSE = str(ROOT / "docs" / "examples" / "environments" / "reverse.py")
 
 
@@ -26,6 +28,7 @@ def test_an_unknown_protocol_stops_the_start(names: str) -> None:
     assert "command line: also = " in done.stderr and "there are: openenv, mcp" in done.stderr
 
 
+@pytest.mark.venv
 @pytest.mark.parametrize("name", ["openenv", "mcp"])
 def test_a_missing_extra_stops_the_start_and_is_named(name: str) -> None:
     done = serve(python_for("orsay", "newest"), "--also", name)

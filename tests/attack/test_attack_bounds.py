@@ -16,6 +16,8 @@ from websockets.exceptions import InvalidStatus
 
 from ..system.serving import WORLDS, Api, ServerProcess, api_for, server, until
 
+pytestmark = pytest.mark.process
+
 LIMIT_S = 60.0
 KEYS = ["a-key-of-alice", "a-key-of-bob"]
 ALICE, BOB = ({"X-API-Key": key} for key in KEYS)

@@ -23,6 +23,8 @@ from orsay_protocol.sse import Decoder, encode_event, encode_result
 from ..interop.servers import KIT, RunningServer, serve
 from .small_server import KEY, small_server
 
+pytestmark = pytest.mark.process
+
 _UNSUPPORTED = {"P-2-empty-api-key", "P-3.2-score-group", "P-4-score-group-messages", "L7-replays"}
 
 

@@ -14,6 +14,8 @@ from ..system.serving import WORLDS, ServerProcess, api_for, connect, server
 from .evil import Request, cases, raw_bodies
 from .hostile import WAIT_S, honest_play, statuses
 
+pytestmark = pytest.mark.process
+
 AT_ONCE = 40
 
 

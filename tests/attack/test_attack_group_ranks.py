@@ -14,7 +14,7 @@ pytest.importorskip("trl", reason="needs the extra 'trl'")
 from tests.bridge.launching import ranks as launched
 from tests.bridge.serving import serve_worlds
 
-pytestmark = pytest.mark.timeout(200)
+pytestmark = [pytest.mark.process, pytest.mark.timeout(200)]
 
 
 def test_a_group_in_two_processes_is_scored_as_one(tmp_path: Path) -> None:

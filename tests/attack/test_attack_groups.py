@@ -20,7 +20,7 @@ from orsay_trl.rollout.rollout_func import reward_func
 
 from tests.bridge.players import ConcurrentScripted, PlainScripted, call, make_trainer
 
-pytestmark = TRAINING
+pytestmark = [pytest.mark.process, *TRAINING]
 
 WEIGHTS = (1.0, 0.5, 0.25)
 

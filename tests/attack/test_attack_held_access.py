@@ -16,6 +16,8 @@ import pytest
 from ..system.serving import Api, ServerProcess, api_for, server
 from .holding import ANSWER
 
+pytestmark = pytest.mark.process
+
 VAULT = f"{Path(__file__).parent / 'holding.py'}:Vault"
 KEYS = ["key-of-alice-1", "key-of-bob-2"]
 ALICE, BOB = ({"X-API-Key": key} for key in KEYS)

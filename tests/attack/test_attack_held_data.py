@@ -22,6 +22,8 @@ from ..gateway.stand import reached, under
 from ..system.serving import Api, ServerProcess, api_for, server, until
 from .holding import ANSWER
 
+pytestmark = pytest.mark.process
+
 VAULT = f"{Path(__file__).parent / 'holding.py'}:Vault"
 CLIENT = Path(__file__).parent / "repeat_by_openreward.py"
 API = "/console/api"

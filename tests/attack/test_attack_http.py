@@ -11,6 +11,8 @@ import pytest
 from ..system.serving import WORLDS, ServerProcess, api_for, raw_request, server
 from .hostile import Talk, honest_play, memory_mib, slowest_health_s, statuses, talk
 
+pytestmark = pytest.mark.process
+
 GET = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
 MIB = 1024 * 1024
 GROWTH_MIB = 24.0

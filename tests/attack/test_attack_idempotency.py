@@ -12,6 +12,8 @@ from tests.system.serving import Api, Reply, api_for, server
 
 from .test_attack_recovery import ORDERS, Killed, begun, opened, patiently
 
+pytestmark = pytest.mark.process
+
 KEY = {"Idempotency-Key": "a key"}
 SCORE = {"candidates": [{"messages": [{"role": "user", "blocks": []}]}]}
 

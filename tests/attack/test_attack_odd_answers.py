@@ -20,6 +20,8 @@ from orsay_protocol.headers import SECRETS, encode_secrets
 from ..system.serving import ServerProcess, server
 from .odd import ARGUMENTS, arguments
 
+pytestmark = pytest.mark.process
+
 WORLDS = f"{Path(__file__).parents[1] / 'also' / 'worlds.py'}:World"
 JSON = {"Content-Type": "application/json"}
 LEVELS = "[" * 190 + "]" * 190

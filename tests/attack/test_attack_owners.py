@@ -28,6 +28,8 @@ from tests.system.serving import Api, api_for, server, until
 
 from .test_attack_recovery import ORDERS, WAIT_S, Killed, patiently
 
+pytestmark = pytest.mark.process
+
 KEYS = ("the-key-of-ada", "the-key-of-bob")
 SID = "an id of their own"
 NOBODYS = "no id of anybody's"

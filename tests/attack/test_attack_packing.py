@@ -31,6 +31,8 @@ from orsay_protocol.evaluation import EvaluationReport
 from tests.interop.servers import serve
 from tests.journal.fill import Fill, empty_journal, fill
 
+pytestmark = pytest.mark.process
+
 MARK = b"hunter2-nobody-may-read-this"
 ECHO = "echo_env.env:EchoEnvironment"
 ENV = "from orsay import Environment\n\n\nclass Env(Environment):\n    pass\n"

@@ -21,6 +21,8 @@ from websockets.sync.client import connect
 
 from ..system.serving import WORLDS, ServerProcess, server
 
+pytestmark = pytest.mark.process
+
 LIMIT_S = 30.0
 KEY = "a-key-that-no-page-knows"
 EVIL = "evil.example.com"

@@ -15,6 +15,8 @@ import pytest
 
 from tests.system.serving import Api, Reply, ServerProcess, api_for, children, server, until
 
+pytestmark = pytest.mark.process
+
 ORDERS = str(Path(__file__).parent / "orders.py")
 WAIT_S = 60.0
 

@@ -20,6 +20,8 @@ from websockets.exceptions import ConnectionClosed
 from ..system.serving import WORLDS, ServerProcess, api_for, until
 from ..system.serving import connect as connect_raw
 
+pytestmark = pytest.mark.process
+
 LIMIT_S = 60.0
 ALICE, BOB = "a-key-of-alice", "a-key-of-bob"
 OF_ALICE, OF_BOB = {"X-API-Key": ALICE}, {"X-API-Key": BOB}

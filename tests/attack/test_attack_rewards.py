@@ -20,6 +20,8 @@ from sqlalchemy import select
 
 from tests.bridge.serving import World, serve_worlds
 
+pytestmark = pytest.mark.process
+
 HUGE = 1e308
 
 

@@ -18,6 +18,8 @@ import pytest
 from ..system.serving import WORLDS, ServerProcess, api_for, raw_request, server
 from .hostile import address, open_silently, talk
 
+pytestmark = pytest.mark.process
+
 GET = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
 POST = b"POST /create HTTP/1.1\r\nHost: localhost\r\nX-Session-ID: half\r\n"
 HANDSHAKE = (

@@ -33,6 +33,8 @@ from tests.attack.hostile_env import STEERING
 from tests.interop.servers import serve
 from tests.journal.fill import Fill, empty_journal, fill
 
+pytestmark = pytest.mark.process
+
 LIMIT_S = 60.0
 HOSTILE = f"{Path(__file__).parent / 'hostile_env.py'}:Hostile"
 FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029\ud800-\udfff]")

@@ -13,6 +13,8 @@ import pytest
 from ..system.serving import WORLDS, ServerProcess, server
 from .hostile import Talk, honest_play, memory_mib, no_descriptors_left, slowest_health_s, statuses, talk
 
+pytestmark = pytest.mark.process
+
 MIB = 1024 * 1024
 GROWTH_MIB = 48.0
 PLAIN = (

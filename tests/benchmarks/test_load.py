@@ -11,6 +11,8 @@ from orsay_bench.processes import TICK, Clock, ProcessTree, parse_fields, parse_
 from orsay_bench.websocket import CLOSE, frame, parse_frame
 from orsay_bench.wire import Target, answer_length, connect, drain
 
+pytestmark = pytest.mark.process
+
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nright"
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nright\r\n0\r\n\r\n"
 BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"

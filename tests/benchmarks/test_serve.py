@@ -8,6 +8,8 @@ from orsay_bench.report import Run
 from orsay_bench.serve import Book, headline, main, parser, plan
 from orsay_bench.servers import SCRIPTS, SERVERS, RunningServer, ServerFailed, ServerSpec
 
+pytestmark = pytest.mark.process
+
 STUBBORN = (
     "import http.server, signal, subprocess, sys\n"
     "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"

@@ -8,8 +8,11 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+import pytest
 from orsay_bench.loops import Result
 from orsay_bench.slices import SLICE_S, run_in_slices
+
+pytestmark = pytest.mark.process
 
 _RUNS = """
 import json, time

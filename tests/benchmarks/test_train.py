@@ -23,6 +23,8 @@ from orsay_bench.train import (
 from orsay_bench.train_profile import divided, table
 from orsay_bench.train_report import CLIENTS, CONTENDERS, cost_cells, costs, facts, line_cells, lines
 
+pytestmark = pytest.mark.process
+
 
 def batch(name: str, rate: float, turn: int = 1) -> Run:
     result = {"rollouts_per_s": rate, "batch_s": 96 / rate, "cpu_s": 0.5, "server_cpu_s": 0.1}

@@ -29,7 +29,7 @@ from .standin.processes import ServedModel
 
 LOTTERY = Path(__file__).with_name("lottery.py")
 LIMIT_S = 200
-pytestmark = pytest.mark.timeout(LIMIT_S + 40)
+pytestmark = [pytest.mark.process, pytest.mark.timeout(LIMIT_S + 40)]
 GENERATIONS = 4
 
 Sample = dict[str, Any]

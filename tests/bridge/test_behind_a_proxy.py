@@ -16,6 +16,8 @@ from .serving import serve_worlds
 
 pytest.importorskip("datasets", reason="needs the extra 'trl'")
 
+pytestmark = pytest.mark.process
+
 
 def test_a_header_that_lets_in_is_sent_with_each_request_and_shows_nowhere(tmp_path: Path) -> None:
     with serve_worlds(tmp_path, "Words", api_keys='["hush-hush"]') as world:

@@ -18,6 +18,8 @@ from .serving import World, serve_worlds
 pytest.importorskip("openreward", reason="needs the package 'openreward'")
 pytest.importorskip("datasets", reason="needs the extra 'trl'")
 
+pytestmark = pytest.mark.process
+
 
 Run: TypeAlias = Callable[..., Any]
 

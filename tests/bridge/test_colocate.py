@@ -29,6 +29,8 @@ from tests.interop import venvs
 
 from .drivers.colocated import TEMPERATURE
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -171,6 +173,7 @@ def test_an_engine_of_several_processes_is_refused() -> None:
         ColocatedSampler(Generation(processes=2))
 
 
+@pytest.mark.venv
 @pytest.mark.timeout(1500)
 def test_the_real_engine_in_this_process(model_folder: Path, tmp_path: Path) -> None:
     if os.environ.get("ORSAY_TEST_VLLM") != "1":

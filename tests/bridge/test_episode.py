@@ -16,6 +16,8 @@ from orsay_trl import EnvironmentSpec, Episode
 
 from .serving import World, serve_worlds
 
+pytestmark = pytest.mark.process
+
 ROW = {"task_split": "train", "task_index": 0}
 
 

@@ -36,7 +36,7 @@ SCRIPTS = (
     "async_grpo",
 )
 LIMIT_S = 160
-pytestmark = pytest.mark.timeout(LIMIT_S + 40)
+pytestmark = [pytest.mark.process, pytest.mark.timeout(LIMIT_S + 40)]
 # What TRL's own script for an OpenReward environment can be told.
 SETA_FLAGS = {
     "--model",

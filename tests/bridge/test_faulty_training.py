@@ -22,7 +22,7 @@ from .players import ConcurrentScripted, PlainScripted, call, make_trainer
 from .rolling import logged
 from .test_trainer import turns_of, word_of
 
-pytestmark = TRAINING
+pytestmark = [pytest.mark.process, *TRAINING]
 
 CLASSES = pytest.mark.parametrize("cls", [PlainScripted, ConcurrentScripted], ids=["trl", "ours"])
 

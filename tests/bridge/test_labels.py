@@ -24,7 +24,7 @@ from orsay_trl.rollout.rollout_func import reward_func, vllm_rollout_func
 from .players import ConcurrentScripted, PlainScripted, call, make_trainer
 from .rolling import ScriptedSampler, grpo
 
-pytestmark = TRAINING
+pytestmark = [pytest.mark.process, *TRAINING]
 
 
 @pytest.fixture

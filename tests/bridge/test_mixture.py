@@ -18,7 +18,7 @@ pytest.importorskip("trl", reason="needs the extra 'trl'")
 from .players import ConcurrentScripted, PlainScripted, call, make_trainer
 from .rolling import logged
 
-pytestmark = TRAINING
+pytestmark = [pytest.mark.process, *TRAINING]
 
 BOTH = pytest.mark.parametrize("cls", [PlainScripted, ConcurrentScripted], ids=["trl", "ours"])
 

@@ -29,7 +29,7 @@ from .players import ConcurrentScripted, PlainScripted, call, make_trainer
 from .rolling import ScriptedSampler, grpo, logged
 from .test_trainer import turns_of, word_of
 
-pytestmark = TRAINING
+pytestmark = [pytest.mark.process, *TRAINING]
 
 ROW = {"task_split": "train", "task_index": 0}
 SMALL = {

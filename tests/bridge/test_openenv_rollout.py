@@ -30,7 +30,11 @@ from .rolling import ScriptedSampler, chance, grpo, hesitant, logged
 from .serving import TRAINING
 from .standin.processes import stand_in
 
-pytestmark = [*TRAINING, pytest.mark.timeout(300)]  # the import of openenv alone takes seconds
+pytestmark = [
+    pytest.mark.process,
+    *TRAINING,
+    pytest.mark.timeout(300),
+]  # the import of openenv alone takes seconds
 
 # Eval Protocol 0.3.33, eval_protocol.pytest.integrations.openenv_trl_vllm
 EVAL_PROTOCOLS = {

@@ -22,7 +22,11 @@ from .players import ConcurrentScripted, call, make_trainer
 from .rolling import ScriptedSampler, grpo, logged
 from .serving import TRAINING
 
-pytestmark = [*TRAINING, pytest.mark.timeout(300)]  # the import of openenv alone takes seconds
+pytestmark = [
+    pytest.mark.process,
+    *TRAINING,
+    pytest.mark.timeout(300),
+]  # the import of openenv alone takes seconds
 
 LENGTHS = (2, 4, 6, 8)
 

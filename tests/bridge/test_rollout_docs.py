@@ -19,7 +19,7 @@ from .parrot import serve_parrot
 from .serving import TRAINING, World, serve_worlds
 from .standin.processes import ServedModel
 
-pytestmark = [*TRAINING, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.process, *TRAINING, pytest.mark.timeout(300)]
 
 LITTLE = (
     "max_steps=1, per_device_train_batch_size=2, num_generations=2, use_cpu=True, bf16=False, "

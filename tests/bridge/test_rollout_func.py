@@ -31,7 +31,7 @@ from .rolling import ScriptedSampler, chance, grpo, hesitant, logged
 from .serving import TRAINING, World, serve_worlds
 from .standin.processes import ServedModel, stand_in
 
-pytestmark = TRAINING
+pytestmark = [pytest.mark.process, *TRAINING]
 
 Player = Callable[[str], str]
 

@@ -18,7 +18,7 @@ pytest.importorskip("trl", reason="needs the extra 'trl'")
 from .players import ConcurrentScripted, PlainScripted, call, make_trainer
 from .rolling import logged
 
-pytestmark = TRAINING
+pytestmark = [pytest.mark.process, *TRAINING]
 
 ROW = {"task_split": "train", "task_index": 0}
 

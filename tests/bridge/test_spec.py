@@ -26,6 +26,8 @@ from .serving import World, serve_worlds
 
 pytest.importorskip("datasets", reason="needs the extra 'trl'")
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
@@ -387,6 +389,7 @@ def _until(condition: Any) -> None:
 # Released servers
 
 
+@pytest.mark.venv
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("package", "version"), [("openreward", OPENREWARD[-1]), ("ors-sdk", ORS)])
 def test_released_servers_are_played_unmodified(package: str, version: str) -> None:

@@ -28,6 +28,8 @@ from .standin import engine, model
 from .standin.processes import ServedModel, stand_in
 from .standin.questions import QUESTIONS, RECORDED, difference
 
+pytestmark = pytest.mark.process
+
 ANSWERS: dict[str, Any] = json.loads(RECORDED.read_text())
 DRAWN = [name for name, question in QUESTIONS.items() if question.drawn and "prompt" in (question.body or {})]
 

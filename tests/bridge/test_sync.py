@@ -28,6 +28,8 @@ from transformers import AutoModelForCausalLM
 from .launching import ranks
 from .standin.processes import ServedModel, stand_in
 
+pytestmark = pytest.mark.process
+
 QUICK = Retry(tries=2, first_delay_s=0.01)
 PROMPT = [64, 65, 66, 220]
 

@@ -22,7 +22,7 @@ from .rolling import ScriptedSampler, grpo, logged
 from .serving import TRAINING, World, serve_worlds
 from .templates import chat
 
-pytestmark = TRAINING
+pytestmark = [pytest.mark.process, *TRAINING]
 
 ECHO = "envs/echo/echo_env/env.py:EchoEnvironment"
 

@@ -17,6 +17,8 @@ from orsay_trl.testing import tiny_model as tiny
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl.chat_template_utils import is_chat_template_prefix_preserving, qwen3_chat_template
 
+pytestmark = pytest.mark.process
+
 TOOL = {
     "type": "function",
     "function": {

@@ -21,7 +21,7 @@ from .worlds import ODD_NAMES
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 from .players import ConcurrentScripted, PlainScripted, call, make_trainer
 
-pytestmark = TRAINING
+pytestmark = [pytest.mark.process, *TRAINING]
 
 ROW = {"task_split": "train", "task_index": 0}
 

@@ -33,6 +33,8 @@ from tests.interop.servers import serve
 
 from .launching import trainers
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 PATHS = [ROOT / "examples", ROOT / "envs" / "doors"]
 SEARCHED = os.pathsep.join([*map(str, PATHS), *filter(None, [os.environ.get("PYTHONPATH")])])

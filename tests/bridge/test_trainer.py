@@ -28,7 +28,7 @@ from orsay_trl.trainer.concurrent import ConcurrentEnvironments, attach_quietly
 from .players import ConcurrentScripted, PlainScripted, Scripted, call, make_trainer
 from .rolling import logged
 
-pytestmark = TRAINING
+pytestmark = [pytest.mark.process, *TRAINING]
 
 BOTH = pytest.mark.parametrize("cls", [PlainScripted, ConcurrentScripted], ids=["trl", "ours"])
 

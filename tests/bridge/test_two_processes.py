@@ -18,7 +18,7 @@ from .serving import World, serve_worlds
 from .worlds import WORDS
 
 LIMIT_S = 160
-pytestmark = pytest.mark.timeout(LIMIT_S + 40)
+pytestmark = [pytest.mark.process, pytest.mark.timeout(LIMIT_S + 40)]
 NOBODY, STEPS = "9", "9109"  # who loses all rollouts, step by step
 
 

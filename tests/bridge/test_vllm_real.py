@@ -32,7 +32,7 @@ from .standin import engine
 from .standin.processes import ServedModel, stand_in, vllm
 from .standin.questions import MAX_MODEL_LEN, MODEL, QUESTIONS, RECORDED, ask, difference
 
-pytestmark = pytest.mark.timeout(1500)  # the first test installs and starts vLLM
+pytestmark = [pytest.mark.process, pytest.mark.timeout(1500)]  # the first test installs and starts vLLM
 CLOSE = 1e-3
 PROMPTS = [[(7 * at + 3 * by) % 690 for by in range(3 + 4 * at)] for at in range(24)]
 
@@ -42,7 +42,7 @@ def _wants_vllm() -> None:
         pytest.skip("set ORSAY_TEST_VLLM=1 to run the real vLLM; it is installed once, 3.5 GB")
 
 
-@pytest.fixture(scope="module", params=["stand-in", "vLLM"])
+@pytest.fixture(scope="module", params=["stand-in", pytest.param("vLLM", marks=pytest.mark.venv)])
 def served(
     request: pytest.FixtureRequest, model_folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServedModel]:

@@ -28,6 +28,8 @@ from tests.client.scripted import Reply, Request, Scripted
 
 from .standin.processes import ServedModel, stand_in
 
+pytestmark = pytest.mark.process
+
 QUICK = Retry(tries=3, first_delay_s=0.01, max_delay_s=0.02)
 GREEDY = Sampling(temperature=0)
 END = 693

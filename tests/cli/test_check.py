@@ -17,6 +17,8 @@ from pydantic import BaseModel, Field, ValidationError
 
 from ..interop.servers import BUNDLED, KIT, RunningServer, serve
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def kit() -> Iterator[RunningServer]:

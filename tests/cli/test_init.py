@@ -13,6 +13,8 @@ from orsay.authoring.hosted import host
 from orsay.cli import init
 from orsay.runtimes.loader import load
 
+pytestmark = pytest.mark.process
+
 SPELLINGS = [pytest.param([], id="short"), pytest.param(["--full"], id="full")]
 
 

@@ -9,6 +9,8 @@ from importlib.metadata import version
 import pytest
 from orsay.cli import main
 
+pytestmark = pytest.mark.process
+
 VERBS = ("serve", "init", "play", "check")
 
 

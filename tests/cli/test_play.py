@@ -21,6 +21,8 @@ from guess_env.tasks import hidden_number, make_task
 from tests.cli.play_env import PIXEL
 from tests.interop.servers import serve
 
+pytestmark = pytest.mark.process
+
 PLAY = [sys.executable, "-m", "orsay", "play"]
 GUESS = "guess_env.env:GuessEnvironment"
 PLAYGROUND = f"{Path(__file__).parent / 'play_env.py'}:Playground"

@@ -14,6 +14,8 @@ from orsay.settings import Settings
 
 from tests.interop.servers import serve
 
+pytestmark = pytest.mark.process
+
 FINE = """
 from orsay import Environment, tool
 

@@ -16,6 +16,8 @@ from .processes import running
 from .scripted import Reply, Request, Scripted, ors
 from .test_peers import Peer, command
 
+pytestmark = pytest.mark.process
+
 QUICK = Retry(first_delay_s=0.05, max_delay_s=0.2)
 SERVERS = (("orsay", "local"), ("orsay", "process"), ("openreward", "0.1.167"), ("ors-sdk", "0.1.0"))
 

@@ -25,6 +25,8 @@ from orsay_protocol import TextBlock
 from .processes import running
 from .proxy import CutProxy
 
+pytestmark = pytest.mark.process
+
 PEER = f"{Path(__file__).parent / 'servers' / 'peer_env.py'}:Peer"
 QUICK = Retry(first_delay_s=0.05, max_delay_s=0.2)
 

@@ -29,7 +29,7 @@ from .processes import running
 from .proxy import CutProxy
 from .waiting import until
 
-pytestmark = pytest.mark.contract("C3")
+pytestmark = [pytest.mark.process, pytest.mark.contract("C3")]
 
 PEERS = (
     ("openreward", "0.1.100"),
@@ -61,7 +61,11 @@ def command(package: str, version: str) -> list[str]:
     return [sys.executable, "-m", "orsay", "serve", *classes, "--port", "0", "--runtime", version]
 
 
-@pytest.fixture(scope="module", params=PEERS + OURS, ids=lambda peer: "-".join(peer))
+@pytest.fixture(
+    scope="module",
+    params=[*(pytest.param(peer, marks=pytest.mark.venv) for peer in PEERS), *OURS],
+    ids=lambda peer: "-".join(peer),
+)
 def peer(request: pytest.FixtureRequest) -> Iterator[Peer]:
     package, version = request.param
     with running(command(package, version)) as url:

@@ -30,6 +30,8 @@ from orsay_client.loop_thread import LoopThread
 
 from .scripted import Reply, Request, Scripted, ors
 
+pytestmark = pytest.mark.process
+
 
 def client_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "orsay-client"]

@@ -18,6 +18,8 @@ from orsay_client import AsyncClient, ToolError
 from tests.client.processes import running
 from tests.interop.venvs import python_for
 
+pytestmark = pytest.mark.venv
+
 SLOW = f"{Path(__file__).parent / 'slow_env.py'}:Slow"
 QUICK_COMMENTS = {"ORSAY_STREAM_PING_S": "0.1"}
 

@@ -24,6 +24,8 @@ from tests.system.serving import ROOT
 
 from .serving import ENVS, WORLD, written
 
+pytestmark = pytest.mark.process
+
 PUBLISHED = ROOT / "docs" / "orsay.schema.json"
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.system.serving import WORLDS, server, until
 
 from .serving import configured
+
+pytestmark = pytest.mark.process
 
 CODE = '''
 from orsay import Environment, tool

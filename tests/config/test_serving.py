@@ -9,10 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.system.serving import WORLDS, ServerProcess, api_for, children, server
 
 from .serving import ENVS, WORLD, FileServer, configured, written
+
+pytestmark = pytest.mark.process
 
 PLAIN = f'class = "{WORLDS}:Plain"'
 

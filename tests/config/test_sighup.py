@@ -19,6 +19,8 @@ from tests.system.serving import WORLDS, Api, api_for, children, server, until
 
 from .serving import WORLD, FileServer, configured, written
 
+pytestmark = pytest.mark.process
+
 PLAIN = f'class = "{WORLDS}:Plain"'
 ASYNC = f'class = "{WORLDS}:AsyncWorld"'
 FIRST = f"[environments.one]\n{WORLD}\n[environments.two]\n{PLAIN}\nworkers = 1\n"

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
 
+from tests.support.network import own_network
 from tests.system.serving import ServerProcess
 
 from .browsing import Visitor, browser_problem, chromium, visiting
@@ -48,6 +49,15 @@ def console_server(journal: str, *, port: str = "0", **settings: str) -> Iterato
         yield process
     finally:
         process.end()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def network(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A network of its own for a file with a browser: containers of other tests would disturb it."""
+    here = [item for item in request.session.items if item.path == request.path]
+    browses = any(item.get_closest_marker("browser") for item in here)
+    with own_network() if browses else nullcontext():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,8 @@ from tests.system.serving import ServerProcess
 from .browsing import ELSEWHERE, Visitor, visiting
 from .conftest import console_server
 
+pytestmark = pytest.mark.process
+
 KEY = "a-key-of-alice"
 OTHER = "a-key-of-bob-x"
 

@@ -23,6 +23,8 @@ from ..runtimes.worlds import Plain
 from ..system.serving import WORLDS, ServerProcess, api_for, server, until
 from .api import ALICE, BOB, KEYS, LIMIT_S, listening, raw_get
 
+pytestmark = pytest.mark.process
+
 STREAMS = 256
 LIMITS = Limits(call_time_limit_s=60, setup_time_limit_s=60, teardown_time_limit_s=5, max_result_bytes=10**6)
 GUARDS = {

@@ -19,6 +19,8 @@ from ..journal.fill import START, Fill, Filled, fill
 from ..system.serving import WORLDS, ServerProcess, api_for, server
 from .api import ALICE, BOB, KEYS, LIMIT_S
 
+pytestmark = pytest.mark.process
+
 NOWHERE = {"environment": "nowhere"}
 RUN = Fill().runs[1]
 REPORT: dict[str, Any] = {

@@ -17,6 +17,8 @@ from orsay.console.site import Site
 from ..system.serving import WORLDS, ServerProcess, server
 from .api import raw_get
 
+pytestmark = pytest.mark.process
+
 INDEX = """<!doctype html><html><head><base href="/console/" />
 <meta name="csp-nonce" content="__CSP_NONCE__" /><style nonce="__CSP_NONCE__">p { color: red }</style>
 <script type="module" src="./assets/index-1.js"></script></head></html>"""

@@ -14,6 +14,8 @@ import pytest
 
 from tests.docs.texts import ROOT
 
+pytestmark = pytest.mark.process
+
 SOURCE = ROOT / "console"
 BUILT = ROOT / "server" / "orsay" / "console" / "static"
 PAGES = ROOT / "server" / "orsay" / "http" / "pages"
@@ -55,7 +57,7 @@ def test_building_again_from_the_lock_file_gives_the_same(tmp_path: Path) -> Non
     if installed.returncode and UNREACHABLE.search(installed.stderr):
         pytest.skip("the packages of the lock file cannot be fetched here")
     assert installed.returncode == 0, installed.stderr
-    for script in ("check", "build"):
+    for script in ("check", "test", "build"):
         command = ["npm", "run", "--silent", script]
         done = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stdout + done.stderr

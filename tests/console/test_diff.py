@@ -15,6 +15,8 @@ from .browsing import WAIT_MS, Visitor
 from .conftest import console_server
 from .recorded import Told, make_journal
 
+pytestmark = pytest.mark.process
+
 expect.set_options(timeout=WAIT_MS)
 
 

@@ -15,6 +15,8 @@ from .api import raw_get
 from .browsing import Visitor
 from .conftest import console_server
 
+pytestmark = pytest.mark.process
+
 PAGES = ("/docs", "/redoc")
 FILES = (
     "/docs/swagger-ui.js",

@@ -18,6 +18,8 @@ from .browsing import WAIT_MS, Visitor
 from .conftest import console_server
 from .recorded import report_of
 
+pytestmark = pytest.mark.process
+
 expect.set_options(timeout=WAIT_MS)
 
 BASELINE, TUNED = report_of("baseline", 0.4), report_of("tuned", 0.8)

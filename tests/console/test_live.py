@@ -14,6 +14,8 @@ from tests.system.serving import ServerProcess
 
 from .browsing import Visitor
 
+pytestmark = pytest.mark.process
+
 
 @contextmanager
 def playing(url: str, run: str, **options: Any) -> Iterator[Session]:

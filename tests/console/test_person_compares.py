@@ -6,6 +6,7 @@ import csv
 import random
 import re
 
+import pytest
 from orsay_client import Client
 from playwright.sync_api import expect
 
@@ -13,6 +14,8 @@ from tests.system.serving import ServerProcess
 
 from .browsing import WAIT_MS, Visitor
 from .test_playground import play_guess
+
+pytestmark = pytest.mark.process
 
 expect.set_options(timeout=WAIT_MS)
 

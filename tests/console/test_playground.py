@@ -18,6 +18,8 @@ from tests.system.serving import ServerProcess
 
 from .browsing import WAIT_MS, Visitor, visiting
 
+pytestmark = pytest.mark.process
+
 expect.set_options(timeout=WAIT_MS)
 
 

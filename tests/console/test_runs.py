@@ -16,6 +16,8 @@ from .browsing import WAIT_MS, Visitor
 from .conftest import console_server
 from .recorded import make_journal
 
+pytestmark = pytest.mark.process
+
 expect.set_options(timeout=WAIT_MS)
 
 FIGURES = ("Reward", "Success rate", "Episode length", "Fault rate", "Distribution of rewards")

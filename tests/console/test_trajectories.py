@@ -17,6 +17,8 @@ from .browsing import WAIT_MS, Visitor, visiting
 from .conftest import console_server
 from .recorded import Told, make_journal
 
+pytestmark = pytest.mark.process
+
 expect.set_options(timeout=WAIT_MS)
 
 ROWS = 25  # of a page of the list

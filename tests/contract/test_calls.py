@@ -11,6 +11,8 @@ import pytest
 from ..interop.servers import RunningServer
 from .playing import error_of, fault_of, open_stream, session_of, text_of
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.contract("P-9-same-tool-serial")
 async def test_calls_of_one_tool_run_one_after_the_other(server: RunningServer) -> None:

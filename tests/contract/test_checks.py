@@ -7,6 +7,8 @@ from orsay.conformance import CHECKS, Check, Target, run_check
 
 from ..interop.servers import KIT, serve
 
+pytestmark = pytest.mark.process
+
 _NEEDS_A_KEY = {"S1-key-needed"}
 
 

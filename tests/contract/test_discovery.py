@@ -9,6 +9,8 @@ from orsay.conformance.target import Target
 from ..interop.servers import RunningServer
 from .playing import session_of, text_of
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.contract("P-3.1-create-session-json", "C5")
 def test_create_session_answers_json_to_those_who_ask_for_no_stream(server: RunningServer) -> None:

@@ -16,7 +16,7 @@ from .ledger import ENTRIES
 
 ROOT = Path(__file__).parents[2]
 JUDGED = ("tests/contract/", "tests/system/", "tests/interop/")
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 
 @functools.cache

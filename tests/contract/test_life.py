@@ -11,6 +11,8 @@ from orsay.conformance.target import Target, TargetSession
 from ..interop.servers import RunningServer
 from .playing import open_stream, session_of, text_of, until
 
+pytestmark = pytest.mark.process
+
 
 def steps(log: Path) -> list[str]:
     return log.read_text().splitlines() if log.exists() else []

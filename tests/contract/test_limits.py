@@ -13,6 +13,8 @@ from ..interop.servers import RunningServer, serve
 from .conftest import RUNTIMES, WORLDS
 from .playing import open_stream, session_of, text_of
 
+pytestmark = pytest.mark.process
+
 SMALL = {
     "ORSAY_MAX_SESSIONS": "3",
     "ORSAY_SETUP_WAIT_S": "0.2",

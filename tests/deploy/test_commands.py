@@ -19,7 +19,7 @@ from tests.spaces.nginx import nginx
 from .commands import Commands
 from .stand import cleared, left_of, named, removed
 
-pytestmark = pytest.mark.timeout(600)  # the first may build images
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]  # the first may build images
 
 REVERSE = str(EXAMPLES / "environments" / "reverse.py:Reverse")
 SHOWN_URL = "http://127.0.0.1:8080"

@@ -87,6 +87,7 @@ def project(commands: Commands, name: str, file: str, front: str) -> Iterator[Pr
                 found.compose("down", "--volumes", "--timeout", "1")
 
 
+@pytest.mark.venv
 def test_a_container_for_each_environment_is_played_through_one_address(
     commands: Commands, tmp_path: Path
 ) -> None:
@@ -151,6 +152,7 @@ def plays(client: Client, name: str) -> bool:
         return False
 
 
+@pytest.mark.venv
 def test_replicas_are_one_server_to_a_client(commands: Commands) -> None:
     with project(commands, "replicas", "docker/compose.replicas.yaml", "haproxy") as replicas:
         until(lambda: replicas.hosts([*BUNDLED, "doorsenvironment"]), what="HAProxy does not answer")

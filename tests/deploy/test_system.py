@@ -35,7 +35,8 @@ from tests.runtimes.stand import Log
 
 from .stand import Gateway, built, docker_kill, gateway, worlds_entry
 
-pytestmark = [needs_engine, pytest.mark.timeout(600)]  # the first may build images and install peers
+# the first may build images and install peers
+pytestmark = [needs_engine, pytest.mark.venv, pytest.mark.timeout(600)]
 
 OPENREWARD = ("openreward", "0.1.167")
 EPISODES: dict[str, list[tuple[str, dict[str, Any]]]] = {

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from orsay.runtimes.docker.claim import Claim
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from orsay.runtimes.docker.lease import NO_WATCH, Lease, watched
 
+pytestmark = pytest.mark.process
+
 SHELLS = [shell for shell in ("/bin/sh", "/bin/bash", "/bin/busybox") if Path(shell).exists()]
 
 

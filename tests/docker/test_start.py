@@ -17,6 +17,8 @@ from ..engine import BASE, image, needs_engine
 from ..runtimes.stand import open_session
 from .stand import OwnServer, running, worlds
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -17,6 +17,8 @@ from tests.docs.texts import EXAMPLES, ROOT, Block, blocks
 from tests.interop.servers import serve
 from tests.interop.venvs import TRL, python_for
 
+pytestmark = pytest.mark.process
+
 BLOCKS = list(blocks())
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 CLIENTS = [path for path in sorted((EXAMPLES / "clients").glob("*.py")) if path.stem != "trl"]
@@ -103,6 +105,7 @@ def test_a_client_runs_and_says_what_it_should(path: Path, url: str) -> None:
     assert SAYS[path.stem] in run(sys.executable, path, url)
 
 
+@pytest.mark.venv
 def test_the_lines_for_trl_make_a_dataset_and_an_environment() -> None:
     python = python_for("trl", TRL)
     more = textwrap.dedent("""

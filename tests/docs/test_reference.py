@@ -20,6 +20,8 @@ from orsay_protocol import FAULT_CLASSES, RETRYABLE, RunToolErrorReason, headers
 from tests.docs.texts import ROOT, anchors, blocks, cells, texts
 from tests.interop.servers import serve
 
+pytestmark = pytest.mark.process
+
 PROTOCOL = (ROOT / "docs" / "protocol.md").read_text()
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 

@@ -14,6 +14,8 @@ import pytest
 
 from tests.docs.texts import EXAMPLES, ROOT
 
+pytestmark = pytest.mark.process
+
 ENVS = os.pathsep.join(str(ROOT / "envs" / name) for name in ("echo", "guess", "arithmetic"))
 DEMO = [sys.executable, str(ROOT / "scripts" / "demo.py")]
 SCRIPTS = ("scripts/demo", "scripts/train-demo", "scripts/test", "scripts/check", "scripts/build", ".ci/run")

@@ -22,6 +22,8 @@ from orsay_trl.trainer import metrics
 from tests.docs.texts import EXAMPLES, ROOT, blocks, cells
 from tests.interop.servers import BUNDLED, serve
 
+pytestmark = pytest.mark.process
+
 PAGE = (ROOT / "docs" / "training.md").read_text()
 TRAINING = EXAMPLES / "training"
 LIMIT_S = 110

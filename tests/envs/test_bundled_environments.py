@@ -16,6 +16,8 @@ from orsay.runtimes.loader import load
 from orsay.settings import Settings
 from orsay_client import AsyncClient
 
+pytestmark = pytest.mark.process
+
 ENVS = Path(__file__).parents[2] / "envs"
 TARGETS = {
     "arithmetic": "arithmetic_env.env:ArithmeticEnvironment",

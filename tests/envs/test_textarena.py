@@ -11,6 +11,8 @@ import pytest
 
 from ..interop.venvs import TEXTARENA, python_for
 
+pytestmark = pytest.mark.process
+
 PROJECT = Path(__file__).parents[2] / "envs" / "textarena"
 NEEDING = sorted(
     path.name for path in (PROJECT / "tests").glob("test_*.py") if "importorskip" in path.read_text()
@@ -18,6 +20,7 @@ NEEDING = sorted(
 
 
 @pytest.mark.timeout(900)  # makes the virtual environment, unless there is one
+@pytest.mark.venv
 @pytest.mark.parametrize("name", NEEDING)
 def test_games_are_played_where_the_package_is_installed(name: str) -> None:
     python = python_for("textarena", TEXTARENA)

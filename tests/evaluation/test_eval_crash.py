@@ -8,10 +8,13 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
 from orsay_eval import Evaluation, Turn, evaluate_async
 
 from tests.evaluation.conftest import WORLDS
 from tests.system.serving import ROOT, ServerProcess
+
+pytestmark = pytest.mark.process
 
 
 def start(folder: Path, port: int = 0) -> ServerProcess:

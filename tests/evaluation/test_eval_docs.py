@@ -19,6 +19,8 @@ from tests.docs.texts import EXAMPLES, ROOT, cells
 from tests.evaluation.endpoint import Answer, Endpoint, call
 from tests.interop.servers import serve
 
+pytestmark = pytest.mark.process
+
 FOLDER = EXAMPLES / "evaluation"
 LIMIT_S = 100
 

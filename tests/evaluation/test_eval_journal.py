@@ -15,6 +15,8 @@ from tests.evaluation.endpoint import Endpoint
 from tests.evaluation.test_evaluate import solve
 from tests.interop.servers import ROOT, serve
 
+pytestmark = pytest.mark.process
+
 KEY = "key-of-somebody"
 
 

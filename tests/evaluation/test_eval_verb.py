@@ -22,6 +22,8 @@ from tests.evaluation.endpoint import Endpoint, error
 from tests.evaluation.test_evaluate import adds, solve
 from tests.interop.servers import ROOT
 
+pytestmark = pytest.mark.process
+
 LIMIT_S = 100
 SOLVER = """
 def solve(turn):

@@ -22,12 +22,12 @@ from tests.bridge.standin.processes import ServedModel, stand_in, vllm
 from tests.evaluation.conftest import World
 from tests.interop import venvs
 
-pytestmark = pytest.mark.timeout(1500)  # the first test may install and start vLLM
+pytestmark = [pytest.mark.process, pytest.mark.timeout(1500)]  # the first test may install and start vLLM
 NAME = "tiny"
 CONTEXT = 1024
 
 
-@pytest.fixture(scope="module", params=["stand-in", "vLLM"])
+@pytest.fixture(scope="module", params=["stand-in", pytest.param("vLLM", marks=pytest.mark.venv)])
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedModel]:
     if request.param == "vLLM" and os.environ.get("ORSAY_TEST_VLLM") != "1":
         pytest.skip("set ORSAY_TEST_VLLM=1 to run the real vLLM; it is installed once, 3.5 GB")

@@ -36,6 +36,8 @@ from tests.evaluation.endpoint import Answer, Endpoint, call, error, say
 from tests.interop.servers import serve
 from tests.system.serving import until
 
+pytestmark = pytest.mark.process
+
 SUM = re.compile(r"What is (\d+) plus (\d+)")
 
 

@@ -23,6 +23,8 @@ from orsay_eval import (
 
 from tests.evaluation.conftest import World
 
+pytestmark = pytest.mark.process
+
 SUMS = Evaluation("sums", tasks=6, k=2)
 
 

@@ -17,6 +17,8 @@ from tests.evaluation.conftest import World
 from tests.evaluation.endpoint import Answer, Endpoint, Script, call, say
 from tests.evaluation.test_evaluate import adds, solve
 
+pytestmark = pytest.mark.process
+
 SUMS = 12  # tasks of the split
 
 

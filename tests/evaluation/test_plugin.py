@@ -15,6 +15,8 @@ from tests.evaluation.endpoint import Endpoint
 from tests.evaluation.test_evaluate import adds
 from tests.interop.servers import ROOT
 
+pytestmark = pytest.mark.process
+
 LIMIT_S = 100
 WITHOUT = " ".join(  # plugins that happen to be installed here, and are slow to load
     f"-p no:{name}"

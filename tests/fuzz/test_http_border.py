@@ -16,6 +16,8 @@ from ..attack.hostile import honest_play, memory_mib, statuses, talk
 from ..attack.mutations import mutated, requests_in
 from ..system.serving import WORLDS, ServerProcess, api_for, server
 
+pytestmark = pytest.mark.process
+
 CASES = int(os.environ.get("FUZZED_REQUESTS", "6000"))
 BATCH = 750
 AT_ONCE = 150

@@ -19,6 +19,8 @@ from schemathesis.specs.openapi.checks import (
 
 from ..system.serving import WORLDS, ServerProcess, server
 
+pytestmark = pytest.mark.process
+
 CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
 SIDS = ("fuzz-1", "fuzz-2")
 PARTS = 4  # of the operations, each with a time limit of its own

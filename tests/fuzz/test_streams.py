@@ -13,6 +13,8 @@ from orsay_protocol.sse import Decoder
 
 from ..system.serving import WORLDS, Reply, ServerProcess, server
 
+pytestmark = pytest.mark.process
+
 _LETTERS = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
 _BLANKS = st.text(st.sampled_from(" \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u2028\u2029\u3000x"), max_size=300)
 _LINES = st.lists(st.sampled_from(["event: end", "data: {}", ": ping", "id: 1", "", "\r\n", "\n\n"])).map(

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 
+import pytest
 from orsay.runtimes.base import Runtime
 from orsay.runtimes.remote.options import RemoteOptions
 from orsay.runtimes.remote.runtime import RemoteRuntime
@@ -19,9 +20,10 @@ from ..interop.servers import KIT, released, serve
 from ..interop.venvs import python_for
 from ..system.serving import Api, api_for
 
-__all__ = ["QUICK", "UPSTREAMS", "gateway", "gateway_of", "reached", "under", "upstream"]
+__all__ = ["QUICK", "RELEASED", "UPSTREAMS", "gateway", "gateway_of", "reached", "under", "upstream"]
 
-UPSTREAMS = ("orsay", "openreward", "ors-sdk")
+RELEASED = tuple(pytest.param(name, marks=pytest.mark.venv) for name in ("openreward", "ors-sdk"))
+UPSTREAMS = ("orsay", *RELEASED)
 QUICK = RemoteOptions(health_s=0.5, start_wait_s=10, connect_timeout_s=5, request_timeout_s=20, silence_s=20)
 
 

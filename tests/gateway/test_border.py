@@ -10,6 +10,8 @@ import pytest
 from orsay.errors import ConfigError
 from orsay.runtimes.remote.http import Broken, HttpClient, Misdirected, parse_url, place_of
 
+pytestmark = pytest.mark.process
+
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 

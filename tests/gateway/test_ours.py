@@ -19,7 +19,7 @@ from ..runtimes.stand import Log
 from ..system.serving import Api, ServerProcess, api_for, server, until
 from .stand import gateway, reached, upstream
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest.fixture

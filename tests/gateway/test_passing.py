@@ -17,6 +17,8 @@ from ..client.scripted import Reply, Request, Scripted, good, ors
 from ..system.serving import Api
 from .stand import QUICK, reached, under
 
+pytestmark = pytest.mark.process
+
 TASK = "c" * 32
 Handler = Callable[[Request, Reply], Awaitable[None]]
 

@@ -17,7 +17,7 @@ from orsay_protocol.sse import Decoder
 from ..interop.player import player
 from .stand import UPSTREAMS, gateway, upstream
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 
 class Front:
@@ -177,6 +177,7 @@ async def test_a_finished_call_is_read_again_by_its_task_id(front: Front) -> Non
         await http.post("/delete")
 
 
+@pytest.mark.venv
 @pytest.mark.parametrize("released", [("openreward", "0.1.167"), ("ors-sdk", "0.1.0")], ids="-".join)
 async def test_a_released_client_plays_through_it(front: Front, released: tuple[str, str]) -> None:
     def play() -> None:

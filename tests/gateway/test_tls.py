@@ -18,7 +18,7 @@ from ..interop.servers import KIT, serve
 from ..system.serving import ServerProcess, api_for
 
 OPENSSL = shutil.which("openssl") or ""
-pytestmark = pytest.mark.skipif(not OPENSSL, reason="openssl makes the certificate")
+pytestmark = [pytest.mark.process, pytest.mark.skipif(not OPENSSL, reason="openssl makes the certificate")]
 
 
 @pytest.fixture

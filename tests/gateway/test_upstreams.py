@@ -21,7 +21,9 @@ from ..client.proxy import CutProxy
 from ..client.scripted import Reply, Request, Scripted, ors
 from ..runtimes.stand import Log
 from ..system.serving import WORLDS, Api, ServerProcess, api_for, server, until
-from .stand import QUICK, gateway_of, reached, under, upstream
+from .stand import QUICK, RELEASED, UPSTREAMS, gateway_of, reached, under, upstream
+
+pytestmark = pytest.mark.process
 
 IMPATIENT = replace(QUICK, start_wait_s=0.2, health_s=0.2)
 
@@ -182,7 +184,7 @@ async def test_a_connection_cut_before_the_answer_runs_the_tool_once_at_one_of_o
             await api.delete()
 
 
-@pytest.mark.parametrize("kind", ["orsay", "openreward", "ors-sdk"])
+@pytest.mark.parametrize("kind", UPSTREAMS)
 async def test_a_connection_cut_in_mid_stream_runs_the_tool_once(kind: str) -> None:
     with upstream(kind) as url:
         async with cut(url) as (proxy, api):
@@ -210,7 +212,7 @@ async def test_create_is_repeated_when_its_connection_breaks(log: Log) -> None:
             assert log.count("teardown") == 1
 
 
-@pytest.mark.parametrize("kind", ["openreward", "ors-sdk"])
+@pytest.mark.parametrize("kind", RELEASED)
 async def test_create_is_repeated_at_released_servers_too(kind: str) -> None:
     with upstream(kind) as url:
         async with cut(url) as (proxy, api):
@@ -221,7 +223,7 @@ async def test_create_is_repeated_at_released_servers_too(kind: str) -> None:
             await api.delete()
 
 
-@pytest.mark.parametrize("kind", ["orsay", "openreward"])
+@pytest.mark.parametrize("kind", ["orsay", RELEASED[0]])
 async def test_however_often_connections_break_each_call_runs_once(kind: str) -> None:
     async def play(api: Api) -> list[str]:
         assert (

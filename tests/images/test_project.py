@@ -15,6 +15,8 @@ from orsay.packaging.project import read
 
 from tests.engine import ROOT
 
+pytestmark = pytest.mark.process
+
 ENV = "from orsay import Environment\n\n\nclass {name}(Environment):\n    pass\n"
 PYPROJECT = '[project]\nname = "{name}"\nversion = "1"\n'
 

@@ -18,6 +18,8 @@ from orsay.packaging.wheel import Requirement, requirement
 
 from tests.engine import ROOT
 
+pytestmark = pytest.mark.process
+
 ASK = (
     "from orsay.packaging.wheel import requirement; found = requirement(); print(found.pip, len(found.files))"
 )

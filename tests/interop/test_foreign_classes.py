@@ -8,12 +8,15 @@ from orsay.conformance import CHECKS, Target, run_check
 from .servers import KIT, serve
 from .venvs import python_for
 
+pytestmark = pytest.mark.process
+
 LACKING = {
     "ors": {"P-8-terminal-tool", "P-3.2-score-group", "P-4-score-group-messages"},
     "openreward.environments": set[str](),
 }
 
 
+@pytest.mark.venv
 @pytest.mark.contract("C2")
 @pytest.mark.parametrize(
     ("package", "version", "module", "runtime"),

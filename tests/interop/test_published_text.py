@@ -10,7 +10,7 @@ import pytest
 
 from .servers import RunningServer
 
-pytestmark = pytest.mark.contract("C5")
+pytestmark = [pytest.mark.process, pytest.mark.contract("C5")]
 
 
 def stream_result(text: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from .conftest import CLIENTS, Players
 from .player import Player
 from .servers import RunningServer
 
-pytestmark = pytest.mark.contract("C1")
+pytestmark = [pytest.mark.process, pytest.mark.contract("C1")]
 
 
 def knows(client: Player, *, since: tuple[int, ...]) -> bool:

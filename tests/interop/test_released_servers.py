@@ -27,6 +27,7 @@ async def outcomes_of(url: str) -> dict[str, Outcome]:
     return {outcome.check.id: outcome for outcome in found}
 
 
+@pytest.mark.venv
 @pytest.mark.contract(*(check.entry for check in STANDARD))
 @pytest.mark.parametrize(("package", "version"), SERVERS, ids=lambda value: value)
 async def test_no_released_server_fails_a_check_of_the_standard(package: str, version: str) -> None:

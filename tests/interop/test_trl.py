@@ -13,7 +13,7 @@ import pytest
 from .servers import BUNDLED, serve
 from .venvs import TRL, python_for
 
-pytestmark = pytest.mark.contract("C1")
+pytestmark = [pytest.mark.venv, pytest.mark.contract("C1")]
 
 
 Report = dict[str, Any]

@@ -20,6 +20,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.tiers import need
+
 __all__ = [
     "OPENENV",
     "OPENREWARD",
@@ -70,6 +72,7 @@ def python_for(package: str, version: str) -> Path:
 
 def build(package: str, version: str) -> Path:
     """As ``python_for``, but raises PeerUnavailable where no index is reachable."""
+    need("venv", f"asked for {package} {version}")
     folder = _peers_folder() / f"{package}-{version}"
     python = folder / "bin" / "python"
     steps = _steps(package, version)

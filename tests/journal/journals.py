@@ -13,7 +13,7 @@ from tests.journal.fill import Fill, Filled, empty_journal, fill
 
 __all__ = ["KINDS", "filled_journal"]
 
-KINDS = ("sqlite", "postgresql")
+KINDS = ("sqlite", pytest.param("postgresql", marks=pytest.mark.database))
 
 
 @contextmanager

@@ -28,6 +28,8 @@ from tests.journal.fill import START, Fill, Filled
 from tests.journal.journals import filled_journal
 from tests.journal.postgres import Postgres, running_postgres
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples" / "journal"
 FILL = Fill(sessions=240, faults=0.2, given_up=0.3, open=12, images=0.2, large=0.05)

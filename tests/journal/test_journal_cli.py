@@ -23,6 +23,8 @@ from tests.journal.fill import Fill, Filled
 from tests.journal.journals import filled_journal
 from tests.journal.postgres import PASSWORD, Postgres, running_postgres
 
+pytestmark = pytest.mark.process
+
 FILL = Fill(sessions=300, faults=0.1, given_up=0.1, open=4, start=time.time() - 86_400)
 Journal = tuple[Store, Filled]
 
@@ -214,6 +216,7 @@ def test_vacuum_gives_room_back_and_forgets_the_index(journal: Journal, tmp_path
     assert sessions_in(store) == 4
 
 
+@pytest.mark.database
 def test_a_journal_in_postgresql(request: pytest.FixtureRequest, tmp_path: Path, done: Cli) -> None:
     with filled_journal(request, "postgresql", tmp_path, FILL) as (store, _):
         url = store.options.url.render_as_string(hide_password=False)

@@ -17,6 +17,8 @@ from orsay.settings import Settings
 
 from .rows import opened, options, put, query, writing
 
+pytestmark = pytest.mark.process
+
 URL = "postgresql://me:hunter2@db.example:5433/journal"
 
 

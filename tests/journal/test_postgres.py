@@ -23,6 +23,8 @@ from sqlalchemy import Connection, text
 from .postgres import PASSWORD, Postgres, running_postgres
 from .rows import called, dump, ended, opened, prompted, put, started, until, writing
 
+pytestmark = pytest.mark.process
+
 _WRITE = """
 import asyncio, sys
 sys.path.insert(0, {tests!r})

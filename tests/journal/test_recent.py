@@ -31,6 +31,8 @@ from .rows import (
     writing,
 )
 
+pytestmark = pytest.mark.process
+
 _ROOT = Path(__file__).parents[2]
 _WRITE = """
 import asyncio, os, signal, sys

@@ -126,34 +126,34 @@ def test_text_and_other_filters_hold_together(journal: Journal) -> None:
     assert found_by(store, "karma", Filter(environment="doors", finished=True)) == expected
 
 
+@pytest.mark.parametrize("kind", KINDS)
 def test_filters_that_leave_few_sessions_find_them_among_many_matches(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str
 ) -> None:
     many = replace(FILL, sessions=700, words=40)
-    for kind in KINDS:
-        with filled_journal(request, kind, tmp_path_factory.mktemp(kind), many) as (store, made):
-            index_all(store)
-            everywhere = set(found_by(store, "karma"))
-            assert len(everywhere) > 600
-            first, middle = made.rows[40], made.rows[300]
-            for wanted in (
-                Filter(until=first["started_at"]),
-                Filter(until=first["started_at"], environment="doors"),
-                Filter(task=middle["task"], environment=middle["environment"]),
-                Filter(run=middle["run"], step=middle["step"]),
-                Filter(sid=first["sid"]),
-                Filter(reward_min=7.0),
-            ):
-                with store.reading() as connection:
-                    passing = [each.id for each in trajectories(connection, wanted, 1000).items]
-                expected = [id for id in passing if id in everywhere]
-                assert found_by(store, "karma", wanted) == expected
-                with store.reading() as connection:
-                    page = trajectories(connection, replace(wanted, text="karma"), 3)
-                    assert [each.id for each in page.items] == expected[:3]
-                    if page.next is not None:
-                        below = trajectories(connection, replace(wanted, text="karma"), 1000, page.next)
-                        assert [each.id for each in below.items] == expected[3:]
+    with filled_journal(request, kind, tmp_path, many) as (store, made):
+        index_all(store)
+        everywhere = set(found_by(store, "karma"))
+        assert len(everywhere) > 600
+        first, middle = made.rows[40], made.rows[300]
+        for wanted in (
+            Filter(until=first["started_at"]),
+            Filter(until=first["started_at"], environment="doors"),
+            Filter(task=middle["task"], environment=middle["environment"]),
+            Filter(run=middle["run"], step=middle["step"]),
+            Filter(sid=first["sid"]),
+            Filter(reward_min=7.0),
+        ):
+            with store.reading() as connection:
+                passing = [each.id for each in trajectories(connection, wanted, 1000).items]
+            expected = [id for id in passing if id in everywhere]
+            assert found_by(store, "karma", wanted) == expected
+            with store.reading() as connection:
+                page = trajectories(connection, replace(wanted, text="karma"), 3)
+                assert [each.id for each in page.items] == expected[:3]
+                if page.next is not None:
+                    below = trajectories(connection, replace(wanted, text="karma"), 1000, page.next)
+                    assert [each.id for each in below.items] == expected[3:]
 
 
 def test_pages_of_a_search_follow_each_other(journal: Journal) -> None:

@@ -23,6 +23,8 @@ from orsay.journal.write.writer import Writer, WriterLimits
 
 from .rows import brought_up_to_date, called, ended, opened, put, query, until, writing
 
+pytestmark = pytest.mark.process
+
 Logged = list[dict[str, Any]]
 
 _HOLD = """

@@ -7,11 +7,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml  # type: ignore[import-untyped]  # has no stubs
 from orsay.observe.names import RUNTIME_METRICS
 
 from ..system.serving import server
 from .scraping import BENCH, Figures, play, scrape
+
+pytestmark = pytest.mark.process
 
 DOCKER = Path(__file__).parents[2] / "docker"
 DASHBOARD: dict[str, Any] = json.loads((DOCKER / "observe" / "orsay.json").read_text())

@@ -16,6 +16,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from ..system.serving import ServerProcess, api_for, server
 from .scraping import BENCH, OTHER, Figures, play, scrape, session_of
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -19,6 +19,8 @@ from .prometheus import Prometheus, Series, binary, prometheus, promtool
 from .scraping import BENCH, OTHER, play, scrape, session_of
 from .test_dashboard import DASHBOARD, DOCKER, PANELS
 
+pytestmark = pytest.mark.process
+
 DOCS = (Path(__file__).parents[2] / "docs" / "observe.md").read_text()
 KEY = "a-key-for-prometheus"
 _SPECIAL = re.compile(r"[$^*{}\[\]'+?.()|]")  # what Grafana escapes in a value

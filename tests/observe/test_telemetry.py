@@ -20,6 +20,8 @@ from ..system.serving import ServerProcess
 from .collector import Collector, collecting, plain
 from .scraping import BENCH, play, session_of
 
+pytestmark = pytest.mark.process
+
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
 URL = "OTEL_EXPORTER_OTLP_ENDPOINT"

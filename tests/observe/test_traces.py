@@ -19,6 +19,8 @@ from ..client.scripted import Scripted
 from ..system.serving import ServerProcess, api_for, server
 from .scraping import BENCH, session_of
 
+pytestmark = pytest.mark.process
+
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
 

@@ -21,6 +21,8 @@ from pydantic import BaseModel, ValidationError
 
 from .spelled import ENCODINGS, SPELLINGS, as_json
 
+pytestmark = pytest.mark.process
+
 _LETTERS = st.sampled_from("abAB01 -_\"'\\/\n\r\t%&+;.<>$u2é☃🔑{}")
 _SECRET = st.text(_LETTERS, min_size=1, max_size=24) | st.text(
     st.characters(exclude_categories=["Cs"]), min_size=4, max_size=12

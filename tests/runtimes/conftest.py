@@ -7,7 +7,10 @@ import pytest
 import pytest_asyncio
 from orsay.runtimes.base import Runtime
 
+from ..engine import needs_engine
 from .stand import RUNTIMES, Log, running_runtime
+
+PARAMS = [pytest.param(name, marks=needs_engine if name == "docker" else ()) for name in RUNTIMES]
 
 
 @pytest.fixture
@@ -15,7 +18,7 @@ def log(tmp_path: Path) -> Log:
     return Log(tmp_path)
 
 
-@pytest_asyncio.fixture(params=RUNTIMES, scope="module", loop_scope="module")
+@pytest_asyncio.fixture(params=PARAMS, scope="module", loop_scope="module")
 async def runtime(request: pytest.FixtureRequest) -> AsyncIterator[Runtime]:
     """Each runtime in turn, one for a whole file: a test that wrecks it belongs in another file."""
     async with running_runtime(request.param) as found:

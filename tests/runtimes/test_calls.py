@@ -12,7 +12,7 @@ from orsay.runtimes.base import Runtime
 from .stand import MAX_RESULT, Log, is_ours, open_session, running_runtime, until
 from .worlds import EXCEPTIONS
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
 
 
 async def test_a_call_answers_with_its_result(runtime: Runtime) -> None:

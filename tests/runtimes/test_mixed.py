@@ -17,6 +17,8 @@ from orsay.runtimes.router import Member, RouterRuntime
 from .stand import Log, Player, local_runtime, open_session, process_runtime, until
 from .worlds import FILE
 
+pytestmark = pytest.mark.process
+
 WORLD, ASYNC, PLAIN = (f"{FILE}:{name}" for name in ("World", "AsyncWorld", "Plain"))
 
 

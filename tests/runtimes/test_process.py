@@ -19,7 +19,7 @@ from orsay.runtimes.process.pool import ProcessRuntime
 from .stand import Log, Player, open_session, process_runtime, started, until
 from .worlds import FILE
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
 DEATHS = {"os._exit": "exit code 7", "segfault": "SIGSEGV", "kill": "SIGKILL"}
 WORLD = [f"{FILE}:World", f"{FILE}:AsyncWorld"]
 

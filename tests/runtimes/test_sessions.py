@@ -18,7 +18,7 @@ from orsay.runtimes.base import OpenSession, Runtime, TaskQuery
 from .stand import Log, Player, is_ours, open_session
 from .worlds import EXCEPTIONS
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
 HOOKS = ("world", "asyncworld")
 
 

@@ -24,6 +24,8 @@ from orsay import (
 from orsay.authoring.environment import Splits
 from pydantic import BaseModel
 
+pytestmark = pytest.mark.process
+
 TASKS = [{"n": 0}, {"n": 1}, {"n": 2}]
 
 

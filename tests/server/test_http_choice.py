@@ -9,6 +9,8 @@ import pytest
 from orsay import Environment, Server, tool
 from orsay.settings import Settings
 
+pytestmark = pytest.mark.process
+
 
 class First(Environment):
     """The default."""

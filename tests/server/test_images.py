@@ -12,6 +12,8 @@ import pytest
 from orsay import ImageBlock
 from orsay.authoring.images import image_block, is_image
 
+pytestmark = pytest.mark.process
+
 
 def opened(block: ImageBlock) -> Any:
     picture = PIL.Image.open(io.BytesIO(base64.b64decode(block.data)))

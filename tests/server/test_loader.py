@@ -10,6 +10,8 @@ from orsay import Environment, tool
 from orsay.errors import LoadError
 from orsay.runtimes.loader import load, source_of
 
+pytestmark = pytest.mark.process
+
 ENV = """
 from orsay import Environment, tool
 

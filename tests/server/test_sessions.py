@@ -9,6 +9,8 @@ from orsay.runtimes.base import OpenSession
 from orsay.serving.server import Server
 from orsay.settings import Settings
 
+pytestmark = pytest.mark.process
+
 WORLDS = Path(__file__).parents[1] / "runtimes" / "worlds.py"
 
 

@@ -21,6 +21,8 @@ from ..interop.player import player
 from ..system.serving import WORLDS, ServerProcess, server
 from .nginx import Proxy, nginx
 
+pytestmark = pytest.mark.process
+
 LIMIT_S = 20.0
 OPEN = ("/health", "/ready", "/version", "/list_environments", "/splits", "/docs", "/redoc", "/openapi.json")
 
@@ -98,6 +100,7 @@ def test_our_client_plays_through_it(proxy: Proxy) -> None:
             assert output.blocks[0].text == "through"  # type: ignore[union-attr]  # the world's text
 
 
+@pytest.mark.venv
 @pytest.mark.timeout(600)
 def test_the_released_client_plays_through_it(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(proxy.certificate))

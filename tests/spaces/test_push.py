@@ -15,6 +15,8 @@ import pytest
 
 from .standin import TOKEN, Hub, Space, hub
 
+pytestmark = pytest.mark.process
+
 huggingface_hub = pytest.importorskip("huggingface_hub", reason="needs the extra 'hub'")
 
 LIMIT_S = 60.0

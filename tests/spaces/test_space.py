@@ -170,6 +170,7 @@ def trains(url: str, calls: list[list[list[Any]]], **variables: str) -> dict[str
     return dict(report)
 
 
+@pytest.mark.venv
 def test_trl_trains_on_a_bundled_environment(echo: str) -> None:
     right, wrong = [["echo", {"text": "$target"}]], [["echo", {"text": "nonsense"}]]
     with running(echo) as space:
@@ -180,6 +181,7 @@ def test_trl_trains_on_a_bundled_environment(echo: str) -> None:
     assert len(workers) == 1, "one worker for the one core of the quota, however many the machine has"
 
 
+@pytest.mark.venv
 def test_the_lines_of_its_readme_work_through_tls(echo: str, echo_folder: Path, tmp_path: Path) -> None:
     """As somebody else pastes them: at an https address, where a proxy is in front of the container."""
     with running(echo) as space:
@@ -201,6 +203,7 @@ def test_the_other_lines_of_its_readme_work(echo: str, echo_folder: Path) -> Non
         assert shown.startswith("hello")
 
 
+@pytest.mark.venv
 def test_trl_trains_on_a_new_project(fresh: str) -> None:
     with running(fresh) as space:
         space.wait()

@@ -5,7 +5,11 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import pytest
+
 from ..system.serving import ServerProcess, children, until
+
+pytestmark = pytest.mark.process
 
 SLOW = """\
 import pathlib, time

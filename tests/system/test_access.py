@@ -14,6 +14,8 @@ from orsay_protocol.headers import encode_secrets
 from ..runtimes.stand import Log
 from .serving import WORLDS, Api, api_for, server
 
+pytestmark = pytest.mark.process
+
 KEYS = ["correct-horse-battery", "second-key-of-another"]
 SECRET = "swordfish-0815-secret"
 

@@ -13,6 +13,8 @@ import pytest
 
 from .serving import ROOT, WORLDS, Api, connect, server
 
+pytestmark = pytest.mark.process
+
 BAD_REQUESTS: list[tuple[str, Any, int, str]] = [
     ("/create", {"env_name": "nope", "task_spec": {}}, 404, "this server hosts: world"),
     ("/create", {"split": "dusk", "index": 0}, 400, "Invalid split 'dusk'"),

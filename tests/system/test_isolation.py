@@ -24,6 +24,8 @@ from .serving import (
     until,
 )
 
+pytestmark = pytest.mark.process
+
 EXCEPTIONS = (
     "SystemExit",
     "KeyboardInterrupt",

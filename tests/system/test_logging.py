@@ -12,7 +12,7 @@ from orsay_protocol.headers import encode_secrets
 from ..runtimes.stand import Log
 from .serving import WORLDS, api_for, connect, server, until
 
-pytestmark = pytest.mark.contract("O1")
+pytestmark = [pytest.mark.process, pytest.mark.contract("O1")]
 
 
 async def test_one_line_per_session_and_per_fault_and_none_for_pings() -> None:

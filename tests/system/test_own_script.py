@@ -9,6 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+pytestmark = pytest.mark.process
+
 SCRIPT = '''
 from orsay import Environment, Server, tool
 

@@ -22,6 +22,8 @@ from orsay_protocol.sse import Decoder
 
 from .serving import ROOT, Api, Reply, ServerProcess, api_for, server, until
 
+pytestmark = pytest.mark.process
+
 COUNTING = str(ROOT / "tests" / "system" / "counting.py")
 PATIENT = Retry(tries=60, first_delay_s=0.1, max_delay_s=1.0)
 WAIT_S = 90.0

@@ -11,6 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+pytestmark = pytest.mark.process
+
 CODE = '''
 from orsay import Environment, tool
 

@@ -11,6 +11,8 @@ from orsay_protocol.sse import Decoder
 from ..runtimes.stand import Log
 from .serving import Api, ServerProcess, api_for, connect, raw_request, send_and_vanish, server, until
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.contract("D1")
 @pytest.mark.parametrize("tool", ["say", "say_later"], ids=["one write", "stream"])

@@ -23,6 +23,8 @@ from structlog.testing import capture_logs
 from ..runtimes.stand import Log
 from .serving import WORLDS, Api, api_for, children, is_running, raw_request, send_and_vanish, until
 
+pytestmark = pytest.mark.process
+
 SESSIONS = {"process": 1000, "local": 400}
 AT_ONCE = 40
 
