@@ -21,7 +21,7 @@ OFFLINE = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ign
 def trainers() -> ForkServer:
     """The fork server of this test process; to import TRL costs five seconds of CPU, and here once."""
     server = ForkServer(
-        "orsay_trl.rollout.func",
+        "orsay_trl.rollout.rollout_func",
         "trl.trainer.grpo_trainer",
         "transformers.models.qwen3.modeling_qwen3",
         "transformers.models.auto.tokenization_auto",

@@ -15,7 +15,7 @@ def servers() -> ForkServer:
     """Has imported what a server imports while it starts; its workers are fresh processes as ever."""
     server = ForkServer(
         "orsay.cli.serve",
-        "orsay.app",
+        "orsay.serving.server",
         "alembic.command",
         "alembic.autogenerate",
         "sqlalchemy.dialects.sqlite",
