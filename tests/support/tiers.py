@@ -9,6 +9,7 @@ processes that it starts find no Docker engine unless the test is marked for one
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import sys
 from collections import Counter
@@ -30,6 +31,7 @@ _ENGINE_SOCKETS = ("/var/run/docker.sock", "/run/docker.sock")
 _NO_ENGINE = "/nonexistent/mark-tests-of-containers-engine.sock"
 _STARTS = ("os.fork", "os.forkpty", "os.posix_spawn", "subprocess.Popen")
 _LEFT_OUT = "left_out"
+_DOCKER = shutil.which("docker")  # a test may put another program of that name, or none, on its path
 
 
 class _Use:
@@ -84,7 +86,7 @@ def _tier_of(command: Iterable[str]) -> str:
     program = Path(next(iter(command), ""))
     if program.name in ("postgres", "initdb"):
         return "database"
-    if program.name == "docker":
+    if program.name == "docker" and shutil.which(str(program)) == _DOCKER:
         return "engine"
     if program.name.startswith("chrom") or "playwright" in program.parts:
         return "browser"
