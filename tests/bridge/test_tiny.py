@@ -50,7 +50,7 @@ def test_a_built_folder_loads_with_the_auto_classes_and_generates(tmp_path: Path
 def test_the_same_seed_and_texts_give_the_same_files_in_another_process(tmp_path: Path) -> None:
     here = tiny.build(tmp_path / "here", texts=["look behind door 3", "open door 5"], seed=7)
     code = (
-        "import sys; from pathlib import Path; from orsay_trl import tiny;"
+        "import sys; from pathlib import Path; from orsay_trl.testing import tiny_model as tiny;"
         "tiny.build(Path(sys.argv[1]), texts=['look behind door 3', 'open door 5'], seed=7)"
     )
     there = tmp_path / "there"
