@@ -155,7 +155,7 @@ class Server:
     async def kill(self) -> None:
         """The journal hears no more, and then everything goes."""
         await self.writer.close()
-        await self.sessions.close_all("killed")
+        await self.sessions.close_all()
         await self.runtime.stop()
 
 

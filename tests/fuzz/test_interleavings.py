@@ -132,7 +132,7 @@ class Interleaving(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         async def end() -> None:
-            await self.sessions.close_all("over")
+            await self.sessions.close_all()
             assert len(self.sessions) == 0 and self.sessions.call_limits.in_flight == 0
             assert self.sessions.call_limits.stored_bytes == 0
             assert not self.sessions.call_limits.orphans

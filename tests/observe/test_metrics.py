@@ -98,6 +98,16 @@ async def test_a_worker_that_dies_is_counted(served: ServerProcess) -> None:
     assert grown(before, after, "orsay_sessions_ended_total", reason="worker_lost") == 1
 
 
+async def test_a_session_ended_from_the_console_is_counted_as_such(served: ServerProcess) -> None:
+    before = await scrape(served.url)
+    async with session_of(served) as session, httpx.AsyncClient(base_url=served.url) as browser:
+        ended = await browser.post(f"/console/api/sessions/{session.sid}/end")
+        assert ended.status_code == 200, ended.text
+    after = await scrape(served.url)
+    assert grown(before, after, "orsay_sessions_ended_total", reason="console") == 1
+    assert grown(before, after, "orsay_sessions_ended_total", environment="Bench") == 1
+
+
 async def test_the_journal_shows_its_state(served: ServerProcess) -> None:
     await play(served.url)
     async with asyncio.timeout(60):

@@ -162,7 +162,7 @@ class ConsoleMount:
 
     async def _end(self, sid: str, request: Request) -> None:
         session = self._sessions.get(sid, request.owner)
-        fault = await self._sessions.close(session, "Session ended from the console")
+        fault = await self._sessions.close(session, "console")
         text = None if fault is None else plain(self._sessions.faults.text(fault))
         await send_value(request, Ended(sid=sid, fault=text))
 

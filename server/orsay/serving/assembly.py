@@ -194,7 +194,7 @@ class Running:
         """Refuse new sessions, let calls finish, tear down, then stop listening (L6)."""
         self.sessions.refuse_new()
         await self.sessions.drain(self.settings.shutdown_grace_s)
-        await self.sessions.close_all("the server is shutting down")
+        await self.sessions.close_all()
         await self.runtime.stop()
         if self._naming is not None:
             self._naming.cancel()

@@ -28,12 +28,6 @@ SCORE = "score_group"
 _WINDOW_S = 10
 _PER_OCTAVE = 8  # steps of 9%
 _STEPS = 30 * _PER_OCTAVE  # from a microsecond to a thousand seconds
-_ENDS = (
-    ("deleted", "Session deleted"),
-    ("idle", "Session expired: idle"),
-    ("lifetime", "Session expired"),
-    ("shutdown", "the server is shutting down"),
-)
 
 
 class Durations:
@@ -119,12 +113,9 @@ class Meter:
         """A session's constructor has run."""
         self.opened[environment] += 1
 
-    def session_ended(self, environment: str, fault: str | None, age_s: float, reason: str = "") -> None:
-        """A session is over; ``fault`` is ``session_gone`` for one that was deleted or expired.
-
-        ``reason`` is the sentence that clients read, of which only the kind is counted.
-        """
-        self.ended[environment, _kind(fault, reason)] += 1
+    def session_ended(self, environment: str, reason: str, age_s: float) -> None:
+        """A session is over; ``reason`` is an EndReason, ``restart``, or the class of a fault."""
+        self.ended[environment, reason] += 1
         ages = self.ages.get(environment)
         if ages is None:
             ages = self.ages[environment] = Durations(AGE_BOUNDS_S)
@@ -201,9 +192,3 @@ class Meter:
 def _quantile_ms(steps: list[int], rank: float) -> float:
     step = next(step for step, seen in enumerate(accumulate(steps)) if seen >= rank)
     return float(2 ** ((step + 0.5) / _PER_OCTAVE)) / 1000
-
-
-def _kind(fault: str | None, reason: str) -> str:
-    if fault not in (None, "session_gone"):
-        return fault or OTHER
-    return next((kind for kind, text in _ENDS if reason.startswith(text)), OTHER if reason else "ended")

@@ -41,7 +41,7 @@ from .meter import Meter
 from .recorder import task_name
 from .session import Place, Session, SessionLimits, Shared, State
 from .timers import Delay
-from .tombstones import Graveyard, Tombstone
+from .tombstones import EndReason, Tombstone, Tombstones, sentence
 
 if TYPE_CHECKING:
     from ..journal.read.open_sessions import Ended, PastSession
@@ -78,7 +78,7 @@ class Sessions:
         self.call_limits = call_limits
         self.faults = faults
         self._live: dict[Place, Session] = {}
-        self._gone = Graveyard(memory_s=limits.gone_memory_s)
+        self._gone = Tombstones(memory_s=limits.gone_memory_s)
         self._per_owner: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[Any]] = set()
         self.stopping = False
@@ -263,18 +263,19 @@ class Sessions:
         except BaseException as error:
             gone = error if isinstance(error, SessionGone) else SessionGone(f"server restarted: {error}")
             session.error = gone
-            self._bury(session, gone.detail, gone.fault or "session_gone")
+            fault = gone.fault or "session_gone"
+            self._bury(session, gone.detail, fault, "restart" if fault == "session_gone" else fault)
             raise gone from error
         finally:
             session.opened = None
         session.enter("ready")
 
     def _bury_past(self, ended: Ended) -> None:
-        self._gone.bury(ended.sid, ended.owner, Tombstone(ended.reason, "session_gone"), self._now())
+        self._gone.add(ended.sid, ended.owner, Tombstone(ended.reason, "session_gone"), self._now())
 
     async def _end_past(self, recovery: Recovery, past: PastSession, reason: str) -> None:
         await recovery.end(past, reason)
-        self._gone.bury(past.sid, past.owner, Tombstone(reason, "session_gone"), self._now())
+        self._gone.add(past.sid, past.owner, Tombstone(reason, "session_gone"), self._now())
 
     # looking up
 
@@ -335,26 +336,27 @@ class Sessions:
         if session is None and self._recovery is not None:
             past = self._past(sid, owner)
             if past is not None:
-                await self._end_past(self._recovery, past, "Session deleted")
+                await self._end_past(self._recovery, past, sentence("deleted"))
         if session is None:
             return None
-        fault = await self.close(session, "Session deleted")
+        fault = await self.close(session, "deleted")
         if session.end_written is not None:  # else a server started again would take it for left open
             await asyncio.shield(session.end_written)
         return fault
 
-    async def close(self, session: Session, reason: str) -> Faulted | None:
+    async def close(self, session: Session, reason: EndReason, limit_s: float = 0.0) -> Faulted | None:
         """Stop what runs and tear down, once; everybody who asks waits for the same end.
 
         A teardown that fails ends the session all the same; the fault is in the log, and returned.
         """
         if session.closing is None:
-            session.error = SessionGone(reason)
+            text = sentence(reason, limit_s)
+            session.error = SessionGone(text)
             session.enter("closing")
-            session.closing = self._spawn(self._close(session, reason))
+            session.closing = self._spawn(self._close(session, reason, text))
         return await asyncio.shield(session.closing)
 
-    async def _close(self, session: Session, reason: str) -> Faulted | None:
+    async def _close(self, session: Session, reason: EndReason, text: str) -> Faulted | None:
         try:
             opened = session.opened
             if opened is not None:
@@ -362,7 +364,7 @@ class Sessions:
                 await asyncio.wait([opened])
             return None if session.handle is None else await self._tear_down(session, session.handle)
         finally:
-            self._bury(session, reason, "session_gone")
+            self._bury(session, text, "session_gone", reason)
 
     async def _tear_down(self, session: Session, handle: Handle) -> Faulted | None:
         """Tell the runtime that the session is over; a fault is in the log, and returned."""
@@ -384,7 +386,7 @@ class Sessions:
             return
         session.error = SessionGone(reason)
         session.error.fault = fault
-        self._bury(session, reason, fault)
+        self._bury(session, reason, fault, fault)
 
     def _suspend(self, recovery: Recovery, session: Session, reason: str, fault: FaultClass) -> None:
         """It is over here, but goes on when somebody next asks for it."""
@@ -401,16 +403,16 @@ class Sessions:
             session.calls.clear()
             session.calls = None
 
-    def _bury(self, session: Session, reason: str, fault: FaultClass) -> None:
+    def _bury(self, session: Session, reason: str, fault: FaultClass, label: str) -> None:
         now = self._now()
         self._let_go(session, "closed")
-        self._gone.bury(session.sid, session.owner, Tombstone(reason, fault), now)
+        self._gone.add(session.sid, session.owner, Tombstone(reason, fault), now)
         if session.record is not None:
             ended_by = None if fault == "session_gone" else fault
             session.end_written = session.record.ended(
                 reason, ended_by, session.count, session.reward, finished=session.finished
             )
-        self.meter.session_ended(session.info.name, fault, now - session.created_at, reason)
+        self.meter.session_ended(session.info.name, label, now - session.created_at)
         _log.info(
             "session_ended",
             **session.context,
@@ -454,17 +456,14 @@ class Sessions:
             if session.busy:  # nothing is taken from under a running call, which has a limit of its own
                 continue
             if session.touched_at < idle_before:
-                self._expire(session, f"Session expired: idle for {limits.idle_limit_s:g} s")
+                self._spawn(self.close(session, "idle", limits.idle_limit_s))
             elif session.created_at < born_before:
-                self._expire(session, f"Session expired: older than {limits.lifetime_limit_s:g} s")
+                self._spawn(self.close(session, "lifetime", limits.lifetime_limit_s))
         self._gone.expire(now)
         if self._recovery is not None:
-            reason = f"Session expired: idle for {limits.idle_limit_s:g} s after a restart"
+            reason = f"{sentence('idle', limits.idle_limit_s)} after a restart"
             for past in self._recovery.take_expired(limits.idle_limit_s):
                 self._spawn(self._end_past(self._recovery, past, reason))
-
-    def _expire(self, session: Session, reason: str) -> None:
-        self._spawn(self.close(session, reason))
 
     def _spawn(self, work: Any) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
@@ -504,7 +503,7 @@ class Sessions:
             if session.calls is not None:
                 yield from session.calls.unfinished()
 
-    async def close_all(self, reason: str) -> None:
+    async def close_all(self) -> None:
         """Tear every session down, and stop the sweep."""
         for task in (self._sweeper, self._reading):
             if task is not None:
@@ -513,16 +512,16 @@ class Sessions:
                     await task
         if self._live:
             _log.info("closing_sessions", sessions=len(self._live))
-        closing = [self._leave(session, reason) for session in list(self._live.values())]
+        closing = [self._leave(session) for session in list(self._live.values())]
         await asyncio.gather(*closing, return_exceptions=True)
 
-    async def _leave(self, session: Session, reason: str) -> None:
+    async def _leave(self, session: Session) -> None:
         """The server ends: the session too, unless the next one on the same journal can build it again."""
         handle = session.handle
         if self._recovery is None or handle is None or not session.can_go_on:
-            await self.close(session, reason)
+            await self.close(session, "shutdown")
             return
-        self._suspend(self._recovery, session, reason, "shutdown")
+        self._suspend(self._recovery, session, sentence("shutdown"), "shutdown")
         await self._tear_down(session, handle)
 
     # looking on

@@ -1,4 +1,4 @@
-"""Why sessions that are gone are gone, for a while.
+"""Reasons why sessions ended, remembered for a while.
 
 A tombstone is a few bytes in one flat buffer and no object of its own: objects that outlive a session among
 thousands that do not would keep the memory of all of them from going back to the system.
@@ -8,13 +8,29 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from orsay_protocol.faults import FaultClass
 
-__all__ = ["Graveyard", "Tombstone"]
+__all__ = ["EndReason", "Tombstone", "Tombstones", "sentence"]
+
+EndReason: TypeAlias = Literal["deleted", "idle", "lifetime", "shutdown", "console"]
+"""Why a session ended that no fault ended; a label of metrics, of which the sentence for clients is made."""
 
 _KEY = struct.Struct("<q")
 _RECORD = struct.Struct("<Id")
+_SENTENCES: dict[EndReason, str] = {
+    "deleted": "Session deleted",
+    "idle": "Session expired: idle for {:g} s",
+    "lifetime": "Session expired: older than {:g} s",
+    "shutdown": "the server is shutting down",
+    "console": "Session ended from the console",
+}
+
+
+def sentence(reason: EndReason, limit_s: float = 0.0) -> str:
+    """The reason in words; ``limit_s`` is the limit that an expired session reached."""
+    return _SENTENCES[reason].format(limit_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +41,8 @@ class Tombstone:
     fault: FaultClass
 
 
-class Graveyard:
-    """Remembers the last ``size`` sessions that ended, each for ``memory_s`` seconds.
+class Tombstones:
+    """Ring buffer: remembers the last ``size`` sessions that ended, each for ``memory_s`` seconds.
 
     A session id is kept as its hash together with its owner, so that nobody else learns of it.
     """
@@ -39,7 +55,7 @@ class Graveyard:
         self._next = 0
         self._reasons: dict[Tombstone, int] = {}
 
-    def bury(self, sid: str, owner: str, tombstone: Tombstone, now: float) -> None:
+    def add(self, sid: str, owner: str, tombstone: Tombstone, now: float) -> None:
         """Remember; the oldest is forgotten when there is no room."""
         key = _key(sid, owner)
         reason = self._reasons.setdefault(tombstone, len(self._reasons))
@@ -67,7 +83,7 @@ class Graveyard:
         return next(stone for stone, reason in self._reasons.items() if reason == number)
 
     def expire(self, now: float) -> None:
-        """Forget all at once when even the last buried is past its time."""
+        """Forget all at once when even the last one is past its time."""
         if not self._keys:
             return
         last = (self._next or len(self._keys) // _KEY.size) - 1
