@@ -19,7 +19,12 @@ from .test_peers import Peer, command
 pytestmark = pytest.mark.process
 
 QUICK = Retry(first_delay_s=0.05, max_delay_s=0.2)
-SERVERS = (("orsay", "local"), ("orsay", "process"), ("openreward", "0.1.167"), ("ors-sdk", "0.1.0"))
+SERVERS = (
+    ("orsay", "local"),
+    ("orsay", "process"),
+    pytest.param(("openreward", "0.1.167"), marks=pytest.mark.venv),
+    pytest.param(("ors-sdk", "0.1.0"), marks=pytest.mark.venv),
+)
 
 
 @asynccontextmanager
