@@ -369,6 +369,7 @@ def postgres() -> Iterator[Postgres]:
     yield from running_postgres()
 
 
+@pytest.mark.database
 def test_a_journal_in_postgresql_gives_the_same_dataset(
     request: pytest.FixtureRequest, journal: Journal, tmp_path: Path
 ) -> None:
