@@ -269,7 +269,9 @@ async def test_synchronous_tools_of_many_sessions_run_at_once(runtime: Runtime, 
 
 
 @pytest.mark.contract("I1")
-@pytest.mark.parametrize("name", ["local", "process", "remote", "docker"])
+@pytest.mark.parametrize(
+    "name", ["local", "process", "remote", pytest.param("docker", marks=pytest.mark.engine)]
+)
 async def test_when_all_threads_are_busy_the_call_is_refused_at_once(name: str, log: Log) -> None:
     async with running_runtime(name, threads=2) as runtime:
         player = await open_session(runtime, log=str(log.path))
