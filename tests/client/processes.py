@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..support.forkserver import Forked
-from ..support.servers import servers
+from ..support.programs import start_python
 
 __all__ = ["ROOT", "running"]
 
@@ -29,10 +28,9 @@ def running(command: Sequence[str], env: Mapping[str, str] | None = None) -> Ite
     variables = {**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})}
     ours, theirs = os.pipe()
     stream = os.fdopen(ours, encoding="utf-8", errors="replace")
-    process: Forked | subprocess.Popen[bytes]
     try:
         if command[:3] == [sys.executable, "-m", "orsay"]:
-            process = servers().start(command[1:], env=variables, stdout=theirs, stderr=theirs)
+            process = start_python(command[1:], env=variables, output=theirs, errors=theirs)
         else:
             process = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=theirs, stderr=theirs)
     finally:

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TypeAlias
 
-from tests.support.forkserver import Forked
-from tests.support.servers import servers
+from tests.support.programs import start_python
 
 __all__ = ["BUNDLED", "KIT", "ROOT", "RunningServer", "released", "serve"]
 
@@ -28,7 +27,7 @@ BUNDLED = (
     "arithmetic_env.env:ArithmeticEnvironment",
 )
 
-Process: TypeAlias = "Forked | subprocess.Popen[bytes]"
+Process: TypeAlias = "subprocess.Popen[bytes]"
 
 _URL = re.compile(r"http://[\w.\-]+:\d+")
 _START_LIMIT_S = 40.0
@@ -59,7 +58,7 @@ def serve(
     with tempfile.TemporaryDirectory() as folder:
         variables["ORSAY_JOURNAL"] = str(Path(folder, "journal.db"))
         command += ["--runtime", runtime, *options]
-        with _running(_forked, command, {**variables, **(env or {})}) as server:
+        with _running(_ours, command, {**variables, **(env or {})}) as server:
             yield server
 
 
@@ -71,8 +70,8 @@ def released(python: Path, package: str) -> Iterator[RunningServer]:
         yield server
 
 
-def _forked(command: Sequence[str], env: Mapping[str, str], output: int) -> Process:
-    return servers().start(command, env=env, stdout=output, stderr=output)
+def _ours(command: Sequence[str], env: Mapping[str, str], output: int) -> Process:
+    return start_python(command, env=env, output=output, errors=output)
 
 
 def _fresh(command: Sequence[str], env: Mapping[str, str], output: int) -> Process:

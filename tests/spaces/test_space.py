@@ -211,6 +211,7 @@ def test_trl_trains_on_a_new_project(fresh: str) -> None:
     assert seen["scores"] == [1.0, 0.0]
 
 
+@pytest.mark.venv
 def test_anybody_gets_in_until_there_are_keys(echo: str) -> None:
     with running(echo) as space:
         space.wait()

@@ -22,8 +22,7 @@ from typing import Any
 import httpx
 from orsay_protocol.sse import Decoder, Event
 
-from ..support.forkserver import Forked
-from ..support.servers import servers
+from ..support.programs import start_python
 
 __all__ = ["WORLDS", "Api", "Reply", "ServerProcess", "api_for", "children", "raw_request", "server", "until"]
 
@@ -81,11 +80,11 @@ class ServerProcess:
         variables = {**clean, "ORSAY_JOURNAL": "off", **env}
         (out, out_end), (log, log_end) = os.pipe(), os.pipe()
         self._streams = (os.fdopen(out, "rb"), os.fdopen(log, "rb"))
-        self._process: Forked | subprocess.Popen[bytes]
+        self._process: subprocess.Popen[bytes]
         try:
             if open_files is None:
-                self._process = servers().start(
-                    command, cwd=folder, env=variables, stdout=out_end, stderr=log_end, start_new_session=True
+                self._process = start_python(
+                    command, cwd=folder, env=variables, output=out_end, errors=log_end, start_new_session=True
                 )
             else:
                 self._process = subprocess.Popen(
