@@ -86,7 +86,7 @@ def _tier_of(command: Iterable[str]) -> str:
     program = Path(next(iter(command), ""))
     if program.name in ("postgres", "initdb"):
         return "database"
-    if program.name == "docker" and shutil.which(str(program)) == _DOCKER:
+    if program.name == "docker" and _DOCKER is not None and shutil.which(str(program)) == _DOCKER:
         return "engine"
     if program.name.startswith("chrom") or "playwright" in program.parts:
         return "browser"
