@@ -7,13 +7,10 @@ import queue
 import re
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-
-from ..support.programs import start_python
 
 __all__ = ["ROOT", "running"]
 
@@ -29,10 +26,7 @@ def running(command: Sequence[str], env: Mapping[str, str] | None = None) -> Ite
     ours, theirs = os.pipe()
     stream = os.fdopen(ours, encoding="utf-8", errors="replace")
     try:
-        if command[:3] == [sys.executable, "-m", "orsay"]:
-            process = start_python(command[1:], env=variables, output=theirs, errors=theirs)
-        else:
-            process = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=theirs, stderr=theirs)
+        process = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=theirs, stderr=theirs)
     finally:
         os.close(theirs)
     output: list[str] = []

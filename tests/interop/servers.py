@@ -7,15 +7,14 @@ import queue
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TypeAlias
-
-from tests.support.programs import start_python
+from typing import IO
 
 __all__ = ["BUNDLED", "KIT", "ROOT", "RunningServer", "released", "serve"]
 
@@ -26,8 +25,6 @@ BUNDLED = (
     "guess_env.env:GuessEnvironment",
     "arithmetic_env.env:ArithmeticEnvironment",
 )
-
-Process: TypeAlias = "subprocess.Popen[bytes]"
 
 _URL = re.compile(r"http://[\w.\-]+:\d+")
 _START_LIMIT_S = 40.0
@@ -51,14 +48,14 @@ def serve(
     paths: Sequence[Path] = (),
 ) -> Iterator[RunningServer]:
     """Orsay with a journal, serving ``targets`` on a free port; ``paths`` are importable there too."""
-    command = ["-m", "orsay", "serve", *targets, "--host", "127.0.0.1", "--port", "0"]
+    command = [sys.executable, "-m", "orsay", "serve", *targets, "--host", "127.0.0.1", "--port", "0"]
     found = [*paths, *(ROOT / "envs" / name for name in ("echo", "guess", "arithmetic"))]
     named = [*map(str, found), *filter(None, [os.environ.get("PYTHONPATH")])]
     variables = {"PYTHONPATH": os.pathsep.join(named)}
     with tempfile.TemporaryDirectory() as folder:
         variables["ORSAY_JOURNAL"] = str(Path(folder, "journal.db"))
         command += ["--runtime", runtime, *options]
-        with _running(_ours, command, {**variables, **(env or {})}) as server:
+        with _running(command, {**variables, **(env or {})}) as server:
             yield server
 
 
@@ -66,28 +63,20 @@ def serve(
 def released(python: Path, package: str) -> Iterator[RunningServer]:
     """The server of a released package, hosting the environments of ``kit.py``."""
     script = Path(__file__).with_name("serve_released.py")
-    with _running(_fresh, [str(python), str(script), package], {}) as server:
+    with _running([str(python), str(script), package], {}) as server:
         yield server
-
-
-def _ours(command: Sequence[str], env: Mapping[str, str], output: int) -> Process:
-    return start_python(command, env=env, output=output, errors=output)
-
-
-def _fresh(command: Sequence[str], env: Mapping[str, str], output: int) -> Process:
-    return subprocess.Popen(command, cwd=ROOT, env=env, stdout=output, stderr=output)
 
 
 @contextmanager
 def _running(
-    start: Callable[[Sequence[str], Mapping[str, str], int], Process],
     command: Sequence[str],
     env: Mapping[str, str],
 ) -> Iterator[RunningServer]:
     ours, theirs = os.pipe()
     stream = os.fdopen(ours, encoding="utf-8", errors="replace")
     try:
-        process = start(command, {**os.environ, "PYTHONUNBUFFERED": "1", **env}, theirs)
+        variables = {**os.environ, "PYTHONUNBUFFERED": "1", **env}
+        process = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=theirs, stderr=theirs)
     finally:
         os.close(theirs)
     output: list[str] = []

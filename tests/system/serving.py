@@ -22,8 +22,6 @@ from typing import Any
 import httpx
 from orsay_protocol.sse import Decoder, Event
 
-from ..support.programs import start_python
-
 __all__ = ["WORLDS", "Api", "Reply", "ServerProcess", "api_for", "children", "raw_request", "server", "until"]
 
 ROOT = Path(__file__).parents[2]
@@ -76,26 +74,18 @@ class ServerProcess:
         open_files: int | None = None,
     ) -> None:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("ORSAY_")}
-        command = ["-m", "orsay", "serve", *arguments]
-        variables = {**clean, "ORSAY_JOURNAL": "off", **env}
         (out, out_end), (log, log_end) = os.pipe(), os.pipe()
         self._streams = (os.fdopen(out, "rb"), os.fdopen(log, "rb"))
-        self._process: subprocess.Popen[bytes]
         try:
-            if open_files is None:
-                self._process = start_python(
-                    command, cwd=folder, env=variables, output=out_end, errors=log_end, start_new_session=True
-                )
-            else:
-                self._process = subprocess.Popen(
-                    [sys.executable, *command],
-                    cwd=folder,
-                    env=variables,
-                    stdout=out_end,
-                    stderr=log_end,
-                    start_new_session=True,
-                    preexec_fn=partial(_limit_open_files, open_files),
-                )
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "orsay", "serve", *arguments],
+                cwd=folder,
+                env={**clean, "ORSAY_JOURNAL": "off", **env},
+                stdout=out_end,
+                stderr=log_end,
+                start_new_session=True,
+                preexec_fn=None if open_files is None else partial(_limit_open_files, open_files),
+            )
         finally:
             os.close(out_end)
             os.close(log_end)
