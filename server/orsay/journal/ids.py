@@ -45,6 +45,7 @@ def moment_of(id: int) -> float:
 
 
 _ids = Ids()
-os.register_at_fork(after_in_child=_ids.become_another)
+if hasattr(os, "register_at_fork"):  # where processes can fork
+    os.register_at_fork(after_in_child=_ids.become_another)
 new_id = _ids.new
 """An id of this process; for the thread of the event loop."""
