@@ -63,7 +63,7 @@ def test_every_example_is_shown_somewhere() -> None:
 
 
 def test_every_block_says_its_language() -> None:
-    known = ("python", "bash", "text", "toml", "yaml", "nginx")
+    known = ("python", "bash", "text", "toml", "yaml", "nginx", "mermaid")
     assert {str(block) for block in BLOCKS if block.language not in known} == set()
 
 
