@@ -22,7 +22,7 @@ from .odd import ARGUMENTS, arguments
 
 pytestmark = pytest.mark.process
 
-WORLDS = f"{Path(__file__).parents[1] / 'also' / 'worlds.py'}:World"
+WORLDS = f"{Path(__file__).parents[1] / 'protocols' / 'worlds.py'}:World"
 JSON = {"Content-Type": "application/json"}
 LEVELS = "[" * 190 + "]" * 190
 EXTRA = {

@@ -11,7 +11,7 @@ from orsay.conformance import Target
 from ..interop.servers import KIT, RunningServer, serve
 
 RUNTIMES = ("local", "process")
-WORLDS = tuple(f"tests/contract/worlds.py:{name}" for name in ("Busy", "Fragile", "Huge", "Named", "Odd"))
+WORLDS = tuple(f"tests/conformance/worlds.py:{name}" for name in ("Busy", "Fragile", "Huge", "Named", "Odd"))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -15,7 +15,7 @@ from orsay.conformance import CHECKS
 from .ledger import ENTRIES
 
 ROOT = Path(__file__).parents[2]
-JUDGED = ("tests/contract/", "tests/system/", "tests/interop/")
+JUDGED = ("tests/conformance/", "tests/system/", "tests/interop/")
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 

@@ -14,7 +14,7 @@ TARGETS = ("guess_env.env:GuessEnvironment", f"{WORLDS}:World", f"{WORLDS}:Broke
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # The first test that needs a released client also installs it.
     for item in items:
-        if "also" in item.path.parts:
+        if "protocols" in item.path.parts:
             item.add_marker(pytest.mark.timeout(600))
 
 
