@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from orsay_client import AsyncClient, AsyncSession, BadRequest, Client, Retry, ToolRefused, errors
 from orsay_protocol import Message, TextBlock, ToolCallBlock
 
+from tests.support.servers import running
+
 from ..attack.odd import INPUTS, NAMES, inputs
-from .processes import running
 from .scripted import Reply, Request, Scripted, ors
 from .test_peers import Peer, command
 
@@ -37,8 +38,8 @@ async def session_at(url: str) -> AsyncIterator[AsyncSession]:
 @pytest.fixture(scope="module", params=SERVERS, ids=lambda peer: "-".join(peer))
 def peer(request: pytest.FixtureRequest) -> Iterator[Peer]:
     package, version = request.param
-    with running(command(package, version)) as url:
-        yield Peer(package, version, url)
+    with running(command(package, version)) as server:
+        yield Peer(package, version, server.url)
 
 
 async def test_an_input_that_no_server_takes_is_a_refused_call(peer: Peer) -> None:

@@ -22,7 +22,8 @@ from orsay_client import (
 )
 from orsay_protocol import TextBlock
 
-from .processes import running
+from tests.support.servers import running
+
 from .proxy import CutProxy
 
 pytestmark = pytest.mark.process
@@ -33,8 +34,8 @@ QUICK = Retry(first_delay_s=0.05, max_delay_s=0.2)
 
 @contextmanager
 def orsay(*options: str, env: Mapping[str, str] | None = None) -> Iterator[str]:
-    with running([sys.executable, "-m", "orsay", "serve", PEER, "--port", "0", *options], env) as url:
-        yield url
+    with running([sys.executable, "-m", "orsay", "serve", PEER, "--port", "0", *options], env) as server:
+        yield server.url
 
 
 @pytest.fixture(scope="module", params=["local", "process"])

@@ -24,8 +24,9 @@ from orsay_client import (
 )
 from orsay_protocol import GroupCandidate, Message, TextBlock
 
+from tests.support.servers import running
+
 from ..interop.venvs import python_for
-from .processes import running
 from .proxy import CutProxy
 from .waiting import until
 
@@ -68,8 +69,8 @@ def command(package: str, version: str) -> list[str]:
 )
 def peer(request: pytest.FixtureRequest) -> Iterator[Peer]:
     package, version = request.param
-    with running(command(package, version)) as url:
-        yield Peer(package, version, url)
+    with running(command(package, version)) as server:
+        yield Peer(package, version, server.url)
 
 
 async def test_discovery(peer: Peer) -> None:

@@ -15,8 +15,8 @@ import httpx
 import pytest
 from orsay_client import AsyncClient, ToolError
 
-from tests.client.processes import running
 from tests.interop.venvs import python_for
+from tests.support.servers import running
 
 pytestmark = pytest.mark.venv
 
@@ -37,8 +37,8 @@ def python(request: pytest.FixtureRequest) -> Path:
 @pytest.fixture(scope="module")
 def url(python: Path) -> Iterator[str]:
     command = [str(python), "-m", "orsay", "serve", SLOW, "--port", "0", "--workers", "1"]
-    with running(command, env=QUICK_COMMENTS) as url:
-        yield url
+    with running(command, env=QUICK_COMMENTS) as server:
+        yield server.url
 
 
 def test_the_dependencies_are_others_than_those_of_the_tests(python: Path) -> None:

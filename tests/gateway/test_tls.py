@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from ..interop.servers import KIT, serve
-from ..system.serving import ServerProcess, api_for
+from ..system.serving import ServerProcess, api_for, until
 
 OPENSSL = shutil.which("openssl") or ""
 pytestmark = [pytest.mark.process, pytest.mark.skipif(not OPENSSL, reason="openssl makes the certificate")]
@@ -90,6 +90,7 @@ async def test_a_certificate_that_nobody_vouches_for_is_not_spoken_to(certificat
                 await asyncio.to_thread(careful.wait_for_url)
                 answer = await asyncio.to_thread(httpx.get, f"{careful.url}/list_environments")
                 assert answer.status_code == 503
+                await until(lambda: careful.events("upstream_pending"))
                 assert any("certificate" in line["reason"] for line in careful.events("upstream_pending"))
             finally:
                 await asyncio.to_thread(careful.end)

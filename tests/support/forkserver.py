@@ -28,6 +28,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from tests.support.network import current_network, enter_network
+
 __all__ = ["ForkServer", "Forked"]
 
 _MESSAGE_BYTES = 1 << 20
@@ -108,14 +110,19 @@ class ForkServer:
             "env": dict(os.environ if env is None else env),
             "session": start_new_session,
         }
-        with theirs:
-            socket.send_fds(self._control, [json.dumps(request).encode()], [theirs.fileno(), stdout, stderr])
+        with theirs, current_network() as network:
+            descriptors = [theirs.fileno(), stdout, stderr, *network]
+            try:
+                socket.send_fds(self._control, [json.dumps(request).encode()], descriptors)
+            except BrokenPipeError:
+                code = self._process.wait(_END_LIMIT_S)
+                raise RuntimeError(f"the fork server has ended, with {code}") from None
         if not select.select([ours], [], [], _START_LIMIT_S)[0]:
             ours.close()
             raise TimeoutError(f"nothing was started within {_START_LIMIT_S:.0f} s")
         told = ours.recv(64)
         if not told:
-            raise RuntimeError("the fork server has ended")
+            raise RuntimeError("the program ended before it began")
         return Forked(ours, int(told))
 
     def run(
@@ -175,7 +182,7 @@ def _text(file: IO[bytes]) -> str:
 def _serve(control: socket.socket) -> dict[str, Any] | None:
     """Fork whenever asked to; returns in the forked process, with what that is to become."""
     while True:
-        message, descriptors, _, _ = socket.recv_fds(control, _MESSAGE_BYTES, 3)
+        message, descriptors, _, _ = socket.recv_fds(control, _MESSAGE_BYTES, 4)
         if not message:
             _reap()
             return None
@@ -194,8 +201,10 @@ def _reap() -> None:
             pass
 
 
-def _watched(request: dict[str, Any], status: int, stdout: int, stderr: int) -> dict[str, Any]:
-    """Fork once more; the parent of the program stays behind to tell its process id and exit status."""
+def _watched(request: dict[str, Any], status: int, stdout: int, stderr: int, *network: int) -> dict[str, Any]:
+    """Fork once more; the parent of the program stays behind to report its process id and exit status."""
+    for descriptor in network:
+        enter_network(descriptor)
     pid = os.fork()
     if pid:
         os.dup2(os.open(os.devnull, os.O_RDWR), 1)

@@ -5,6 +5,7 @@ Chromium ends its connections, local ones too, when an interface appears or vani
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-__all__ = ["has_own", "own_network"]
+__all__ = ["current_network", "enter_network", "has_own", "own_network"]
 
 _CLONE_NEWNET = 0x4000_0000
 _SIOCSIFFLAGS = 0x8914
@@ -34,17 +35,34 @@ def own_network() -> Iterator[None]:
     if not has_own():
         yield
         return
-    before = os.open(_HERE, os.O_RDONLY | os.O_CLOEXEC)
     thread = threading.get_native_id()
-    try:
+    with current_network() as (before,):
         _enter()
         try:
             yield
         finally:
             assert threading.get_native_id() == thread
             _checked(_libc().setns(before, _CLONE_NEWNET))
+
+
+@contextmanager
+def current_network() -> Iterator[list[int]]:
+    """A descriptor of the calling thread's network, for a process to enter; none without networks."""
+    if not has_own():
+        yield []
+        return
+    descriptor = os.open(_HERE, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield [descriptor]
     finally:
-        os.close(before)
+        os.close(descriptor)
+
+
+def enter_network(descriptor: int) -> None:
+    """Move the calling thread to a network, and close the descriptor."""
+    with contextlib.closing(os.fdopen(descriptor, "rb")):
+        if os.fstat(descriptor).st_ino != os.stat(_HERE).st_ino:
+            _checked(_libc().setns(descriptor, _CLONE_NEWNET))
 
 
 @cache

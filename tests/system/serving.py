@@ -22,6 +22,8 @@ from typing import Any
 import httpx
 from orsay_protocol.sse import Decoder, Event
 
+from ..support.servers import start
+
 __all__ = ["WORLDS", "Api", "Reply", "ServerProcess", "api_for", "children", "raw_request", "server", "until"]
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +79,7 @@ class ServerProcess:
         (out, out_end), (log, log_end) = os.pipe(), os.pipe()
         self._streams = (os.fdopen(out, "rb"), os.fdopen(log, "rb"))
         try:
-            self._process = subprocess.Popen(
+            self._process = start(
                 [sys.executable, "-m", "orsay", "serve", *arguments],
                 cwd=folder,
                 env={**clean, "ORSAY_JOURNAL": "off", **env},

@@ -107,6 +107,7 @@ def test_without_keys_only_loopback_is_served_unless_said_otherwise(options: lis
         with server(f"{WORLDS}:Plain", options=options, workers=1) as found:
             assert starts
             if "--allow-anonymous" in options:
+                found.end()
                 assert found.events("open_to_anyone"), found.log
     except RuntimeError as error:
         assert not starts

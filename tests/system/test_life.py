@@ -234,9 +234,9 @@ async def test_a_call_whose_client_stays_away_is_stopped_unless_it_is_detached(l
             await log.has("second-")  # cancelled
             log.open("open")
             await log.has("detached-")
-            assert [(line["fault"], line["tool"]) for line in strict.events("fault")] == [
-                ("cancelled", "second")
-            ]
+        strict.end()
+        faults = [(line["fault"], line["tool"]) for line in strict.events("fault")]
+    assert faults == [("cancelled", "second")]
 
 
 @pytest.mark.contract("L5", "D2")

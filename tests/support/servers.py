@@ -1,0 +1,125 @@
+"""Server processes: started, found by the URL they print, stopped by signal.
+
+``orsay`` itself is forked where its imports are done: their second of CPU is paid once in a test process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TypeAlias
+
+from .forkserver import Forked, ForkServer
+
+__all__ = ["ROOT", "Process", "RunningServer", "orsay_programs", "running", "start"]
+
+ROOT = Path(__file__).parents[2]
+Process: TypeAlias = "Forked | subprocess.Popen[bytes]"
+
+_URL = re.compile(r"http://[\w.\-]+:\d+")
+_START_LIMIT_S = 40.0
+_STOP_LIMIT_S = 20.0
+
+
+@functools.cache
+def orsay_programs() -> ForkServer:
+    """Has imported what ``orsay serve`` imports while it starts; its workers are fresh processes as ever."""
+    server = ForkServer(
+        "orsay.cli.serve",
+        "orsay.serving.server",
+        "alembic.command",
+        "alembic.autogenerate",
+        "sqlalchemy.dialects.sqlite",
+        "fastapi.openapi.utils",
+        "fastapi.staticfiles",
+        "uvloop",
+        "pygments.formatters",
+    )
+    atexit.register(server.close)
+    return server
+
+
+def start(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    stdout: int,
+    stderr: int,
+    cwd: Path = ROOT,
+    start_new_session: bool = False,
+    preexec_fn: Callable[[], object] | None = None,
+) -> Process:
+    """Run a program; one of ours is forked, unless something has to be done between fork and exec."""
+    if list(command[:3]) == [sys.executable, "-m", "orsay"] and preexec_fn is None:
+        return orsay_programs().start(
+            command[1:], cwd=cwd, env=env, stdout=stdout, stderr=stderr, start_new_session=start_new_session
+        )
+    return subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=env,
+        stdout=stdout,
+        stderr=stderr,
+        start_new_session=start_new_session,
+        preexec_fn=preexec_fn,
+    )
+
+
+@dataclass
+class RunningServer:
+    """A server process that answers at ``url``; ``output`` is what it printed so far."""
+
+    url: str
+    output: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def running(command: Sequence[str], env: Mapping[str, str] | None = None) -> Iterator[RunningServer]:
+    """A server process, which lives as long as the block. Raises RuntimeError when it prints no URL."""
+    ours, theirs = os.pipe()
+    stream = os.fdopen(ours, encoding="utf-8", errors="replace")
+    try:
+        variables = {**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})}
+        process = start(command, env=variables, stdout=theirs, stderr=theirs)
+    finally:
+        os.close(theirs)
+    output: list[str] = []
+    urls: queue.Queue[str | None] = queue.Queue()
+    reader = threading.Thread(target=_read, args=(stream, output, urls), daemon=True)
+    reader.start()
+    try:
+        try:
+            url = urls.get(timeout=_START_LIMIT_S)
+        except queue.Empty:
+            url = None
+        if url is None:
+            raise RuntimeError(f"{' '.join(command)} did not start:\n{''.join(output)}")
+        yield RunningServer(url, output)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(_STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        reader.join(_STOP_LIMIT_S)
+        stream.close()
+
+
+def _read(stream: IO[str], output: list[str], urls: queue.Queue[str | None]) -> None:
+    for line in stream:
+        output.append(line)
+        if found := _URL.search(line):
+            urls.put(found.group())
+    urls.put(None)
