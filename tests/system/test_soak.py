@@ -1,4 +1,4 @@
-"""A thousand sessions of every kind, after which nothing is left over."""
+"""Hundreds of sessions of every kind, after which nothing is left over."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .serving import WORLDS, Api, api_for, children, is_running, raw_request, se
 
 pytestmark = pytest.mark.process
 
-SESSIONS = {"process": 1000, "local": 400}
+SESSIONS = {"process": 300, "local": 200}
 AT_ONCE = 40
 
 
@@ -65,7 +65,7 @@ async def play(api: Api, number: int, log: Log, *, deaths: bool) -> None:
             return
         case 7:
             await settle(api, "limited", how="spin:1" if number % 50 == 7 else "sleep:0.4")
-        case 8 if deaths and number % 200 == 8:
+        case 8 if deaths and number % 60 == 8:
             await settle(api, "do", how="kill")
         case 9:
             reply = await api.call("fill", size=100_000)
@@ -121,7 +121,7 @@ def descriptors() -> int:
 
 @pytest.mark.contract("I3", "I4", "L2", "L3", "L5")
 @pytest.mark.parametrize("runtime", SESSIONS)
-async def test_a_thousand_sessions_leave_nothing_behind(runtime: str, log: Log) -> None:
+async def test_hundreds_of_sessions_leave_nothing_behind(runtime: str, log: Log) -> None:
     tasks, threads, files = len(asyncio.all_tasks()), threading.active_count(), descriptors()
     processes = set(children(os.getpid()))
     async with serving(runtime) as found, logged() as lines:
@@ -130,7 +130,7 @@ async def test_a_thousand_sessions_leave_nothing_behind(runtime: str, log: Log) 
             await one_round(api, range(10), log, deaths=False)  # what is made once is there now
             await until(lambda: len(sessions) == 0)
             idle_tasks = len(asyncio.all_tasks())
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(110):
                 await one_round(api, range(10, SESSIONS[runtime]), log, deaths=runtime == "process")
             await until(lambda: len(sessions) == 0)
             assert (stored.in_flight, stored.stored_bytes, len(stored.orphans)) == (0, 0, 0)
