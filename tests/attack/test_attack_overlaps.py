@@ -17,17 +17,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from orsay import Environment, GroupCandidate, ImageBlock, TextBlock, tool
 from orsay.errors import SessionGone
-from orsay.faults import FaultLog
 from orsay.journal.options import JournalOptions, journal_url
 from orsay.journal.write.writer import Writer
 from orsay.runtimes.base import OpenSession
 from orsay.runtimes.execution.episode import Limits
 from orsay.runtimes.local import LocalRuntime
-from orsay.sessions.calls import Call, CallLimits
+from orsay.sessions.calls import Call
 from orsay.sessions.recorder import Recorder
 from orsay.sessions.recovery import Recovery
-from orsay.sessions.registry import Sessions
-from orsay.sessions.session import Session, SessionLimits
+from orsay.sessions.session import Session
+
+from tests.support.sessions import make_sessions
 
 BOUND_S = 30.0
 SERIAL = ("queued", "other")
@@ -98,7 +98,7 @@ class Made:
     @property
     def is_over(self) -> bool:
         if self.call is not None:
-            return self.call.answered
+            return self.call.computed is not None
         assert self.asking is not None
         return self.asking.done()
 
@@ -128,23 +128,8 @@ class Server:
         self.writer = Writer(JournalOptions(journal_url(str(file))))
         self.recorder = Recorder(self.writer, name)
         self.recovery = Recovery(self.recorder, self.runtime)
-        self.sessions = Sessions(
-            self.runtime,
-            SessionLimits(
-                max_sessions=10,
-                max_sessions_per_owner=None,
-                max_calls=1000,
-                idle_limit_s=600,
-                lifetime_limit_s=600,
-                call_time_limit_s=60,
-                setup_wait_s=BOUND_S,
-                client_grace_s=60,
-                gone_memory_s=600,
-            ),
-            CallLimits(results_per_session=100, bytes_per_session=10**6, bytes_in_all=10**7, age_s=600),
-            FaultLog(show=True),
-            recorder=self.recorder,
-            recovery=self.recovery,
+        self.sessions = make_sessions(
+            self.runtime, recorder=self.recorder, recovery=self.recovery, setup_wait_s=BOUND_S
         )
 
     async def start(self) -> None:
@@ -203,7 +188,7 @@ class Play:
             assert not self.open
         for each in self.open:
             assert each.call is not None
-            await self.session.announce(each.call)
+            await self.session.begin_stream(each.call)
         await asyncio.gather(*(each.asking for each in self.all if each.asking is not None and each.is_over))
         noted = list(Turns.made[-1].noted)
         waiting = [each.asking for each in self.all if each.asking is not None]
@@ -272,7 +257,7 @@ class Play:
             for each in self.all:
                 if each.call is not None:
                     found = session.attach(each.call.task_id, each.call.operation)
-                    assert found.answered
+                    assert found.computed is not None
         finally:
             await second.kill()
 

@@ -44,5 +44,5 @@ async def test_results_of_all_sessions_together_stay_within_their_bound() -> Non
             async with asyncio.timeout(10):
                 while call.outcome is None:
                     await asyncio.sleep(0.001)
-            assert sessions.call_limits.stored_bytes <= 20_000
-        assert sessions.call_limits.stored_bytes > 5_000
+            assert sessions.totals.stored_bytes <= 20_000
+        assert sessions.totals.stored_bytes > 5_000
