@@ -14,12 +14,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from orsay import Environment, ToolOutput, tool
 from orsay.errors import Faulted, KeyConflict, SessionConflict, SessionGone, UnknownSession
 from orsay.runtimes.base import OpenSession
-from orsay.runtimes.execution.episode import Limits
-from orsay.runtimes.local import LocalRuntime
 from orsay.sessions.calls import Call
 from orsay.sessions.timers import Delay
 
-from tests.support.sessions import make_sessions
+from tests.support.sessions import local_runtime, make_sessions
 
 SIDS = st.sampled_from(["a", "b", "c"])
 OWNERS = st.sampled_from(["", "", "", "thief"])
@@ -107,11 +105,8 @@ class Interleaving(RuleBasedStateMachine):
         return self.runner.run(bounded())
 
     async def _start(self) -> None:
-        limits = Limits(
-            call_time_limit_s=60, setup_time_limit_s=60, teardown_time_limit_s=5, max_result_bytes=100_000
-        )
         self.delay = Delay(5.0)
-        self.runtime = LocalRuntime([Counted], limits, threads=50)
+        self.runtime = local_runtime(Counted, threads=50)
         self.sessions = make_sessions(self.runtime)
         await self.runtime.start()
 

@@ -1,14 +1,19 @@
-"""``Sessions`` on objects: no HTTP, no processes, and a runtime whose every answer the test gives."""
+"""``Sessions`` on objects, without HTTP and processes: on a runtime that the test scripts, or a local one."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from orsay import Environment
 from orsay.errors import Faulted, Refused
 from orsay.faults import FaultLog
+from orsay.journal.options import JournalOptions, journal_url
+from orsay.journal.write.writer import Writer
 from orsay.runtimes.base import (
     EnvironmentInfo,
     Listener,
@@ -20,6 +25,8 @@ from orsay.runtimes.base import (
     Stop,
     TaskQuery,
 )
+from orsay.runtimes.execution.episode import Limits
+from orsay.runtimes.local import LocalRuntime
 from orsay.runtimes.outcome import Outcome
 from orsay.sessions.calls import CallTotals, TaskIds
 from orsay.sessions.limits import CallLimits, SessionLimits
@@ -32,15 +39,19 @@ from orsay_protocol.sse import encode_result
 from orsay_protocol.tools import ListToolsOutput
 
 __all__ = [
+    "JournaledSessions",
     "ScriptedHandle",
     "ScriptedOperation",
     "ScriptedRuntime",
+    "call_limits",
     "ended",
     "environment_info",
+    "local_runtime",
     "make_sessions",
     "make_shared",
     "request_of",
     "run_ready",
+    "session_limits",
 ]
 
 
@@ -206,6 +217,7 @@ def make_sessions(
     recovery: Recovery | None = None,
     needs_journal: bool = False,
     meter: Meter | None = None,
+    now: Callable[[], float] = time.monotonic,
     **limits: Any,
 ) -> Sessions:
     """Sessions with wide bounds; ``limits`` are fields of SessionLimits or CallLimits that differ."""
@@ -219,6 +231,7 @@ def make_sessions(
         recovery=recovery,
         needs_journal=needs_journal,
         meter=meter,
+        now=now,
     )
 
 
@@ -240,3 +253,42 @@ def make_shared(**more: Any) -> Shared:
         "meter": Meter(),
     }
     return Shared(**facts | more)
+
+
+class JournaledSessions:
+    """Sessions of a ``runtime`` over a real journal, in this process: what a server has below HTTP."""
+
+    def __init__(self, runtime: Runtime, file: Path, name: str = "a-server", **limits: Any) -> None:
+        self.runtime = runtime
+        self.writer = Writer(JournalOptions(journal_url(str(file))))
+        self.recovery = Recovery(recorder := Recorder(self.writer, name), runtime)
+        self.sessions = make_sessions(runtime, recorder=recorder, recovery=self.recovery, **limits)
+
+    async def start(self) -> None:
+        """Return when the sessions of before are known."""
+        self.writer.start()
+        await self.runtime.start()
+        self.sessions.start()
+        async with asyncio.timeout(30):
+            while not self.recovery.known:
+                await asyncio.sleep(0.001)
+
+    async def kill(self) -> None:
+        """End as a killed server does for the journal, which hears no more."""
+        await self.writer.close()
+        await self.sessions.close_all()
+        await self.runtime.stop()
+
+    async def stop(self) -> None:
+        """End in order."""
+        await self.sessions.close_all()
+        await self.runtime.stop()
+        await self.writer.close()
+
+
+def local_runtime(*classes: type[Environment], threads: int = 8) -> LocalRuntime:
+    """Environments in this process."""
+    limits = Limits(
+        call_time_limit_s=60, setup_time_limit_s=60, teardown_time_limit_s=5, max_result_bytes=100_000
+    )
+    return LocalRuntime(list(classes), limits, threads=threads)

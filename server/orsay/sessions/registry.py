@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +65,7 @@ class Sessions:
         recorder: Recorder | None = None,
         recovery: Recovery | None = None,
         needs_journal: bool = False,
+        now: Callable[[], float] = time.monotonic,  # finer than the clock of the loop
     ) -> None:
         self.runtime = runtime
         self.meter = meter or Meter()
@@ -79,7 +80,7 @@ class Sessions:
         self._tasks: set[asyncio.Task[Any]] = set()
         self.stopping = False
         self._hurried = False
-        self._now = time.monotonic  # finer than the clock of the loop
+        self._now = now
         self._sweeper: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
         self._shared = Shared(
@@ -395,12 +396,13 @@ class Sessions:
         while True:
             await asyncio.sleep(_SWEEP_S)
             try:
-                self._sweep_once(self._now())
+                self.expire()
             except Exception:
                 _log.exception("sweep_failed")
 
-    def _sweep_once(self, now: float) -> None:
-        limits = self.limits
+    def expire(self) -> None:
+        """End idle and old sessions, stop abandoned calls, forget old results and tombstones."""
+        now, limits = self._now(), self.limits
         self.totals.stop_abandoned(before=now - limits.client_grace_s)
         idle_before, born_before = now - limits.idle_limit_s, now - limits.lifetime_limit_s
         for session in list(self._live.values()):
