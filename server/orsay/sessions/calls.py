@@ -129,7 +129,7 @@ class Call:
         return bytes(self._chunks[sent:]) if self._chunks is not None else b""
 
     def compute(self, outcome: Outcome, now: float) -> None:
-        """Take the runtime's outcome; nobody reads it before ``publish``."""
+        """Take the runtime's outcome; readers see it after ``publish``."""
         self.computed = outcome
         self.total_s = now - self.started_at
         if self.streamed_at is not None:
@@ -249,7 +249,7 @@ class CallTotals:
 
     @property
     def abandoned(self) -> int:
-        """Number of abandoned calls that nobody has reclaimed or stopped."""
+        """Number of abandoned calls, neither reclaimed nor stopped so far."""
         return len(self._abandoned)
 
     def abandon(self, call: Call, now: float) -> None:
@@ -275,7 +275,7 @@ class CallTotals:
 
 
 class TaskIds:
-    """Task ids: 32 hex digits that nobody can guess, drawn from the system many at a time."""
+    """Source of task ids: 32 random hex digits, drawn from the system many at a time."""
 
     __slots__ = ("_at", "_block")
 
@@ -319,8 +319,8 @@ class Calls:
     def find_retry(self, operation: Operation, body: bytes, key: str | None) -> Call | None:
         """The call that a request without a task id repeats, if it does.
 
-        By key; without one, the request repeats a call whose connection broke and which nobody has come
-        back for, when the bodies are the same. Raises KeyConflict when the key is that of another request.
+        By key; without one, the request repeats an abandoned call of the same body. Raises KeyConflict when
+        the key is that of another request.
         """
         if key is not None:
             call = self._by_key.get(key) if self._by_key is not None else None

@@ -174,7 +174,7 @@ class Recovery:
         return expired
 
     async def rebuild(self, session: Session, past: PastSession) -> None:
-        """Bring ``session`` to the state that the journal tells of, and make it ready.
+        """Bring ``session`` to the state that is recorded, and make it ready.
 
         Raises SessionGone when that is impossible, and Starting when it may be possible later.
         """

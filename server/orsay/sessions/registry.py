@@ -1,6 +1,6 @@
 """The table of live sessions: opening, finding and ending them, with bounds in number and time.
 
-Every way out of the table leaves a tombstone that tells why, but for sessions that never were or go on later.
+Every way out of the table leaves a tombstone with the reason, unless the session never was or is suspended.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class Session(Lifecycle):
         self._uses = 0
         self._reward: float | None = None
         self._finished = False
-        self._interrupted = False  # a call was stopped half-way: nobody knows what it had done
+        self._interrupted = False  # a call was stopped half-way: its effect is unknown
         self._end_durable: asyncio.Future[bool] | None = None
 
     @property
@@ -431,7 +431,7 @@ class Session(Lifecycle):
         return True
 
     async def begin_stream(self, call: Call) -> None:
-        """Note that the answer becomes a stream, whose first event tells the client the call's task id.
+        """Note that the answer becomes a stream, whose first event is the call's task id.
 
         Where the session may be rebuilt, the start of the call is made durable first, so that the client can
         ask for that id afterwards. Returns when it is, or was given up.
