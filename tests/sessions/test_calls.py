@@ -318,16 +318,18 @@ async def test_an_abandoned_call_is_stopped_after_the_grace_unless_it_is_detache
 async def test_a_call_is_not_abandoned_while_anybody_reads_it_or_comes_back_for_it() -> None:
     now = 1000.0
     play = await playing(now=lambda: now, client_grace_s=10)
-    read, reclaimed = play.start(), play.start(b"{}")
+    read, attached, repeated = play.start(), play.start(b"1"), play.start(b"2")
     read.join(_reader)
-    play.vanish(reclaimed)
+    play.vanish(attached)
+    play.vanish(repeated)
     read.join(other := lambda: False)
     play.session.leave(read, other, complete=False)
     now += 5
-    assert play.session.attach(reclaimed.task_id, "call") is reclaimed
+    assert play.session.attach(attached.task_id, "call") is attached
+    assert play.start(b"2") is repeated
     now += 50
     play.sessions.expire()
-    assert [each.stopped for each in play.runtime.last.started] == [0, 0]
+    assert [each.stopped for each in play.runtime.last.started] == [0, 0, 0]
 
 
 # bounds

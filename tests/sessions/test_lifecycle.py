@@ -309,10 +309,11 @@ async def test_a_late_loss_does_not_touch_the_next_session_of_that_id() -> None:
     sessions = make_sessions(runtime)
     await create(sessions, runtime)
     old = runtime.last
-    await sessions.delete("a", "")
+    old.listener.lost("worker_lost", "its worker died")
     session = await create(sessions, runtime)
     old.listener.lost("worker_lost", "late")
-    assert session.state == "ready"
+    assert session.state == "ready" and sessions.get("a", "") is session
+    assert sessions.meter.ended == {("Rooms", "worker_lost"): 1}
     await sessions.close_all()
 
 

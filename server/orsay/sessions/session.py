@@ -525,8 +525,6 @@ class Session(Lifecycle):
 
     def _durable(self, calls: Calls, call: Call, outcome: Outcome, committed: bool) -> None:
         """The journal has committed the outcome, or given it up."""
-        if call.outcome is not None:  # the session ended meanwhile
-            return
         if not committed and self._shared.needs_journal:
             lost = Faulted("internal", "the journal could not take the result")
             self.report(lost, tool=call.name)
