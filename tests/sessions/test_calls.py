@@ -7,14 +7,15 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
-from orsay.errors import Faulted, KeyConflict, Overloaded
-from orsay.journal.records import CallEnded, CallStarted, Row, SessionEnded, SessionOpened
+from orsay.errors import Faulted, KeyConflict, Overloaded, Starting
+from orsay.journal.records import CallEnded, CallStarted, Prompted, Row, SessionEnded, SessionOpened
 from orsay.runtimes.outcome import Outcome
 from orsay.sessions.calls import Call
 from orsay.sessions.recorder import Recorder
 from orsay.sessions.registry import Sessions
 from orsay.sessions.session import Session
 from orsay.sessions.timers import Delay
+from orsay_protocol.faults import FaultClass
 
 from tests.support.sessions import (
     ScriptedRuntime,
@@ -429,3 +430,55 @@ async def test_a_server_that_needs_its_journal_plays_no_session_without_it() -> 
     with pytest.raises(Overloaded, match="plays none without it"):
         await creating
     assert runtime.last.closed == 1 and len(sessions) == 0
+
+
+# prompt, messages, tools
+
+
+@pytest.mark.contract("D6", "L7")
+async def test_a_prompt_is_durable_before_it_is_shown_where_the_session_may_be_rebuilt() -> None:
+    rows = Rows()
+    play = await playing(rows, info=environment_info(replayable=True))
+    asking = asyncio.ensure_future(play.session.ask(await play.session.ready(), "prompt"))
+    await run_ready()
+    play.runtime.last.started[0].on_result(b"[]", None)
+    await run_ready()
+    assert (asking.done(), play.session.busy) == (False, True)
+    rows.commit()
+    assert await asking == b"[]"
+    assert not play.session.busy
+    (row,) = rows.of(Prompted)
+    assert (row.kind, row.data, row.number, row.after) == ("prompt", b"[]", 1, 0)
+
+
+@pytest.mark.contract("L7")
+@pytest.mark.parametrize(("fault", "rebuildable"), [("prompt_error", True), ("time_limit", False)])
+async def test_a_prompt_that_was_stopped_half_way_leaves_an_unknown_state(
+    fault: FaultClass, rebuildable: bool
+) -> None:
+    rows = Rows()
+    play = await playing(rows, info=environment_info(replayable=True))
+    play.runtime.last.answers = [Faulted(fault, "no prompt")]
+    with pytest.raises(Faulted, match="no prompt"):
+        await play.session.ask(await play.session.ready(), "prompt")
+    assert play.session.rebuildable is rebuildable and not play.session.busy
+    assert [row.fault for row in rows.of(Prompted)] == [fault]
+
+
+@pytest.mark.contract("L7")
+@pytest.mark.parametrize("replayable", [False, True])
+async def test_tools_are_listed_during_setup_where_the_order_does_not_matter(
+    replayable: bool,
+) -> None:
+    rows = Rows()
+    rows.at_once = True
+    runtime = ScriptedRuntime(environment_info(replayable=replayable))
+    runtime.ends_setup = False
+    sessions = make_sessions(runtime, recorder=rows.recorder(), setup_wait_s=0.01)
+    session = await sessions.create("a", "", runtime.info, request_of(runtime.info))
+    if replayable:
+        with pytest.raises(Starting):
+            await session.ready_to_list()
+    else:
+        assert await session.ready_to_list() is session.handle
+    await sessions.close_all()

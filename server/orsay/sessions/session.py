@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -325,16 +324,6 @@ class Session(Lifecycle):
 
     # prompt, messages, tools
 
-    @contextlib.contextmanager
-    def in_use(self) -> Iterator[None]:
-        """Keep the session from being idle while something other than a call runs, such as its prompt."""
-        self._uses += 1
-        try:
-            yield
-        finally:
-            self._uses -= 1
-            self.touch()
-
     async def ask(self, handle: Handle, operation: Operation) -> bytes:
         """JSON of the prompt, the messages or the tools of this session. Raises Faulted or Refused."""
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -348,19 +337,22 @@ class Session(Lifecycle):
                 durable = self._record_prompt(operation, after, answer, error)
             set_answer(answer, error)
 
-        with self.in_use():
+        self._uses += 1
+        try:
             handle.start(operation, b"", on_result, limit_s=self.limit_s(operation))
-            try:
-                answer = await future
-            except Refused as refused:
-                refused.redact(self.hide)
-                raise
-            except Faulted as fault:
-                self.report(fault)
-                raise
+            answer = await future
             if durable is not None and not durable.done():
                 await asyncio.shield(durable)
-            return answer
+        except Refused as refused:
+            refused.redact(self.hide)
+            raise
+        except Faulted as fault:
+            self.report(fault)
+            raise
+        finally:
+            self._uses -= 1
+            self.touch()
+        return answer
 
     def _record_prompt(
         self, operation: Operation, after: int, answer: bytes | None, error: Faulted | Refused | None
