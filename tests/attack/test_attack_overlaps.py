@@ -17,17 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from orsay import Environment, GroupCandidate, ImageBlock, TextBlock, tool
 from orsay.errors import SessionGone
-from orsay.faults import FaultLog
-from orsay.journal.options import JournalOptions, journal_url
-from orsay.journal.write.writer import Writer
 from orsay.runtimes.base import OpenSession
-from orsay.runtimes.execution.episode import Limits
-from orsay.runtimes.local import LocalRuntime
-from orsay.sessions.calls import Call, CallLimits
-from orsay.sessions.recorder import Recorder
-from orsay.sessions.recovery import Recovery
-from orsay.sessions.registry import Sessions
-from orsay.sessions.session import Session, SessionLimits
+from orsay.sessions.calls import Call
+from orsay.sessions.session import Session
+
+from tests.support.sessions import JournaledSessions, local_runtime
 
 BOUND_S = 30.0
 SERIAL = ("queued", "other")
@@ -98,7 +92,7 @@ class Made:
     @property
     def is_over(self) -> bool:
         if self.call is not None:
-            return self.call.answered
+            return self.call.computed is not None
         assert self.asking is not None
         return self.asking.done()
 
@@ -115,48 +109,6 @@ class Made:
         if both & {"prompt", "score"}:
             return False
         return "alone" in both or (len(both) == 1 and self.what in SERIAL)
-
-
-class Server:
-    """Sessions over a journal, in this process."""
-
-    def __init__(self, file: Path, name: str) -> None:
-        bounds = Limits(
-            call_time_limit_s=60, setup_time_limit_s=60, teardown_time_limit_s=5, max_result_bytes=100_000
-        )
-        self.runtime = LocalRuntime([Turns], bounds, threads=8)
-        self.writer = Writer(JournalOptions(journal_url(str(file))))
-        self.recorder = Recorder(self.writer, name)
-        self.recovery = Recovery(self.recorder, self.runtime)
-        self.sessions = Sessions(
-            self.runtime,
-            SessionLimits(
-                max_sessions=10,
-                max_sessions_per_owner=None,
-                max_calls=1000,
-                idle_limit_s=600,
-                lifetime_limit_s=600,
-                call_time_limit_s=60,
-                setup_wait_s=BOUND_S,
-                client_grace_s=60,
-                gone_memory_s=600,
-            ),
-            CallLimits(results_per_session=100, bytes_per_session=10**6, bytes_in_all=10**7, age_s=600),
-            FaultLog(show=True),
-            recorder=self.recorder,
-            recovery=self.recovery,
-        )
-
-    async def start(self) -> None:
-        self.writer.start()
-        await self.runtime.start()
-        self.sessions.start()
-
-    async def kill(self) -> None:
-        """The journal hears no more, and then everything goes."""
-        await self.writer.close()
-        await self.sessions.close_all()
-        await self.runtime.stop()
 
 
 async def settle() -> None:
@@ -181,7 +133,7 @@ class Play:
     async def run(self, actions: Sequence[Action], *, cut: bool) -> None:
         Turns.free = False
         Turns.gates = {}
-        first = Server(self.file, self.name)
+        first = JournaledSessions(local_runtime(Turns), self.file, self.name, setup_wait_s=BOUND_S)
         await first.start()
         info = first.runtime.environments[0]
         request = OpenSession(key=info.key, split="train", index=0)
@@ -203,7 +155,7 @@ class Play:
             assert not self.open
         for each in self.open:
             assert each.call is not None
-            await self.session.announce(each.call)
+            await self.session.begin_stream(each.call)
         await asyncio.gather(*(each.asking for each in self.all if each.asking is not None and each.is_over))
         noted = list(Turns.made[-1].noted)
         waiting = [each.asking for each in self.all if each.asking is not None]
@@ -251,12 +203,9 @@ class Play:
 
     async def _build_again(self, noted: list[str]) -> None:
         Turns.free = True
-        second = Server(self.file, self.name)
+        second = JournaledSessions(local_runtime(Turns), self.file, self.name, setup_wait_s=BOUND_S)
         await second.start()
         try:
-            async with asyncio.timeout(BOUND_S):
-                while not second.recovery.known:
-                    await asyncio.sleep(0.001)
             if not self.in_order:
                 with pytest.raises(SessionGone, match="ran at the same time"):
                     await second.sessions.get("a-session", "").ready()
@@ -272,7 +221,7 @@ class Play:
             for each in self.all:
                 if each.call is not None:
                     found = session.attach(each.call.task_id, each.call.operation)
-                    assert found.answered
+                    assert found.computed is not None
         finally:
             await second.kill()
 

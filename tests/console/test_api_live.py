@@ -8,55 +8,20 @@ from typing import Any
 
 import pytest
 from orsay.console.live import Feed, count
-from orsay.errors import Faulted
+from orsay.errors import Faulted, SessionGone
 from orsay.faults import FaultLog
-from orsay.runtimes.base import EnvironmentInfo
-from orsay.sessions.calls import CallLimits, TaskIds
-from orsay.sessions.meter import Meter
-from orsay.sessions.session import Session, SessionLimits, Shared
-from orsay_protocol.tools import ListToolsOutput
+from orsay.sessions.session import Session
+
+from tests.support.sessions import environment_info, make_shared
 
 from .api import LIMIT_S
 
-LIMITS = SessionLimits(
-    max_sessions=100_000,
-    max_sessions_per_owner=None,
-    max_calls=1000,
-    idle_limit_s=600,
-    lifetime_limit_s=600,
-    call_time_limit_s=60,
-    setup_wait_s=5,
-    client_grace_s=60,
-    gone_memory_s=600,
-)
-INFO = EnvironmentInfo(
-    name="Rooms",
-    key="rooms",
-    description="",
-    listing=ListToolsOutput(tools=[]),
-    splits=(),
-    supports_score_group=False,
-    call_time_limit_s=None,
-    setup_time_limit_s=None,
-    tool_time_limits_s={},
-    detached_tools=frozenset(),
-)
+INFO = environment_info()
 
 
 def sessions(number: int, *owners: str) -> dict[tuple[str, str], Session]:
     """Sessions in turn of each owner, all of them being opened."""
-    limits = CallLimits(results_per_session=10, bytes_per_session=10**6, bytes_in_all=10**7, age_s=600)
-    shared = Shared(
-        limits=LIMITS,
-        call_limits=limits,
-        faults=FaultLog(show=True),
-        task_ids=TaskIds(),
-        now=asyncio.get_running_loop().time,
-        lose=lambda session, fault, reason: None,
-        shed=lambda call: None,
-        log_calls=False,
-        meter=Meter(),
-    )
+    shared = make_shared()
     made = (Session(shared, f"s{at}", owners[at % len(owners)], INFO, b"") for at in range(number))
     return {session.place: session for session in made}
 
@@ -92,7 +57,7 @@ async def test_sessions_that_come_and_go_while_they_are_counted_do_no_harm() -> 
 
     async def disturb() -> None:
         for session in list(live.values())[:4_000]:
-            session.state = "closed"
+            session.end(SessionGone("over"), "deleted")
             del live[session.place]
             await asyncio.sleep(0)
 
@@ -102,7 +67,7 @@ async def test_sessions_that_come_and_go_while_they_are_counted_do_no_harm() -> 
 
 async def test_a_snapshot_is_of_the_sessions_of_one_owner() -> None:
     live = sessions(3, "a", "b")
-    live["a", "s0"].enter("ready")
+    live["a", "s0"].setup_ended(None)
     feed = Feed(live, rates)
     async with asyncio.timeout(LIMIT_S):
         with feed.listening("a") as a, feed.listening("b") as b, feed.listening("c") as c:

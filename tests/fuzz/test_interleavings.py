@@ -13,13 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from orsay import Environment, ToolOutput, tool
 from orsay.errors import Faulted, KeyConflict, SessionConflict, SessionGone, UnknownSession
-from orsay.faults import FaultLog
 from orsay.runtimes.base import OpenSession
-from orsay.runtimes.execution.episode import Limits
-from orsay.runtimes.local import LocalRuntime
-from orsay.sessions.calls import Call, CallLimits
-from orsay.sessions.registry import SessionLimits, Sessions
+from orsay.sessions.calls import Call
 from orsay.sessions.timers import Delay
+
+from tests.support.sessions import local_runtime, make_sessions
 
 SIDS = st.sampled_from(["a", "b", "c"])
 OWNERS = st.sampled_from(["", "", "", "thief"])
@@ -107,35 +105,17 @@ class Interleaving(RuleBasedStateMachine):
         return self.runner.run(bounded())
 
     async def _start(self) -> None:
-        limits = Limits(
-            call_time_limit_s=60, setup_time_limit_s=60, teardown_time_limit_s=5, max_result_bytes=100_000
-        )
         self.delay = Delay(5.0)
-        self.runtime = LocalRuntime([Counted], limits, threads=50)
-        self.sessions = Sessions(
-            self.runtime,
-            SessionLimits(
-                max_sessions=10,
-                max_sessions_per_owner=None,
-                max_calls=1000,
-                idle_limit_s=600,
-                lifetime_limit_s=600,
-                call_time_limit_s=60,
-                setup_wait_s=5,
-                client_grace_s=60,
-                gone_memory_s=600,
-            ),
-            CallLimits(results_per_session=100, bytes_per_session=10**6, bytes_in_all=10**7, age_s=600),
-            FaultLog(show=True),
-        )
+        self.runtime = local_runtime(Counted, threads=50)
+        self.sessions = make_sessions(self.runtime)
         await self.runtime.start()
 
     def teardown(self) -> None:
         async def end() -> None:
             await self.sessions.close_all()
-            assert len(self.sessions) == 0 and self.sessions.call_limits.in_flight == 0
-            assert self.sessions.call_limits.stored_bytes == 0
-            assert not self.sessions.call_limits.orphans
+            assert len(self.sessions) == 0 and self.sessions.totals.in_flight == 0
+            assert self.sessions.totals.stored_bytes == 0
+            assert not self.sessions.totals.abandoned
             assert all(each.torn_down == 1 for each in Counted.built)
             await self.runtime.stop()
             await asyncio.sleep(0)
@@ -271,7 +251,7 @@ class Interleaving(RuleBasedStateMachine):
     @invariant()
     def tables_match_the_model(self) -> None:
         assert len(self.sessions) == len(self.live)
-        assert self.sessions.call_limits.in_flight == sum(len(known.waiting) for known in self.live.values())
+        assert self.sessions.totals.in_flight == sum(len(known.waiting) for known in self.live.values())
         alive = [each for each in Counted.built if not each.torn_down]
         assert len(alive) == len(self.live)
         assert all(each.torn_down <= 1 for each in Counted.built)

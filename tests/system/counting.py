@@ -100,10 +100,3 @@ class Witness(Sum):
         with Path(str(self.task_spec["file"])).open("a") as file:
             file.write(f"{self.total}\n")
         time.sleep(float(self.task_spec.get("teardown_s", 0)))
-
-
-class FicklePrompt(Sum):
-    """Its prompt is another one each time the server is started."""
-
-    def prompt(self) -> str:
-        return Path(str(self.task_spec["file"])).read_text()

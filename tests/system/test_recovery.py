@@ -1,4 +1,4 @@
-"""A server that is killed and started again with the same journal."""
+"""A server that is killed and started again with the same journal; ``tests/sessions`` has the cases."""
 
 from __future__ import annotations
 
@@ -118,17 +118,6 @@ async def test_an_episode_goes_on_where_the_kill_left_it(immortal: Immortal) -> 
 
 
 @pytest.mark.contract("L7")
-async def test_a_finished_episode_stays_finished_and_keeps_its_results(immortal: Immortal) -> None:
-    async with opened(immortal) as api:
-        first = await api.call("add", number=1)
-        await api.call("end")
-        await immortal.kill()
-        again = await patiently(lambda: api.attach(first.task_id))
-        assert again.text == first.text
-        assert (await api.call("add", number=1)).result["reason"] == "episode_finished"
-
-
-@pytest.mark.contract("L7")
 async def test_a_client_in_the_middle_of_a_call_gets_the_result_under_its_task_id(immortal: Immortal) -> None:
     async with opened(immortal) as api:
         body = {"name": "add", "input": {"number": 1, "seconds": 1.5}}
@@ -145,29 +134,6 @@ async def test_a_client_in_the_middle_of_a_call_gets_the_result_under_its_task_i
         reply = await patiently(lambda: api.attach(events[0].data))
         assert reply.text == "6"
         assert (await api.call("end")).result["output"]["reward"] == pytest.approx(6.01)
-
-
-@pytest.mark.contract("L7", "D2")
-async def test_a_call_repeated_with_its_key_is_answered_from_the_journal(immortal: Immortal) -> None:
-    async with opened(immortal) as api:
-        headers = {"Idempotency-Key": "one"}
-        first = await api.call("add", number=1, headers=headers)
-        await immortal.kill()
-        again = await patiently(lambda: api.call("add", number=1, headers=headers))
-        assert (again.text, again.task_id) == (first.text, first.task_id)
-        assert (await api.call("add", number=1)).text == "7"
-
-
-@pytest.mark.contract("L7", "L1")
-async def test_create_after_the_kill_is_the_same_session_or_a_conflict(immortal: Immortal) -> None:
-    async with opened(immortal) as api:
-        await api.call("add", number=1)
-        await immortal.kill()
-        body = {"env_name": "", "task_spec": {"first": 5}}
-        await until(lambda: immortal.process.events("sessions_of_the_past"), timeout_s=WAIT_S)
-        assert (await api.post("/create", body)).status_code == 200
-        assert (await api.call("add", number=1)).text == "7"
-        assert (await api.post("/create", {**body, "task_spec": {"first": 6}})).status_code == 409
 
 
 @pytest.mark.contract("L7", "L4")
@@ -208,31 +174,6 @@ async def test_a_session_that_is_answered_otherwise_is_gone(immortal: Immortal) 
         assert reply.status == 410
         assert "call 2 of 'where' was answered otherwise" in reply.response.json()["detail"]
         assert (await api.call("add", number=1)).status == 410
-
-
-@pytest.mark.contract("L7")
-@pytest.mark.parametrize("immortal", ["FicklePrompt"], indirect=True)
-async def test_a_session_with_another_prompt_is_gone(immortal: Immortal, tmp_path: Path) -> None:
-    file = tmp_path / "prompt"
-    file.write_text("one")
-    async with opened(immortal, file=str(file)) as api:
-        await api.get("/prompt")
-        await api.call("add", number=1)
-        await immortal.kill()
-        file.write_text("two")
-        reply = await patiently(lambda: api.call("add", number=1))
-        assert reply.status == 410 and "its prompt is another one" in reply.response.json()["detail"]
-
-
-@pytest.mark.contract("L7", "L2")
-async def test_a_session_of_the_past_can_be_deleted_without_being_built(immortal: Immortal) -> None:
-    async with opened(immortal) as api:
-        await api.call("add", number=1)
-        await immortal.kill()
-        await until(lambda: immortal.process.events("sessions_of_the_past"), timeout_s=WAIT_S)
-        await api.delete()
-        assert (await api.call("add", number=1)).status == 410
-        assert not immortal.process.events("session_rebuilt")
 
 
 @pytest.mark.contract("I4", "D6")
@@ -311,16 +252,6 @@ async def test_whoever_asks_while_the_server_stops_is_told_to_come_back(
         assert (reply.status, reply.response.headers["x-backend-state"]) == (503, "starting")
         await immortal.restart()
         assert (await patiently(lambda: api.call("add", number=2))).text == "8"
-
-
-@pytest.mark.contract("L6")
-@pytest.mark.parametrize("immortal", ["Mortal"], indirect=True)
-async def test_a_session_that_cannot_be_replayed_ends_with_a_server_that_stops(immortal: Immortal) -> None:
-    async with opened(immortal) as api:
-        await api.call("add", number=1)
-        await immortal.restart()
-        gone = await patiently(lambda: api.call("add", number=2))
-        assert (gone.status, gone.response.json()["detail"]) == (410, "the server is shutting down")
 
 
 @pytest.mark.contract("D6")

@@ -125,7 +125,7 @@ async def test_hundreds_of_sessions_leave_nothing_behind(runtime: str, log: Log)
     tasks, threads, files = len(asyncio.all_tasks()), threading.active_count(), descriptors()
     processes = set(children(os.getpid()))
     async with serving(runtime) as found, logged() as lines:
-        sessions, stored = found.sessions, found.sessions.call_limits
+        sessions, stored = found.sessions, found.sessions.totals
         async with api_for(found.url) as api:
             await one_round(api, range(10), log, deaths=False)  # what is made once is there now
             await until(lambda: len(sessions) == 0)
@@ -133,7 +133,7 @@ async def test_hundreds_of_sessions_leave_nothing_behind(runtime: str, log: Log)
             async with asyncio.timeout(110):
                 await one_round(api, range(10, SESSIONS[runtime]), log, deaths=runtime == "process")
             await until(lambda: len(sessions) == 0)
-            assert (stored.in_flight, stored.stored_bytes, len(stored.orphans)) == (0, 0, 0)
+            assert (stored.in_flight, stored.stored_bytes, stored.abandoned) == (0, 0, 0)
             with suppress(TimeoutError):  # connections that the client still closes
                 await until(lambda: len(asyncio.all_tasks()) <= idle_tasks, timeout_s=5)
             assert len(asyncio.all_tasks()) <= idle_tasks + 1

@@ -252,7 +252,7 @@ def _show(session: Session, now: float) -> dict[str, object]:
         "state": session.state,
         "age_s": round(now - session.created_at, 3),
         "idle_s": 0.0 if session.busy else round(max(0.0, now - session.touched_at), 3),
-        "calls": session.count,
+        "calls": session.call_count,
         "running": 0 if session.calls is None else session.calls.running,
         "reward": session.reward,
         "finished": session.finished,

@@ -22,7 +22,8 @@ from ..errors import BadRequest, Faulted, Unsupported
 from ..runtimes.base import Operation
 from ..runtimes.outcome import Outcome
 from ..sessions.calls import Call
-from ..sessions.registry import Session, Sessions
+from ..sessions.registry import Sessions
+from ..sessions.session import Session
 from ..sessions.timers import Delay
 from .choice import choose
 from .opening import open_request, run_of, secrets_of, traceparent_of
@@ -188,7 +189,7 @@ class EpisodeEndpoints:
             key = request.header(b"idempotency-key")
             call = session.start_call(handle, operation, name, body, key)
         gone = request.has_gone
-        call.arrive(gone)
+        call.join(gone)
         complete = False
         try:
             if call.outcome is not None or await call.wait(self._at_once):
@@ -197,9 +198,7 @@ class EpisodeEndpoints:
             else:
                 complete = await self._stream(session, call, request)
         finally:
-            call.leave(gone, session.now(), complete=complete)
-            if not complete and call.orphaned_at is not None:
-                self._sessions.orphan(call)
+            session.leave(call, gone, complete=complete)
 
     async def _send_finished(self, call: Call, request: Request) -> None:
         if call.refused is not None:
@@ -213,12 +212,12 @@ class EpisodeEndpoints:
         open then is left to sse-starlette, which sends comments and hears when the client goes.
         """
         send = request.send
-        await session.announce(call)
+        await session.begin_stream(call)
         await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
         await send({"type": "http.response.body", "body": _task_id_event(call), "more_body": True})
         sent = 0
-        while call.outcome is None and (call.has_more(sent) or not await call.wait(self._soon)):
-            part = call.part(sent)
+        while call.outcome is None and (call.has_chunks(sent) or not await call.wait(self._soon)):
+            part = call.chunks(sent)
             if not part:
                 break
             sent += len(part)
@@ -233,8 +232,8 @@ class EpisodeEndpoints:
             nonlocal complete, sent
             yield PING  # the next one comes a whole interval from now
             while call.outcome is None:
-                if call.has_more(sent):
-                    part = call.part(sent)
+                if call.has_chunks(sent):
+                    part = call.chunks(sent)
                     sent += len(part)
                     yield part
                 else:
@@ -256,7 +255,7 @@ class EpisodeEndpoints:
         wire = call.outcome.wire
         if wire:
             return wire[sent:] if sent else wire
-        return call.part(sent) + self._failure_of(call.outcome)
+        return call.chunks(sent) + self._failure_of(call.outcome)
 
     def _failure_of(self, outcome: Outcome) -> bytes:
         return self._failure(outcome.fault or Faulted("internal", "an outcome without content"))

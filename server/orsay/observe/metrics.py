@@ -121,8 +121,8 @@ def _calls(observed: Observed, living: _Living) -> Iterator[Metric]:
     for info in observed.runtime.environments:
         running.add_metric([info.name], living.running[info.name])
     yield running
-    limits = observed.sessions.call_limits
-    yield _one("orsay_stored_result_bytes", "Results kept for repeated requests.", limits.stored_bytes)
+    stored_bytes = observed.sessions.totals.stored_bytes
+    yield _one("orsay_stored_result_bytes", "Results kept for repeated requests.", stored_bytes)
     timings = list(meter.timings.items())
     texts = {
         "total": ("orsay_call_seconds", "Time of a call, from request to result."),

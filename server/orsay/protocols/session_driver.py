@@ -179,7 +179,7 @@ class SessionDriver:
                 call.stop()
             raise
         if key is None and session.calls is not None:
-            session.calls.forget(call)  # nobody can ask for it again
+            session.calls.evict(call)  # nobody can ask for it again
         return _answer(call)
 
     async def close(self) -> None:

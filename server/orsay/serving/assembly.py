@@ -35,8 +35,8 @@ from ..observe.observed import Observed
 from ..observe.telemetry import make_telemetry
 from ..runtimes.base import Runtime
 from ..runtimes.router import RouterRuntime
-from ..sessions.calls import CallLimits
-from ..sessions.registry import SessionLimits, Sessions
+from ..sessions.limits import CallLimits, SessionLimits
+from ..sessions.registry import Sessions
 from ..settings import Settings, otel_variables
 from .descriptors import MORE_DESCRIPTORS, connections_for, descriptor_limit, has_free_descriptor
 

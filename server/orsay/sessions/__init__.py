@@ -1,1 +1,1 @@
-"""Sessions: their registry, life, calls, recording and recovery."""
+"""Sessions: their table and life cycle, their calls, their records in the journal, and recovery."""

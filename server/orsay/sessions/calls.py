@@ -1,7 +1,11 @@
-"""Tool calls and group scores as the server keeps them: run once, read as often as needed.
+"""Tool calls and group scores: an idempotency store, bounded by number, bytes and age of its results.
 
 A call outlives the connection that asked for it. It is found again by its task id, by its idempotency key,
-or, when its connection is known to have broken, by the same body sent again.
+or, when its connection is known to have broken, by the same body sent again. Its outcome is, in this order:
+
+    computed     the runtime gave it
+    durable      the journal committed it; without a journal at once
+    published    readers may see it
 """
 
 from __future__ import annotations
@@ -10,79 +14,60 @@ import asyncio
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import TypeAlias
 
 from pydantic_core import from_json, to_json
 
-from ..errors import Faulted, KeyConflict, Refused
+from ..errors import Faulted, KeyConflict, Overloaded, Refused
 from ..journal.values import input_of
 from ..runtimes.base import Operation, Stop
 from ..runtimes.outcome import Outcome
+from .limits import CallLimits, SessionLimits
 from .timers import Delay
 
-__all__ = ["Call", "CallLimits", "Calls", "Share", "TaskIds"]
-
-
-@dataclass(slots=True)
-class Share:
-    """What one owner has of what counts for all."""
-
-    stored_bytes: int = 0
-    in_flight: int = 0
-
+__all__ = ["Call", "CallTotals", "Calls", "Reader", "Share", "TaskIds"]
 
 _LONGEST_KEY = 100  # characters that an error repeats
 _SORTED_BYTES = 100_000
 
-
-@dataclass(slots=True)
-class CallLimits:
-    """Bounds on what is kept, and what counts against them over all sessions."""
-
-    results_per_session: int
-    bytes_per_session: int
-    bytes_in_all: int
-    age_s: float
-    stored_bytes: int = 0
-    in_flight: int = 0
-    orphans: set[Call] = field(default_factory=set)
-    shares: dict[str, Share] = field(default_factory=dict)
-
-    def share(self, owner: str) -> Share:
-        return self.shares.setdefault(owner, Share())
+Reader: TypeAlias = Callable[[], bool]
+"""A connection that reads a call; returns True once it has broken."""
 
 
 class Call:
-    """One call. ``outcome`` is set once; what came of the result before is in ``heard``.
+    """One call. ``computed`` is the runtime's outcome, ``outcome`` the published one; both are set once.
 
-    ``after`` is how much of its session had ended when it began.
-    ``answered``: the result is there, though it may wait for the journal. ``entry`` is the call's row there,
-    once it has one, and ``announced`` is done when that is written.
+    ``total_s`` is the time from the request to the computed outcome, ``stream_s`` the part of it that was an
+    open stream, None for an answer in one piece. ``after`` is the logical clock of the session when the call
+    began (``Record.clock``). ``row_id`` is the call's row in the journal, 0 before it has one, and
+    ``start_durable`` is done when that is committed.
     """
 
     __slots__ = (
+        "_chunks",
         "_readers",
         "_waiters",
+        "abandoned_at",
         "after",
-        "announced",
-        "answered",
         "body",
+        "computed",
         "detached",
-        "ended_at",
-        "entry",
-        "heard",
         "key",
         "meaning",
         "name",
         "operation",
-        "orphaned_at",
         "outcome",
+        "published_at",
         "refused",
+        "row_id",
+        "start_durable",
         "started_at",
         "stop",
+        "stream_s",
         "streamed_at",
         "task_id",
+        "total_s",
     )
 
     def __init__(
@@ -104,43 +89,73 @@ class Call:
         self.meaning: bytes | None = None  # of the body, once one that is spelled otherwise was seen
         self.detached = detached
         self.started_at = now
-        self.ended_at = 0.0
-        self.orphaned_at: float | None = None
-        self.outcome: Outcome | None = None
-        self.answered = False
-        self.after = 0
-        self.entry = 0
-        self.announced: asyncio.Future[bool] | None = None
         self.streamed_at: float | None = None
-        self.heard: bytearray | None = None
+        self.total_s = 0.0
+        self.stream_s: float | None = None
+        self.published_at = 0.0
+        self.abandoned_at: float | None = None
+        self.computed: Outcome | None = None
+        self.outcome: Outcome | None = None
         self.refused: Refused | None = None
+        self.after = 0
+        self.row_id = 0
+        self.start_durable: asyncio.Future[bool] | None = None
         self.stop: Stop | None = None
-        self._readers: tuple[Callable[[], bool], ...] = ()
+        self._chunks: bytearray | None = None
+        self._readers: tuple[Reader, ...] = ()
         self._waiters: list[asyncio.Future[None]] | None = None
 
     @property
     def size_bytes(self) -> int:
         return len(self.outcome.wire) if self.outcome is not None else 0
 
-    def hear(self, events: bytes) -> None:
-        """A part of the result is here before its end: whole stream events."""
-        if self.answered:
+    # from the runtime to the readers
+
+    def on_chunk(self, events: bytes) -> None:
+        """Take a part of the result before its end: whole stream events."""
+        if self.computed is not None:
             return
-        if self.heard is None:
-            self.heard = bytearray()
-        self.heard += events
+        if self._chunks is None:
+            self._chunks = bytearray()
+        self._chunks += events
         self._wake()
 
-    def has_more(self, sent: int) -> bool:
+    def has_chunks(self, sent: int) -> bool:
         """Whether more than ``sent`` bytes of the result are here while the call runs."""
-        return self.heard is not None and len(self.heard) > sent
+        return self._chunks is not None and len(self._chunks) > sent
 
-    def part(self, sent: int) -> bytes:
-        """What is here beyond the first ``sent`` bytes of a result that runs, or ended in a fault."""
-        return bytes(self.heard[sent:]) if self.heard is not None else b""
+    def chunks(self, sent: int) -> bytes:
+        """The bytes beyond the first ``sent`` of a result that runs, or ended in a fault."""
+        return bytes(self._chunks[sent:]) if self._chunks is not None else b""
+
+    def compute(self, outcome: Outcome, now: float) -> None:
+        """Take the runtime's outcome; readers see it after ``publish``."""
+        self.computed = outcome
+        self.total_s = now - self.started_at
+        if self.streamed_at is not None:
+            self.stream_s = now - self.streamed_at
+        self.stop = None
+        if self._chunks is not None and outcome.wire:
+            outcome.wire = bytes(self._chunks) + outcome.wire
+
+    def publish(self, outcome: Outcome, now: float) -> None:
+        """Let readers see the outcome: the computed one, or the fault that it could not be made durable."""
+        if outcome.wire:
+            self._chunks = None  # the wire begins with them
+        self.computed = self.outcome = outcome
+        self.published_at = now
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiters is not None:
+            for future in self._waiters:
+                if not future.done():
+                    future.set_result(None)
+
+    # readers
 
     async def wait(self, delay: Delay) -> bool:
-        """Wait for the outcome or a part of it, for ``delay`` at most; tells whether the outcome is there."""
+        """Wait for the published outcome or a chunk, for ``delay`` at most; True with the outcome."""
         if self.outcome is not None:
             return True
         future = delay.future()
@@ -153,48 +168,114 @@ class Call:
             self._waiters.remove(future)
         return self.outcome is not None
 
-    def answer(self, outcome: Outcome) -> None:
-        """The runtime has answered; nobody reads it before ``finish``."""
-        self.answered = True
-        self.stop = None
-        if self.heard is not None and outcome.wire:
-            outcome.wire = bytes(self.heard) + outcome.wire
-
-    def finish(self, outcome: Outcome, now: float) -> None:
-        """The outcome is for everybody to read."""
-        if outcome.wire:
-            self.heard = None  # it is the beginning of that
-        self.outcome = outcome
-        self.ended_at = now
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiters is not None:
-            for future in self._waiters:
-                if not future.done():
-                    future.set_result(None)
-
     @property
     def abandoned(self) -> bool:
-        """Nobody reads it: the last connection broke, whether or not its handler has looked since."""
-        if self.orphaned_at is not None:
+        """Without readers: the last connection broke, whether or not its handler has noticed."""
+        if self.abandoned_at is not None:
             return True
-        return bool(self._readers) and all(gone() for gone in self._readers)
+        return bool(self._readers) and all(is_broken() for is_broken in self._readers)
 
-    def arrive(self, gone: Callable[[], bool]) -> None:
-        """A connection reads this call; ``gone`` tells whether it has broken."""
-        self._readers = (*self._readers, gone)
-        self.orphaned_at = None
+    def join(self, reader: Reader) -> None:
+        """Add a connection that reads this call."""
+        self._readers = (*self._readers, reader)
 
-    def leave(self, gone: Callable[[], bool], now: float, *, complete: bool) -> None:
-        """A connection is done with this call; not ``complete``: it broke before the result was out."""
-        self._readers = tuple(reader for reader in self._readers if reader is not gone)
-        if not complete and not self._readers:
-            self.orphaned_at = now
+    def leave(self, reader: Reader) -> bool:
+        """Remove a connection; True when it was the last."""
+        self._readers = tuple(each for each in self._readers if each is not reader)
+        return not self._readers
+
+
+class Share:
+    """Counters of one owner, which also count for the whole server."""
+
+    __slots__ = ("_totals", "in_flight", "stored_bytes")
+
+    def __init__(self, totals: CallTotals) -> None:
+        self._totals = totals
+        self.in_flight = 0
+        self.stored_bytes = 0
+
+    def admit_call(self, limits: SessionLimits) -> None:
+        """Raises Overloaded when the server, or the owner, has as many running calls as it may."""
+        if self._totals.in_flight >= limits.max_calls:
+            raise Overloaded(f"server at maximum capacity: {limits.max_calls} calls are running")
+        most = limits.max_calls_per_owner
+        if most is not None and self.in_flight >= most:
+            raise Overloaded(
+                f"this key is at maximum capacity: {most} calls are running;"
+                " ORSAY_MAX_CALLS_PER_KEY bounds it"
+            )
+
+    def call_began(self) -> None:
+        self.in_flight += 1
+        self._totals.in_flight += 1
+
+    def call_published(self, size_bytes: int) -> None:
+        self.in_flight -= 1
+        self._totals.in_flight -= 1
+        self.stored_bytes += size_bytes
+        self._totals.stored_bytes += size_bytes
+
+    def result_evicted(self, size_bytes: int) -> None:
+        self.stored_bytes -= size_bytes
+        self._totals.stored_bytes -= size_bytes
+
+
+class CallTotals:
+    """Counters of a server's calls, with a share for each owner, and its abandoned calls.
+
+    A running call is a lease that its readers hold: when the last connection breaks it is abandoned, and it
+    is stopped unless a client reclaims it in time (L5).
+    """
+
+    __slots__ = ("_abandoned", "_shares", "in_flight", "limits", "stored_bytes")
+
+    def __init__(self, limits: CallLimits) -> None:
+        self.limits = limits
+        self.in_flight = 0
+        self.stored_bytes = 0
+        self._shares: dict[str, Share] = {}
+        self._abandoned: set[Call] = set()
+
+    def share(self, owner: str) -> Share:
+        share = self._shares.get(owner)
+        if share is None:
+            share = self._shares[owner] = Share(self)
+        return share
+
+    @property
+    def owners_with_results(self) -> int:
+        return sum(share.stored_bytes > 0 for share in self._shares.values())
+
+    @property
+    def abandoned(self) -> int:
+        """Number of abandoned calls, neither reclaimed nor stopped so far."""
+        return len(self._abandoned)
+
+    def abandon(self, call: Call, now: float) -> None:
+        """Note that the last connection of the call broke before its result was out."""
+        call.abandoned_at = now
+        self._abandoned.add(call)
+
+    def reclaim(self, call: Call) -> None:
+        """Note that a client came back for the call."""
+        call.abandoned_at = None
+        self._abandoned.discard(call)
+
+    def forget(self, call: Call) -> None:
+        """The call is not kept any more, abandoned or not."""
+        self._abandoned.discard(call)
+
+    def stop_abandoned(self, before: float) -> None:
+        """Stop the calls abandoned ``before`` that time, except for detached ones."""
+        for call in [c for c in self._abandoned if c.abandoned_at is not None and c.abandoned_at < before]:
+            self._abandoned.discard(call)
+            if call.stop is not None and not call.detached:
+                call.stop()
 
 
 class TaskIds:
-    """Task ids: 32 hex digits that nobody can guess, drawn from the system many at a time."""
+    """Source of task ids: 32 random hex digits, drawn from the system many at a time."""
 
     __slots__ = ("_at", "_block")
 
@@ -211,13 +292,13 @@ class TaskIds:
 
 
 class Calls:
-    """The calls of one session, running and finished; they count for its owner."""
+    """The calls of one session, running and stored; they count for its owner."""
 
-    __slots__ = ("_by_id", "_by_key", "_bytes", "_limits", "running", "share")
+    __slots__ = ("_by_id", "_by_key", "_bytes", "_totals", "running", "share")
 
-    def __init__(self, limits: CallLimits, owner: str) -> None:
-        self._limits = limits
-        self.share = limits.share(owner)
+    def __init__(self, totals: CallTotals, owner: str) -> None:
+        self._totals = totals
+        self.share = totals.share(owner)
         self._by_id: dict[str, Call] = {}
         self._by_key: dict[str, Call] | None = None
         self._bytes = 0
@@ -238,20 +319,30 @@ class Calls:
     def find_retry(self, operation: Operation, body: bytes, key: str | None) -> Call | None:
         """The call that a request without a task id repeats, if it does.
 
-        By key; without one, the request repeats a call whose connection broke and which nobody has come
-        back for, when the bodies are the same. Raises KeyConflict when the key is that of another request.
+        By key; without one, the request repeats an abandoned call of the same body. Raises KeyConflict when
+        the key is that of another request.
         """
         if key is not None:
             call = self._by_key.get(key) if self._by_key is not None else None
             if call is not None and not _is_repeated(call, operation, body):
                 raise _key_conflict(call, key)
             return call
-        if not self._limits.orphans and not self.running:
+        if not self.running and not self._totals.abandoned:
             return None
         for call in self._by_id.values():
             if call.operation == operation and call.body == body and call.abandoned:
                 return call
         return None
+
+    @property
+    def stored(self) -> list[Call]:
+        """Calls whose outcome is published."""
+        return [call for call in self._by_id.values() if call.outcome is not None]
+
+    @property
+    def unpublished(self) -> list[Call]:
+        """Calls that run, or whose outcome is not durable yet."""
+        return [call for call in self._by_id.values() if call.outcome is None]
 
     def add(self, call: Call) -> None:
         self._by_id[call.task_id] = call
@@ -260,35 +351,26 @@ class Calls:
                 self._by_key = {}
             self._by_key[call.key] = call
         self.running += 1
-        self._limits.in_flight += 1
-        self.share.in_flight += 1
+        self.share.call_began()
 
     def restore(self, call: Call, outcome: Outcome, now: float) -> None:
-        """A call that was finished before the server was started again."""
+        """Add a call that an earlier server had published."""
         self.add(call)
-        call.answer(outcome)
-        self.finish(call, outcome, now)
+        call.compute(outcome, now)
+        self.publish(call, outcome, now)
 
-    def finish(self, call: Call, outcome: Outcome, now: float) -> None:
-        """Set the outcome, and drop old results beyond the bounds."""
-        call.finish(outcome, now)
+    def publish(self, call: Call, outcome: Outcome, now: float) -> None:
+        """Let readers see the outcome, and evict old results beyond the bounds."""
+        call.publish(outcome, now)
         self.running -= 1
-        self._limits.in_flight -= 1
-        self.share.in_flight -= 1
         size = call.size_bytes
         self._bytes += size
-        self._limits.stored_bytes += size
-        self.share.stored_bytes += size
-        limits = self._limits
-        if (
-            len(self._by_id) - self.running > limits.results_per_session
-            or self._bytes > limits.bytes_per_session
-        ):
-            self._evict(keep=call)
+        self.share.call_published(size)
+        self._evict_oldest(keep=call)
 
-    def _evict(self, keep: Call) -> None:
-        """Drop the oldest results until the bounds hold."""
-        limits = self._limits
+    def _evict_oldest(self, keep: Call) -> None:
+        """Evict results until the bounds of the session hold."""
+        limits = self._totals.limits
         while (
             len(self._by_id) - self.running > limits.results_per_session
             or self._bytes > limits.bytes_per_session
@@ -296,46 +378,38 @@ class Calls:
             oldest = next((c for c in self._by_id.values() if c.outcome is not None and c is not keep), None)
             if oldest is None:
                 return
-            self._drop(oldest)
+            self.evict(oldest)
 
-    def forget(self, call: Call) -> None:
-        """Nothing ran: the same request may be sent again, and is a new call then."""
-        self._drop(call)
-
-    def finished(self) -> list[Call]:
-        """Calls whose results are stored."""
-        return [call for call in self._by_id.values() if call.outcome is not None]
-
-    def unfinished(self) -> list[Call]:
-        """Calls that still run."""
-        return [call for call in self._by_id.values() if call.outcome is None]
-
-    def expire(self, now: float) -> None:
-        """Drop results older than the limit."""
-        oldest = now - self._limits.age_s
-        for call in [c for c in self._by_id.values() if c.outcome is not None and c.ended_at < oldest]:
-            self._drop(call)
-
-    def clear(self) -> None:
-        """The session is over: forget every result, and stop what still runs."""
-        for call in list(self._by_id.values()):
-            if call.outcome is None and call.answered:
-                continue  # its answer is on its way into the journal, and is given out from there
-            if call.outcome is None:
-                ended = Outcome(fault=Faulted("cancelled", "the session ended"))
-                call.answer(ended)
-                self.finish(call, ended, call.started_at)
-            self._drop(call)
-
-    def _drop(self, call: Call) -> None:
+    def evict(self, call: Call) -> None:
+        """Drop a call and its result; the same request would be a new call."""
         if self._by_id.pop(call.task_id, None) is None:
             return
         if call.key is not None and self._by_key is not None:
             self._by_key.pop(call.key, None)
-        self._bytes -= call.size_bytes
-        self._limits.stored_bytes -= call.size_bytes
-        self.share.stored_bytes -= call.size_bytes
-        self._limits.orphans.discard(call)
+        size = call.size_bytes
+        self._bytes -= size
+        self.share.result_evicted(size)
+        if call.abandoned_at is not None:
+            self._totals.forget(call)
+
+    def expire(self, now: float) -> None:
+        """Evict results older than the limit."""
+        oldest = now - self._totals.limits.age_s
+        for call in [each for each in self.stored if each.published_at < oldest]:
+            self.evict(call)
+
+    def clear(self) -> None:
+        """Evict every result and cancel what runs: the session is over.
+
+        A computed call stays: it is published when the journal has it.
+        """
+        for call in list(self._by_id.values()):
+            if call.computed is None:
+                cancelled = Outcome(fault=Faulted("cancelled", "the session ended"))
+                call.compute(cancelled, call.started_at)
+                self.publish(call, cancelled, call.started_at)
+            if call.outcome is not None:
+                self.evict(call)
 
 
 def _is_repeated(call: Call, operation: Operation, body: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""What a client calls its sessions: the header X-Orsay-Run, taken apart.
+"""Labels that a client gives its sessions, parsed from the header X-Orsay-Run.
 
 The header is the name of a run, or a JSON object with ``run``, ``step`` (integer) and ``rollout``; whatever
 else it holds is kept as it is.
@@ -28,7 +28,7 @@ class Labels:
 
 
 def parse_labels(header: str | None) -> Labels:
-    """Never raises: what cannot be read as labels is the name of the run."""
+    """Parse the header; never raises: text that is no JSON object is the name of the run."""
     if not header:
         return Labels()
     if not header.startswith("{"):

@@ -1,6 +1,7 @@
-"""What sessions count as they go: read by ``observe`` and the console when somebody asks.
+"""Counters and histograms of sessions and calls, read by ``observe`` and the console.
 
-It is told of every call, so it does little: it finds a row, and adds. Whoever asks does the arithmetic.
+It is called for every call, so it only finds a row and adds; the reader does the arithmetic. Durations are
+counted in fixed buckets, as in a Prometheus histogram; the last seconds in a ring of logarithmic ones.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ BOUNDS_S = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
     1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0,
 )  # fmt: skip
-"""Upper bounds of what the durations of calls are counted in."""
+"""Upper bounds of the buckets for durations of calls."""
 AGE_BOUNDS_S = (0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
-"""Upper bounds of what the ages of sessions are counted in."""
+"""Upper bounds of the buckets for ages of sessions."""
 OTHER = "other"
-"""Tools that are in no table: names that clients make up, and tools of a task's own."""
+"""Label of tools that are in no table: names that clients make up, and tools of a task's own."""
 SCORE = "score_group"
 
 _WINDOW_S = 10
@@ -31,7 +32,7 @@ _STEPS = 30 * _PER_OCTAVE  # from a microsecond to a thousand seconds
 
 
 class Durations:
-    """Seconds, counted by their size; ``counts`` has one place more than ``bounds``, for what is above."""
+    """A histogram of seconds; ``counts`` has one bucket more than ``bounds``, for what is above."""
 
     __slots__ = ("bounds", "counts", "sum_s")
 
@@ -41,13 +42,12 @@ class Durations:
         self.sum_s = 0.0
 
     def add(self, seconds: float) -> None:
-        """One more."""
         self.counts[bisect_left(self.bounds, seconds)] += 1
         self.sum_s += seconds
 
 
 class Timings:
-    """Where the time of an environment's calls went."""
+    """Histograms of the parts of the time of an environment's calls."""
 
     __slots__ = ("queue", "run", "stream", "total")
 
@@ -70,7 +70,7 @@ class CallRow:
 
 
 class _Second:
-    """The calls that ended within one second."""
+    """Counters of the calls computed within one second."""
 
     __slots__ = ("at", "calls", "faults", "steps")
 
@@ -82,7 +82,7 @@ class _Second:
 
 
 class Meter:
-    """Counts and durations since the start of the server. Cheap: it is told of every call.
+    """Counts and durations since the start of the server.
 
     ``tools_of`` gives the names of an environment's tools. Only those are counted by name, so that a client
     cannot make rows without end. ``now`` is a clock in seconds.
@@ -106,15 +106,15 @@ class Meter:
 
     @property
     def calls(self) -> Mapping[tuple[str, str], CallRow]:
-        """By environment and tool."""
+        """Rows by environment and tool."""
         return self._rows
 
     def session_opened(self, environment: str) -> None:
-        """A session's constructor has run."""
+        """Count a session whose constructor has run."""
         self.opened[environment] += 1
 
     def session_ended(self, environment: str, reason: str, age_s: float) -> None:
-        """A session is over; ``reason`` is an EndReason, ``restart``, or the class of a fault."""
+        """Count a session that is over; ``reason`` is an EndReason, ``restart``, or the class of a fault."""
         self.ended[environment, reason] += 1
         ages = self.ages.get(environment)
         if ages is None:
@@ -131,7 +131,7 @@ class Meter:
         run_s: float | None,
         stream_s: float | None,
     ) -> None:
-        """A call has its result; durations in seconds, as in ``journal.schema``."""
+        """Count a computed call; durations in seconds, as in ``journal.schema``."""
         row = self._rows.get((environment, tool)) or self._row(environment, tool)
         timings = row.timings
         timings.total.add(total_s)
@@ -153,7 +153,7 @@ class Meter:
         second.steps[step if step < _STEPS else _STEPS] += 1
 
     def _row(self, environment: str, tool: str) -> CallRow:
-        """The row of a tool that was not called before, or of those that have none."""
+        """The row of a tool that was not called before, or of all that are in no table."""
         if tool not in (OTHER, SCORE) and tool not in self.tools_of(environment):
             tool = OTHER
         row = self._rows.get((environment, tool))

@@ -1,4 +1,4 @@
-"""What sessions tell the journal: one ``Recorder`` a server, one ``Record`` a session."""
+"""Rows of the journal made from sessions: one ``Recorder`` a server, one ``Record`` a session."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from orsay_protocol.redact import NOTHING, Redactor, redactor
 
 from ..auth import short_name
+from ..errors import Faulted, Refused
 from ..journal.ids import new_id
 from ..journal.read.intervals import finite
 from ..journal.records import CallEnded, CallStarted, Prompted, Row, SessionEnded, SessionOpened
 from ..runtimes.base import OpenSession
 from ..runtimes.outcome import Outcome
+from .calls import Call
 from .labels import parse_labels
 
 if TYPE_CHECKING:
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["Record", "Recorder", "digest_of", "task_name"]
 
 _LONGEST_CLIENT = 200
-Done = Callable[[bool], None]
+OnDurable: TypeAlias = Callable[[bool], None]
+"""Called once: True when the row is committed, False when nobody should wait for that any longer."""
 
 
 def task_name(split: str | None, index: int | None, spec: object, hide: Redactor = NOTHING) -> str:
@@ -41,20 +44,20 @@ def task_name(split: str | None, index: int | None, spec: object, hide: Redactor
     return f"spec:{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
-def digest_of(shown: bytes) -> str:
-    """What tells an answer that was shown from another one."""
-    return hashlib.blake2b(shown, digest_size=16).hexdigest()
+def digest_of(answer: bytes) -> str:
+    """Fingerprint of the answer to a request for the prompt, the messages or the tools."""
+    return hashlib.blake2b(answer, digest_size=16).hexdigest()
 
 
 class Recorder:
-    """Makes a Record of each session. ``server`` names this server, as it did before a restart."""
+    """Maker of records. ``server`` is the server's name, the same after a restart."""
 
     def __init__(self, writer: Writer, server: str) -> None:
         self.writer = writer
         self.server = server
 
-    def again(self, id: int) -> Record:
-        """Of a session that goes on after a restart."""
+    def resume(self, id: int) -> Record:
+        """Record of a session that is rebuilt."""
         return Record(self.writer, id, replayable=True)
 
     def begin(
@@ -69,17 +72,16 @@ class Recorder:
         client: str,
         replayable: bool,
     ) -> Record:
-        """Of a session that is about to be opened; nothing is written before ``Record.opened``.
+        """Record of a new session; nothing is written before ``Record.session_opened``.
 
-        ``task`` is what ``task_name`` says of it.
+        ``task`` is its ``task_name``.
         """
         now = time.time()
         labels = parse_labels(request.run)
         run = labels.run or _unlabelled(owner, now)
         hide = redactor(request.secrets.values()) if any(request.secrets.values()) else None
-        record = Record(self.writer, new_id(), hide, replayable=replayable)
-        record.opening = SessionOpened(
-            id=record.id,
+        opening = SessionOpened(
+            id=new_id(),
             sid=sid,
             server=self.server,
             environment=environment,
@@ -100,66 +102,87 @@ class Recorder:
             request=request.model_dump_json(exclude={"secrets"}).encode(),
             hide=hide,
         )
-        return record
+        return Record(self.writer, opening.id, hide, replayable=replayable, opening=opening)
 
 
 def _unlabelled(owner: str, now: float) -> str:
-    """Where sessions go that no client named: by key and day."""
+    """Name of the run of sessions without a label: key and day."""
     return f"{short_name(owner) or 'anyone'} {datetime.fromtimestamp(now, UTC):%Y-%m-%d}"
 
 
 class Record:
-    """What the journal hears of one session. Times are of ``time.time``, durations in seconds.
+    """Rows of one session. Times are of ``time.time``, durations in seconds.
 
-    The futures tell whether a row is committed; False: nobody should wait for it any longer.
+    ``clock`` is the logical clock of the session: it counts results, and answers to requests for the prompt
+    and its like. The futures are done when the row is durable; False: nobody should wait for it any longer.
     """
 
     __slots__ = (
-        "_shown",
+        "_faults",
+        "_first_fault",
+        "_opening",
+        "_prompts",
+        "_reward_sum",
+        "_setup_s",
         "_writer",
         "clock",
-        "faults",
-        "first_fault",
         "hide",
         "id",
         "number",
-        "opening",
         "replayable",
-        "reward_sum",
-        "setup_s",
     )
 
     def __init__(
-        self, writer: Writer, id: int, hide: Redactor | None = None, *, replayable: bool = False
+        self,
+        writer: Writer,
+        id: int,
+        hide: Redactor | None = None,
+        *,
+        replayable: bool = False,
+        opening: SessionOpened | None = None,
     ) -> None:
         self._writer = writer
         self.id = id
         self.hide = hide
-        self.replayable = replayable and hide is None  # so that the session may go on
-        self.clock = 0  # counts what ended: results, and answers to who asked for the prompt and its like
-        self.opening: SessionOpened | None = None
+        self.replayable = replayable and hide is None  # so that the session may be rebuilt
+        self.clock = 0
         self.number = 0  # of the last result
-        self.faults = 0
-        self.first_fault: str | None = None
-        self.reward_sum: float | None = None
-        self.setup_s: float | None = None
-        self._shown: tuple[str, ...] = ()
+        self._opening = opening
+        self._faults = 0
+        self._first_fault: str | None = None
+        self._reward_sum: float | None = None
+        self._setup_s: float | None = None
+        self._prompts: tuple[str, ...] = ()
 
-    def opened(self) -> asyncio.Future[bool]:
-        """The session is there, or failed in a way that belongs to its environment."""
-        assert self.opening is not None
-        row, self.opening = self.opening, None
+    def session_opened(self) -> asyncio.Future[bool]:
+        """Write that the constructor has run, or failed by a fault of the environment."""
+        assert self._opening is not None
+        row, self._opening = self._opening, None
         return self._write(row)
 
-    def shown(self, kind: str, data: bytes, after: int | None) -> asyncio.Future[bool] | None:
-        """The client is about to see the prompt, messages or tools; only the first of a kind is kept.
+    def opening_failed(self, error: BaseException) -> None:
+        """Write that the constructor failed; of a session that was refused nothing is kept."""
+        if isinstance(error, Faulted):
+            if self._opening is not None:
+                self.session_opened()
+            self.session_ended(error.message, error.fault, 0, None, finished=False)
+        elif isinstance(error, Refused):
+            self.session_ended(error.detail, error.fault, 0, None, finished=False)
 
-        ``after`` is what ``clock`` said when they were asked for, -1 before the end of setup; None where no
-        code of the environment was asked. The future is for sessions that may go on: they need all of this.
+    def setup_ended(self, setup_s: float, fault: str | None) -> None:
+        """Keep the time of setup, and its fault, for the end of the session."""
+        self._setup_s = setup_s
+        self._first_fault = fault
+
+    def record_prompt(self, kind: str, data: bytes, after: int | None) -> asyncio.Future[bool] | None:
+        """Write the prompt, messages or tools that a client is about to see; the first of a kind in full.
+
+        ``after`` is ``clock`` when they were asked for, -1 before the end of setup; None where no code of the
+        environment was asked. The future is for sessions that may be rebuilt: they need all of this.
         """
-        first = kind not in self._shown
+        first = kind not in self._prompts
         if first:
-            self._shown = (*self._shown, kind)
+            self._prompts = (*self._prompts, kind)
         if self.replayable and after is not None:
             self.clock += 1
             kept, digest = (data, None) if first else (b"", digest_of(data))
@@ -168,93 +191,85 @@ class Record:
             self._writer.add(Prompted(self.id, kind, data, self.hide))
         return None
 
-    def not_shown(self, kind: str, fault: str, after: int) -> None:
-        """To be asked for the prompt, messages or tools ended in a fault."""
+    def prompt_failed(self, kind: str, fault: str, after: int) -> None:
+        """Write that a request for the prompt, messages or tools ended in a fault."""
         if self.replayable:
             self.clock += 1
             self._writer.add(Prompted(self.id, kind, b"", self.hide, self.clock, after, None, fault))
 
-    def started(
-        self, kind: str, task_id: str, key: str | None, name: str, body: bytes, age_s: float, after: int
-    ) -> tuple[int, asyncio.Future[bool]]:
-        """A call runs on, and its client is about to read its task id; the call's id here comes first."""
-        call = new_id()
-        began = time.time() - age_s
-        row = CallStarted(call, self.id, kind, task_id, key, name, body, began, after, self.hide)
-        return call, self._write(row)
+    def call_started(self, call: Call, age_s: float) -> tuple[int, asyncio.Future[bool]]:
+        """Write the start of a call whose client is about to read its task id; returns the row's id."""
+        row_id = new_id()
+        row = CallStarted(
+            id=row_id,
+            session=self.id,
+            kind=call.operation,
+            task_id=call.task_id,
+            key=call.key,
+            name=call.name,
+            body=call.body or b"",
+            started_at=time.time() - age_s,
+            after=call.after,
+            hide=self.hide,
+        )
+        return row_id, self._write(row)
 
-    def finished(
-        self,
-        call: int,
-        kind: str,
-        task_id: str,
-        key: str | None,
-        name: str,
-        body: bytes,
-        outcome: Outcome,
-        fault_id: str | None,
-        stream_s: float | None,
-        total_s: float,
-        after: int,
-        done: Done,
-    ) -> None:
-        """A call has its result. ``call`` is what ``started`` returned, or 0; ``after`` is what ``clock``
-        said when it began.
-        """
+    def call_ended(self, call: Call, outcome: Outcome, on_durable: OnDurable) -> None:
+        """Write a computed call."""
         self.number += 1
         self.clock += 1
         fault = outcome.fault
         if fault is not None:
-            self.faults += 1
-            self.first_fault = self.first_fault or fault.fault
+            self._faults += 1
+            self._first_fault = self._first_fault or fault.fault
         elif outcome.reward is not None:
-            self.reward_sum = (self.reward_sum or 0.0) + outcome.reward
+            self._reward_sum = (self._reward_sum or 0.0) + outcome.reward
         self._writer.add(
             CallEnded(
-                id=call or new_id(),
+                id=call.row_id or new_id(),
                 session=self.id,
                 number=self.number,
-                kind=kind,
-                task_id=task_id,
-                key=key,
-                name=name,
-                body=body,
+                kind=call.operation,
+                task_id=call.task_id,
+                key=call.key,
+                name=call.name,
+                body=call.body or b"",
                 wire=outcome.discarded or outcome.wire,
                 reward=outcome.reward,
                 finished=outcome.finished,
                 discarded=bool(outcome.discarded),
                 fault=None if fault is None else fault.fault,
-                fault_id=fault_id,
+                fault_id=None if fault is None else fault.fault_id,
                 message=None if fault is None else fault.message,
-                started_at=time.time() - total_s,
+                started_at=time.time() - call.total_s,
                 queue_s=outcome.queue_s,
                 run_s=outcome.run_s,
-                stream_s=stream_s,
-                total_s=total_s,
-                after=after,
+                stream_s=call.stream_s,
+                total_s=call.total_s,
+                after=call.after,
                 hide=self.hide,
             ),
-            done,
+            on_durable,
         )
 
-    def resume(
+    def restore(
         self,
-        shown: tuple[str, ...],
+        prompts: tuple[str, ...],
         *,
         number: int,
         clock: int,
         faults: Sequence[str],
         reward_sum: float | None,
     ) -> None:
-        """The session goes on after a restart: this was written before."""
-        self._shown = shown
+        """Take up what the journal has of a session that is rebuilt."""
+        self._prompts = prompts
         self.number = number
         self.clock = clock
-        self.faults = len(faults)
-        self.first_fault = faults[0] if faults else None
-        self.reward_sum = reward_sum
+        self._faults = len(faults)
+        self._first_fault = faults[0] if faults else None
+        self._reward_sum = reward_sum
 
-    def ended(
+    def session_ended(
         self,
         reason: str,
         fault: str | None,
@@ -263,34 +278,34 @@ class Record:
         *,
         finished: bool,
     ) -> asyncio.Future[bool] | None:
-        """The session is over; ``fault`` is the class when something failed that ended it.
+        """Write the end; ``fault`` is the class when a fault ended the session.
 
-        None when it was refused: there never was one.
+        None when the session was refused: it has no rows.
         """
-        if self.opening is not None:
+        if self._opening is not None:
             return None
         return self._write(
             SessionEnded(
                 self.id,
                 time.time(),
                 reason,
-                fault or self.first_fault,
+                fault or self._first_fault,
                 calls,
-                self.faults,
+                self._faults,
                 reward,
-                finite(self.reward_sum),
+                finite(self._reward_sum),
                 finished,
-                self.setup_s,
+                self._setup_s,
                 self.hide,
             )
         )
 
     def _write(self, row: Row) -> asyncio.Future[bool]:
-        written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._writer.add(row, partial(_tell, written))
-        return written
+        durable: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._writer.add(row, partial(_settle, durable))
+        return durable
 
 
-def _tell(written: asyncio.Future[bool], committed: bool) -> None:
-    if not written.done():
-        written.set_result(committed)
+def _settle(durable: asyncio.Future[bool], committed: bool) -> None:
+    if not durable.done():
+        durable.set_result(committed)

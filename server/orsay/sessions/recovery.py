@@ -1,10 +1,10 @@
-"""Sessions that go on after their server or their worker died (L7).
+"""Recovery of sessions whose server or worker died, by replay of their journal (L7).
 
-What a server left open is read from the journal when the next one starts; what a dying worker left is told
-by its server. A session of an environment that is declared ``replayable`` is built again when somebody next
-asks for it: its prompt is asked and its calls are made again, in an order that leads to the same state
-(``order``), and each answer must be the recorded one. Calls that had begun are begun anew under their old
-task ids. All else is over.
+Sessions that a server left open are read from the journal when the next one starts; those of a dead worker
+are suspended by their own server. A session of an environment that is declared ``replayable`` is rebuilt when
+a client next asks for it: its prompt is asked for and its calls are made again, in an order that leads to the
+same state (``replay_order``), and each answer must be the recorded one. Calls that had begun are begun anew
+under their old task ids. All other sessions are over.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from orsay_protocol.faults import FaultClass
 from orsay_protocol.sse import encode_result
@@ -25,7 +25,6 @@ from sqlalchemy import Connection
 from ..errors import Faulted, JournalDown, Overloaded, Refused, SessionGone, ShuttingDown, Starting
 from ..journal.ids import new_id
 from ..journal.read.open_sessions import (
-    Ended,
     PastAsk,
     PastCall,
     PastContent,
@@ -48,6 +47,8 @@ __all__ = ["Recovery"]
 
 _log = get_logger(__name__)
 _T = TypeVar("_T")
+OnEnded: TypeAlias = Callable[[str, str, str], None]
+"""``(sid, owner, reason)`` of a session that is over."""
 _READ_AGAIN_S = 2.0
 _READ_LIMIT_S = 30.0
 _REMEMBERED = 10_000  # of the sessions that ended before the restart
@@ -56,11 +57,11 @@ _PASSING = frozenset({"worker_lost", "overloaded", "shutdown"})
 
 
 class _Diverged(Exception):
-    """The replayed session is another one than the recorded."""
+    """The replay of a session differs from its record."""
 
 
 class Recovery:
-    """Sessions of the past that may go on. ``known`` is False until the journal was read."""
+    """Sessions that wait for their client, to be rebuilt. ``known`` is False until the journal was read."""
 
     def __init__(self, recorder: Recorder, runtime: Runtime) -> None:
         self._recorder = recorder
@@ -73,36 +74,37 @@ class Recovery:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    async def load(self, bury: Callable[[Ended], None], living: Container[Place], *, memory_s: float) -> None:
-        """Read what was left open; end what cannot go on. ``bury`` hears of that and of what ended lately.
+    async def load(self, on_ended: OnEnded, live: Container[Place], *, memory_s: float) -> None:
+        """Read the sessions left open; end those that cannot go on. ``on_ended`` is called for them and for
+        those that ended lately.
 
         Waits a while for a journal that is down: sessions may be in it that clients still play.
         """
         try:
-            await self._load(bury, living, memory_s)
+            await self._load(on_ended, live, memory_s)
         except JournalDown as exc:
             _log.error("journal_not_read", reason=str(exc), consequence="no session of before goes on")
         except Exception:
             _log.exception("journal_not_read", consequence="no session of before goes on")
         self.known = True
 
-    async def _load(self, bury: Callable[[Ended], None], living: Container[Place], memory_s: float) -> None:
+    async def _load(self, on_ended: OnEnded, live: Container[Place], memory_s: float) -> None:
         server = self._recorder.server
         after = time.time() - memory_s
         ended = await self._read_patiently(partial(ended_after, server=server, time=after, limit=_REMEMBERED))
         found = await self._read_patiently(partial(left_open, server=server))
         for each in ended:
-            bury(each)
+            on_ended(each.sid, each.owner, each.reason)
         old = [past for past in found if past.id < self._begun]  # later ones are of this very process
         for past in old:
-            there = past.place in living
-            reason = past.lost if there else _why_not(past)  # living: made anew meanwhile
+            created_anew = past.place in live
+            reason = past.lost if created_anew else _why_not(past)
             if reason is None:
                 self.put_back(past)
                 continue
             await self.end(past, reason, lost=True)
-            if not there:
-                bury(Ended(past.sid, past.owner, reason))
+            if not created_anew:
+                on_ended(past.sid, past.owner, reason)
         if old:
             going_on = len(self._waiting)
             _log.info("sessions_of_the_past", going_on=going_on, ended=len(old) - going_on)
@@ -119,23 +121,23 @@ class Recovery:
                 await asyncio.sleep(_READ_AGAIN_S)
 
     def find(self, place: Place) -> PastSession | None:
-        """A session that may go on. Raises Starting while nobody knows."""
+        """A session that may be rebuilt. Raises Starting while that is not known."""
         if not self.known:
             raise Starting("the server was started again and still reads its journal")
         _, past = self._waiting.get(place, (0.0, None))
         return past
 
     def resume(self, past: PastSession) -> Record:
-        """It goes on now; what the journal hears of it."""
+        """Stop waiting: the session is rebuilt now. Returns its record."""
         self._waiting.pop(past.place, None)
-        return self._recorder.again(past.id)
+        return self._recorder.resume(past.id)
 
     def put_back(self, past: PastSession) -> None:
-        """It does not go on yet."""
+        """Wait for the client to ask again."""
         self._waiting[past.place] = time.time(), past
 
     def suspend(self, session: Session, lost: str, lost_by: FaultClass) -> None:
-        """It is not at its runtime any more, and may go on when somebody next asks for it."""
+        """Wait for the client of a session that leaves its runtime."""
         assert session.record is not None
         past = PastSession(
             session.record.id,
@@ -153,7 +155,7 @@ class Recovery:
         self.put_back(past)
 
     async def end(self, past: PastSession, reason: str, *, lost: bool = False) -> None:
-        """Write the end of a session that does not go on; ``lost``: against the will of its client."""
+        """Write the end of a session that is not rebuilt; ``lost``: against the will of its client."""
         self._waiting.pop(past.place, None)
         del self._deaths[past.id]
         lost_by = "session_gone" if lost else None
@@ -164,7 +166,7 @@ class Recovery:
             self._recorder.writer.add(row)
 
     def take_expired(self, idle_limit_s: float) -> list[PastSession]:
-        """Those that nobody has asked for in all that time; they do not go on any more."""
+        """Remove and return the sessions that no client has asked for in all that time."""
         before = time.time() - idle_limit_s
         expired = [past for since, past in self._waiting.values() if since < before]
         for past in expired:
@@ -172,9 +174,9 @@ class Recovery:
         return expired
 
     async def rebuild(self, session: Session, past: PastSession) -> None:
-        """Bring ``session`` to where the journal says that it was, and make it ready.
+        """Bring ``session`` to the state that is recorded, and make it ready.
 
-        Raises SessionGone when that cannot be, and Starting when it may be possible later.
+        Raises SessionGone when that is impossible, and Starting when it may be possible later.
         """
         try:
             content = await self._read(partial(read_content, session=past.id))
@@ -184,8 +186,8 @@ class Recovery:
             if not info.replayable:
                 raise _Diverged(f"the environment {info.name!r} is not declared replayable any more")
             steps = steps_of(content, info, own_toolset=request.toolset_name is not None)
-            session.info, session.run, session.trace = info, request.run, request.trace
-            session.task = task_name(request.split, request.index, request.task_spec)
+            task = task_name(request.split, request.index, request.task_spec)
+            session.describe(info, task, request.run, request.trace)
             handle = await self._replay(session, request, content, steps)
         except JournalDown as exc:
             raise Starting(f"the session is in the journal, which cannot be read now: {exc}") from exc
@@ -246,7 +248,7 @@ class Recovery:
 
 
 class _Setup:
-    """Hears of the session while it is built again."""
+    """Listener of a session while it is rebuilt."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -271,17 +273,17 @@ class _Setup:
 async def _run(session: Session, handle: Handle, operation: Operation, name: str, body: bytes) -> Any:
     """JSON of a hook, or the Outcome of a call. Raises Faulted or Refused."""
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    heard = bytearray()
+    chunks = bytearray()
     limit_s = session.limit_s(name)
-    handle.start(operation, body, settle(future), limit_s=limit_s, progress=heard.extend)
+    handle.start(operation, body, settle(future), limit_s=limit_s, progress=chunks.extend)
     answer = await future
-    if heard and isinstance(answer, Outcome):
-        answer.wire = bytes(heard) + answer.wire
+    if chunks and isinstance(answer, Outcome):
+        answer.wire = bytes(chunks) + answer.wire
     return answer
 
 
 async def _ask_again(session: Session, handle: Handle, ask: PastAsk, content: PastContent) -> None:
-    """Have shown what was shown. Raises _Diverged unless it is the same."""
+    """Ask for the prompt, messages or tools again. Raises _Diverged unless the answer is the recorded one."""
     if ask.fault is not None and ask.fault not in REPEATABLE:
         raise _Diverged(f"its {ask.kind} was stopped half-way ({ask.fault})")
     operation = cast(Operation, ask.kind)  # only what a hook showed is kept as a prompt
@@ -303,7 +305,7 @@ async def _ask_again(session: Session, handle: Handle, ask: PastAsk, content: Pa
 
 
 async def _repeat(session: Session, handle: Handle, call: PastCall) -> None:
-    """Make a recorded call again. Raises _Diverged unless it is answered as it was."""
+    """Make a recorded call again. Raises _Diverged unless its result is the recorded one."""
     if call.fault is not None and call.fault not in REPEATABLE:
         raise _Diverged(f"its call {call.number} of {call.name!r} was stopped half-way ({call.fault})")
     fault: str | None = None
@@ -321,36 +323,32 @@ async def _repeat(session: Session, handle: Handle, call: PastCall) -> None:
 
 
 def _restore(session: Session, content: PastContent, handle: Handle) -> None:
-    """Put the recorded results where clients find them, and begin again what had begun."""
-    calls = session.resume(handle)
-    for past in content.done:
-        outcome = _outcome(past)
-        calls.restore(_call(session, past), outcome, session.now())
-        session.count += 1
-        if outcome.reward is not None:
-            session.reward = outcome.reward
-        session.finished = session.finished or outcome.finished
-    record = session.record
-    if record is not None:
+    """Give the session its recorded outcomes and its unfinished calls."""
+    if session.record is not None:
         rewards = [past.reward for past in content.done if past.reward is not None]
-        record.resume(
+        session.record.restore(
             tuple(content.prompts),
             number=len(content.done),
             clock=len(content.done) + len(content.asks),
             faults=[past.fault for past in content.done if past.fault is not None],
             reward_sum=sum(rewards) if rewards else None,
         )
-    for past in content.begun:
-        call = _call(session, past)
-        call.entry = past.id
-        session.begin_again(call)
+    stored = [(_call(session, past), _outcome(past)) for past in content.done]
+    session.rebuilt(handle, stored, [_call(session, past, row_id=past.id) for past in content.begun])
 
 
-def _call(session: Session, past: PastCall) -> Call:
-    detached = past.name in session.info.detached_tools
-    return Call(
-        past.task_id, _operation(past), past.name, past.body, past.key, session.now(), detached=detached
+def _call(session: Session, past: PastCall, *, row_id: int = 0) -> Call:
+    call = Call(
+        past.task_id,
+        _operation(past),
+        past.name,
+        past.body,
+        past.key,
+        session.now(),
+        detached=past.name in session.info.detached_tools,
     )
+    call.row_id = row_id
+    return call
 
 
 def _operation(past: PastCall) -> Operation:
@@ -377,7 +375,7 @@ def _why_not(past: PastSession) -> str | None:
 
 
 def _check_whole(content: PastContent, past: PastSession) -> None:
-    """Raises _Diverged when the journal did not take everything, or has removed it again."""
+    """Raises _Diverged when rows are missing: never written, or removed since."""
     numbers = [call.number for call in content.done]
     results = len(numbers) if past.results is None else past.results
     ends = len(content.done) + len(content.asks)

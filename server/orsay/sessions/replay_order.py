@@ -1,8 +1,9 @@
-"""The order in which a recorded session is to be made again, where one is known that leads to the same state.
+"""Order of replay of a recorded session that leads to the same state, where one is known.
 
-What followed one upon the other is made again so. What ran at the same time may have changed the state of the
-session in any order, whatever its answers say; unless the session let none of the two begin before the other
-had ended, or one of them never ran.
+This is conflict serializability, decided by logical clocks: each step has its place among all that ended, and
+the number of steps that had ended when it began. Steps that followed one upon the other are replayed so. Two
+that overlapped may have changed the state in any order, whatever their answers; unless the tool lock of the
+session let none of them begin before the other had ended, or one of them never ran.
 """
 
 from __future__ import annotations
@@ -19,37 +20,37 @@ __all__ = ["Disorder", "Step", "steps_of"]
 Step: TypeAlias = PastAsk | PastCall
 
 _REFUSED = frozenset({"not_found", "name_collision", "input_validation"})
-"""Reasons of results that tell that nothing ran; ``episode_finished`` may stand for a call that did (D4)."""
+"""Reasons of results of calls that did not run; ``episode_finished`` may stand for one that did (D4)."""
 
 
 class Disorder(Exception):
-    """No order is known that leads to the state of the session; the text says why."""
+    """No order is known that leads to the state of the session; the message gives the reason."""
 
 
 def steps_of(content: PastContent, info: EnvironmentInfo, *, own_toolset: bool) -> list[Step]:
-    """All that ended in a session, in an order that leads to its state. Raises Disorder.
+    """The steps that ended in a session, in an order that leads to its state. Raises Disorder.
 
-    ``own_toolset``: the session has a toolset of its own, whose tools nobody here knows.
+    ``own_toolset``: the session has a toolset of its own, whose tools are not in ``info``.
     """
     ended = _ended(content)
     steps = [*ended, *content.begun]
     if all(_after(step) >= min(number, len(ended)) for number, step in enumerate(steps)):
         return ended  # one after the other
-    gate = _Gate(info, own_toolset=own_toolset)
-    latest: dict[str | None, tuple[int, Step]] = {}  # of those that are alike for the gate
+    lock = _ToolLock(info, own_toolset=own_toolset)
+    latest: dict[str | None, tuple[int, Step]] = {}  # of those that are alike for the lock
     for number, step in enumerate(steps, 1):
         if not _ran(step):
             continue
         for at, other in latest.values():
             if at > _after(step):  # it ended after this one had begun
-                gate.check(step, other)
+                lock.check(step, other)
         if number <= len(ended):
-            latest[gate.kind_of(step)] = number, step
+            latest[lock.kind_of(step)] = number, step
     return ended
 
 
 def _ended(content: PastContent) -> list[Step]:
-    """Answers and results in their order. Raises Disorder when some are not there."""
+    """Answers and results in their order. Raises Disorder when some are missing."""
     total = len(content.done) + len(content.asks)
     asks = {ask.number: ask for ask in content.asks}
     if any(number > total for number in asks):
@@ -69,8 +70,8 @@ def _after(step: Step) -> int:
     return step.after
 
 
-class _Gate:
-    """What is known of the gate of a session (``gate``): which calls it never let run at the same time."""
+class _ToolLock:
+    """Rules of a session's tool lock (``runtimes.execution.tool_lock``): which calls never overlapped."""
 
     def __init__(self, info: EnvironmentInfo, *, own_toolset: bool) -> None:
         known = info.in_order and not own_toolset
@@ -78,8 +79,8 @@ class _Gate:
         self._exclusive = frozenset(info.exclusive_tools if known else ())
 
     def check(self, step: Step, other: Step) -> None:
-        """For two of which neither ended before the other began. Raises Disorder."""
-        if not self._parts(step, other):
+        """Check two steps of which neither ended before the other began. Raises Disorder."""
+        if not self._separates(step, other):
             raise Disorder(
                 f"{_name(other)} and {_name(step)} ran at the same time, "
                 "and nobody knows in which order they changed its state"
@@ -90,8 +91,8 @@ class _Gate:
         """Steps of one kind are alike for ``check``."""
         return step.name if isinstance(step, PastCall) and step.kind == "call" else None
 
-    def _parts(self, one: Step, other: Step) -> bool:
-        """One of them began when the other had ended; in which order, their results tell."""
+    def _separates(self, one: Step, other: Step) -> bool:
+        """Whether one of them ran when the other had ended, in the order of their results."""
         if isinstance(one, PastAsk) or isinstance(other, PastAsk) or {one.kind, other.kind} != {"call"}:
             return False
         if one.name in self._exclusive or other.name in self._exclusive:

@@ -1,4 +1,4 @@
-"""Many waits of the same length with one timer between them."""
+"""Timer queue for many waits of equal length: a timer wheel of one slot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Delay"]
 
 
 class Delay:
-    """Wakes futures ``seconds`` after they were given. Needs a running event loop.
+    """Futures that are done after ``seconds``. Needs a running event loop.
 
     Equal delays end in the order in which they began, so a queue and one timer serve them all. A future that
     is done earlier costs nothing more.
@@ -24,7 +24,7 @@ class Delay:
         self._timer: asyncio.TimerHandle | None = None
 
     def future(self) -> asyncio.Future[None]:
-        """A new future that is done after the delay, unless somebody makes it done before."""
+        """A new future that is done after the delay, unless the caller sets its result before."""
         future: asyncio.Future[None] = self._loop.create_future()
         self._queue.append((self._loop.time() + self._seconds, future))
         if self._timer is None:

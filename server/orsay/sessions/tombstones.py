@@ -1,4 +1,4 @@
-"""Reasons why sessions ended, remembered for a while.
+"""Tombstones: reasons why sessions ended, kept for a while after their deletion.
 
 A tombstone is a few bytes in one flat buffer and no object of its own: objects that outlive a session among
 thousands that do not would keep the memory of all of them from going back to the system.
@@ -42,9 +42,9 @@ class Tombstone:
 
 
 class Tombstones:
-    """Ring buffer: remembers the last ``size`` sessions that ended, each for ``memory_s`` seconds.
+    """Ring buffer of the last ``size`` sessions that ended, each kept for ``memory_s`` seconds.
 
-    A session id is kept as its hash together with its owner, so that nobody else learns of it.
+    The key is a hash of the session id and its owner, so that no other owner finds it.
     """
 
     def __init__(self, *, memory_s: float, size: int = 20_000) -> None:
@@ -56,7 +56,7 @@ class Tombstones:
         self._reasons: dict[Tombstone, int] = {}
 
     def add(self, sid: str, owner: str, tombstone: Tombstone, now: float) -> None:
-        """Remember; the oldest is forgotten when there is no room."""
+        """Add a tombstone, in place of the oldest where the buffer is full."""
         key = _key(sid, owner)
         reason = self._reasons.setdefault(tombstone, len(self._reasons))
         record = _RECORD.pack(reason, now + self._memory_s)
@@ -70,7 +70,7 @@ class Tombstones:
         self._next = (at + 1) % self._size
 
     def find(self, sid: str, owner: str, now: float) -> Tombstone | None:
-        """Why that session of that owner ended, if it is remembered. The latest end counts."""
+        """The tombstone of that session of that owner, if it is kept: the latest, where there are several."""
         key = _key(sid, owner)
         at = self._keys.rfind(key)
         while at >= 0 and at % _KEY.size:  # bytes of two neighbours
@@ -83,7 +83,7 @@ class Tombstones:
         return next(stone for stone, reason in self._reasons.items() if reason == number)
 
     def expire(self, now: float) -> None:
-        """Forget all at once when even the last one is past its time."""
+        """Remove all at once when even the latest is past its time."""
         if not self._keys:
             return
         last = (self._next or len(self._keys) // _KEY.size) - 1

@@ -85,7 +85,7 @@ class OpenEnvSession:
         session = driver.touch()
         return {
             "episode_id": self._episode_id or session.sid,
-            "step_count": session.count,
+            "step_count": session.call_count,
             "environment": self.info.key,
             "session_id": session.sid,
             "split": driver.split,

@@ -1,0 +1,130 @@
+"""Life cycle of a session as a state machine.
+
+    opening ──> starting ──> ready ──> failed ──> closing ──> closed
+
+A session passes through these states from left to right and may leave any out. Nothing leads back: what comes
+too late, such as the end of a setup after the session was deleted, changes nothing.
+
+    opening     the environment's constructor runs, or the session is rebuilt after a restart
+    starting    its setup runs
+    ready       requests are served
+    failed      setup ended in a fault; or the session left its runtime, and is rebuilt for the next request
+    closing     calls are stopped and the environment is torn down
+    closed      for good; a tombstone tells for a while why
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Literal, TypeAlias
+
+from ..errors import Faulted, Refused, SessionGone, Starting
+from ..runtimes.base import Handle
+
+__all__ = ["Lifecycle", "State"]
+
+State: TypeAlias = Literal["opening", "starting", "ready", "failed", "closing", "closed"]
+
+_RANK: dict[State, int] = {
+    "opening": 0,
+    "starting": 1,
+    "ready": 2,
+    "failed": 3,
+    "closing": 4,
+    "closed": 5,
+}
+
+
+class Lifecycle:
+    """State of a session, its handle in the runtime, and the tasks that open and close it."""
+
+    __slots__ = ("_closing", "_error", "_handle", "_opening", "_state", "_waiters")
+
+    def __init__(self) -> None:
+        self._state: State = "opening"
+        self._handle: Handle | None = None
+        self._error: Faulted | Refused | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[Faulted | None] | None = None
+        self._waiters: list[asyncio.Future[None]] | None = None
+
+    @property
+    def state(self) -> State:
+        return self._state
+
+    @property
+    def handle(self) -> Handle | None:
+        """The environment in its runtime; None before its constructor has run and after the end."""
+        return self._handle
+
+    @property
+    def opening(self) -> asyncio.Task[None] | None:
+        """The task that constructs or rebuilds the environment, until that is over."""
+        return self._opening
+
+    @property
+    def closing(self) -> asyncio.Task[Faulted | None] | None:
+        """The task that tears the environment down; its result is the fault of teardown."""
+        return self._closing
+
+    # transitions
+
+    def begin_opening(self, task: asyncio.Task[None]) -> None:
+        """``task`` constructs or rebuilds the environment."""
+        self._opening = task
+
+    def constructed(self, handle: Handle) -> None:
+        """The environment is in its runtime; the journal may not know of it yet."""
+        self._handle = handle
+
+    def opened(self) -> None:
+        """The constructor has run and the journal knows of it; setup goes on, unless it is over already."""
+        self._opening = None
+        if self._state == "opening":
+            self._state = "starting"  # requests wait on
+
+    def begin_closing(self, error: SessionGone, task: asyncio.Task[Faulted | None]) -> None:
+        """``task`` tears the environment down."""
+        self._closing = task
+        self._enter("closing", error)
+
+    def release_handle(self) -> Handle | None:
+        """Give the handle up; the caller closes it."""
+        handle, self._handle = self._handle, None
+        return handle
+
+    def _enter(self, state: State, error: Faulted | Refused | None = None) -> None:
+        """Advance, and wake the requests that wait for the end of setup."""
+        if _RANK[state] <= _RANK[self._state]:
+            return
+        self._state = state
+        if error is not None:
+            self._error = error
+        waiters, self._waiters = self._waiters, None
+        for future in waiters or ():
+            if not future.done():
+                future.set_result(None)
+
+    # waiting
+
+    def handle_now(self, *, after_setup: bool) -> Handle:
+        """The handle, or the error that stands in its place."""
+        if self._state in ("closing", "closed"):
+            gone = self._error if isinstance(self._error, SessionGone) else SessionGone("Session deleted")
+            raise gone.with_traceback(None)
+        if self._state == "failed" and self._error is not None:
+            raise self._error.with_traceback(None)  # else each raise would add to the last one's traceback
+        if self._handle is None or (after_setup and self._state != "ready"):
+            raise Starting("Environment still starting.")
+        return self._handle
+
+    async def _setup_over(self, timeout_s: float) -> None:
+        """Wait for the end of setup, but no longer than that."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._waiters is None:
+            self._waiters = []
+        self._waiters.append(future)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await future
