@@ -1,4 +1,4 @@
-"""The synchronous face: the asynchronous client on a background thread, method for method.
+"""Synchronous client: the asynchronous client on a background thread, method for method.
 
 Keep-alive pings run on that thread, so a session lives on while the caller computes. Objects may be
 shared between threads; each call blocks only its own.

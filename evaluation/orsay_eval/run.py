@@ -1,4 +1,4 @@
-"""``evaluate``: the asynchronous function and its blocking face."""
+"""``evaluate``: the asynchronous function and its blocking form."""
 
 from __future__ import annotations
 
