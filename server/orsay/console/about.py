@@ -51,7 +51,7 @@ class ServerFacts:
 class JournalState(BaseModel):
     """State of the journal. ``lost``: rows that were given up since the start."""
 
-    state: str
+    state: Literal["ok", "trouble", "off"]
     reason: str
     lag_s: float
     waiting: int

@@ -14,12 +14,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_json
 
 from ..logs import get_logger
 from ..sessions.labels import parse_labels
-from ..sessions.session import Place, Session
+from ..sessions.session import Place, Session, State
 from .answers import plain
 
 __all__ = [
@@ -47,6 +47,8 @@ Rates: TypeAlias = Callable[[], tuple[float, float, float | None, float | None, 
 class States(BaseModel):
     """Sessions by their state."""
 
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
+
     opening: int = 0
     starting: int = 0
     ready: int = 0
@@ -71,7 +73,7 @@ class LiveSession(BaseModel):
     task: str
     run: str | None
     owner: str
-    state: str
+    state: State
     age_s: float
     idle_s: float
     calls: int

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from typing import Any
 
-from pydantic import BaseModel, RootModel
+from pydantic import BaseModel, ConfigDict, RootModel
 
 from ..errors import Faulted
 from ..faults import FaultLog
@@ -37,6 +37,8 @@ class Faults(RootModel[list[FaultEntry]]):
 
 class Ended(BaseModel):
     """The session that was ended; ``fault`` tells how its teardown failed, if it did."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
     sid: str
     fault: str | None = None

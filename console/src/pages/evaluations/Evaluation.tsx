@@ -5,6 +5,7 @@ import { useMemo, type ReactNode } from "react";
 import { Link, useParams } from "react-router";
 
 import { saveFile } from "../../api/request";
+import type { Quantiles, SavedEvaluation } from "../../api/types";
 import { Chart } from "../../charts/Chart";
 import "../../charts/charts.css";
 import { fileName, saveCsv } from "../../charts/csv";
@@ -17,7 +18,7 @@ import { Recorded } from "../trajectories/Recorded";
 import "../trajectories/trajectories.css";
 import { State } from "./Evaluations";
 import { histogram } from "./histogram";
-import { scored, total, useEvaluation, type Quantiles, type Report } from "./report";
+import { scored, total, useEvaluation } from "./report";
 import { TaskTable } from "./TaskTable";
 
 export function EvaluationPage() {
@@ -33,7 +34,7 @@ export function EvaluationPage() {
   );
 }
 
-function Whole({ of }: { of: Report }) {
+function Whole({ of }: { of: SavedEvaluation }) {
   const { summary } = of;
   const file = `evaluation-${of.name}`;
   return (
@@ -136,7 +137,7 @@ function Figure({ name, value, note }: { name: string; value: ReactNode; note: s
   );
 }
 
-function Faults({ of }: { of: Report }) {
+function Faults({ of }: { of: SavedEvaluation }) {
   const { faults, retried } = of.summary;
   const lost = total(faults);
   const again = total(retried);
@@ -165,7 +166,7 @@ function Faults({ of }: { of: Report }) {
   );
 }
 
-function PassAtK({ of }: { of: Report }) {
+function PassAtK({ of }: { of: SavedEvaluation }) {
   const points = of.summary.pass_at_k;
   const option = useMemo(
     () => (scheme: "light" | "dark") =>
@@ -193,7 +194,7 @@ function PassAtK({ of }: { of: Report }) {
   );
 }
 
-function Distribution({ of }: { of: Report }) {
+function Distribution({ of }: { of: SavedEvaluation }) {
   const spreadOf = useMemo(() => histogram(scored(of.episodes).map(({ reward }) => reward)), [of.episodes]);
   const option = useMemo(
     () => (scheme: "light" | "dark") => spreadOption([{ name: of.name, ...spreadOf }], scheme),
@@ -214,7 +215,7 @@ function Distribution({ of }: { of: Report }) {
   );
 }
 
-function Cost({ of }: { of: Report }) {
+function Cost({ of }: { of: SavedEvaluation }) {
   const { tokens, latency, turns, stops, scored: episodes } = of.summary;
   const each = (value: number) => (episodes ? `${count(value / episodes)} an episode` : "");
   return (
@@ -245,7 +246,7 @@ function Cost({ of }: { of: Report }) {
   );
 }
 
-function episodesTable(of: Report) {
+function episodesTable(of: SavedEvaluation) {
   return {
     columns: ["task", "attempt", "reward", "success", "fault", "stop", "turns", "calls", "tokens_in", "tokens_out", "seconds", "sid"],
     rows: of.episodes.map((episode) => [

@@ -1,6 +1,7 @@
 // Two evaluations against each other, as orsay eval --compare does it: task by task, on the tasks that both have scored.
+import type { EvaluatedEpisode, SavedEvaluation } from "../../api/types";
 import { meanInterval, type Interval } from "../../charts/statistics";
-import { byTask, scored, type Episode, type Report } from "./report";
+import { byTask, scored } from "./report";
 
 const EXACT = 13; // tasks: 8192 ways to swap
 const DRAWS = 5000;
@@ -27,15 +28,15 @@ export interface Comparison {
 }
 
 /** Null where no task was scored in both. */
-export function compare(a: Report, b: Report): Comparison | null {
+export function compare(a: SavedEvaluation, b: SavedEvaluation): Comparison | null {
   const ours = byTask(scored(a.episodes));
   const theirs = byTask(scored(b.episodes));
   const common = [...ours.keys()].filter((task) => theirs.has(task));
   if (common.length === 0) return null;
-  const means = (of: Map<string, Episode[]>, read: (episode: Episode) => number) =>
+  const means = (of: Map<string, EvaluatedEpisode[]>, read: (episode: EvaluatedEpisode) => number) =>
     common.map((task) => average((of.get(task) ?? []).map(read)));
-  const reward = (episode: Episode) => episode.reward ?? 0;
-  const success = (episode: Episode) => (episode.success ? 1 : 0);
+  const reward = (episode: EvaluatedEpisode) => episode.reward ?? 0;
+  const success = (episode: EvaluatedEpisode) => (episode.success ? 1 : 0);
   const [one, other] = [means(ours, reward), means(theirs, reward)];
   return {
     tasks: common.map((task, place) => ({ task, a: one[place] ?? 0, b: other[place] ?? 0 })),

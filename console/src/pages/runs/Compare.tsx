@@ -4,7 +4,7 @@ import { ChevronDown, FileSpreadsheet } from "lucide-react";
 import { memo, useMemo, useRef, useState } from "react";
 import { Link } from "react-router";
 
-import type { Run, Series } from "../../api/types";
+import type { RunSummary, Series } from "../../api/types";
 import { Chart } from "../../charts/Chart";
 import "../../charts/charts.css";
 import { saveCsv } from "../../charts/csv";
@@ -19,7 +19,7 @@ import { FIGURES, curveOf, figureTable, pointsTable, smoothed, spreadTable, type
 import { MOST_COMPARED, readChoice, SMOOTH, useRuns, useSeries, type Choice } from "./queries";
 import { Totals } from "./Totals";
 
-const NO_RUNS: Run[] = [];
+const NO_RUNS: RunSummary[] = [];
 
 export function Compare() {
   const [search, set] = useAddress();
@@ -88,7 +88,7 @@ function Fields({
   set,
 }: {
   names: string[];
-  runs: Run[];
+  runs: RunSummary[];
   choice: Choice;
   set: Change;
 }) {
@@ -152,7 +152,7 @@ function SuccessField({ success, onChange }: { success: number; onChange: (succe
 }
 
 /** The names of those chosen; what chooses others is made when it is first asked for. */
-function RunsField({ names, runs, onChange }: { names: string[]; runs: Run[]; onChange: (names: string[]) => void }) {
+function RunsField({ names, runs, onChange }: { names: string[]; runs: RunSummary[]; onChange: (names: string[]) => void }) {
   const [asked, setAsked] = useState(false);
   if (!asked) {
     return (

@@ -1,5 +1,5 @@
 // The figures of a run that are drawn: what they are called, how they are read from a point, and as tables.
-import type { Series, SeriesPoint } from "../../api/types";
+import type { Point, Series } from "../../api/types";
 import type { Cell, Table } from "../../charts/csv";
 import type { Curve } from "../../charts/options";
 import { milliseconds, number } from "../../format";
@@ -9,7 +9,7 @@ export interface Figure {
   about: (success: number) => string;
   format: (value: number) => string;
   bounds?: [number, number];
-  read: (point: SeriesPoint) => { y: number | null; low: number | null; high: number | null };
+  read: (point: Point) => { y: number | null; low: number | null; high: number | null };
 }
 
 function asShare(value: number): string {
@@ -67,7 +67,7 @@ export function smoothed(curve: Curve, width: number): Curve {
   return { ...curve, points };
 }
 
-function when(point: SeriesPoint): Cell[] {
+function when(point: Point): Cell[] {
   return [point.step, point.step === null ? new Date(milliseconds(point.at)).toISOString() : null];
 }
 

@@ -3,7 +3,7 @@ import { queryOptions, useQueries, useQuery } from "@tanstack/react-query";
 
 import { unlessJustLoaded } from "../../api/queries";
 import { get } from "../../api/request";
-import type { Run, Series } from "../../api/types";
+import type { RunSummary, Series } from "../../api/types";
 
 export const MOST_COMPARED = 8;
 const MOST_RUNS = 500;
@@ -14,7 +14,7 @@ export const SMOOTH: readonly number[] = [1, 3, 10, 30];
 export function runsQuery(success = 1) {
   return queryOptions({
     queryKey: ["runs", MOST_RUNS, success],
-    queryFn: ({ signal }) => get<Run[]>("runs", { limit: MOST_RUNS, success }, signal),
+    queryFn: ({ signal }) => get<RunSummary[]>("runs", { limit: MOST_RUNS, success }, signal),
   });
 }
 

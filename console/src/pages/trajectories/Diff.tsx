@@ -4,7 +4,7 @@ import { ArrowLeftRight } from "lucide-react";
 import { useMemo, type ReactNode } from "react";
 import { Link, useSearchParams } from "react-router";
 
-import type { Block, Step, Trajectory } from "../../api/types";
+import type { Message, Step, Trajectory } from "../../api/types";
 import { Bars } from "../../charts/Bars";
 import "../../charts/charts.css";
 import { count, dateTime, duration, NONE, number, secondsBetween, taskName } from "../../format";
@@ -206,9 +206,9 @@ function Line({ name, a, b, change: difference }: { name: string; a: ReactNode; 
 }
 
 function openingText(of: Trajectory): string {
-  const shown = (block: { type: string; text?: string }) => block.text ?? `[${block.type}]`;
+  const shown = (block: Message["blocks"][number]) => ("text" in block ? block.text : `[${block.type}]`);
   if (of.messages?.length) return of.messages.map(({ role, blocks }) => `${role}: ${blocks.map(shown).join("\n")}`).join("\n");
-  return (of.prompt ?? []).map((block: Block) => (block.type === "text" ? block.text : "[image]")).join("\n");
+  return (of.prompt ?? []).map((block) => (block.type === "text" ? block.text : "[image]")).join("\n");
 }
 
 function Openings({ a, b }: { a: Trajectory; b: Trajectory }) {
