@@ -1,4 +1,4 @@
-"""OpenAPI document of a server with a console and no environments, as JSON: what ``console/types.mjs`` reads."""
+"""OpenAPI document of a server with a console, as JSON: the input of ``console/types.mjs``."""
 
 from __future__ import annotations
 

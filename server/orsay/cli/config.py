@@ -80,9 +80,9 @@ def _notes(configuration: Configuration) -> dict[str, str]:
     """Which entries share worker processes."""
     entries = configuration.entries
     notes = {}
-    for place in plan(entries, configuration.settings, ""):
-        if isinstance(place, CodeSpec) and len(place.labels) > 1:
-            for label in place.labels:
-                others = ", ".join(each for each in place.labels if each != label)
+    for spec in plan(entries, configuration.settings, ""):
+        if isinstance(spec, CodeSpec) and len(spec.labels) > 1:
+            for label in spec.labels:
+                others = ", ".join(each for each in spec.labels if each != label)
                 notes[label] = f"shares workers with {others}"
     return notes

@@ -122,7 +122,7 @@ def vacuum(options: JournalOptions, console: Console, *, rewrite: bool) -> int:
                 _give_back(store)
         with store.reading() as connection:
             after = _disk_bytes(store, connection)
-    console.print(f"{safe(store.place)}: {decimal(before)} before, {decimal(after)} now")
+    console.print(f"{safe(store.location)}: {decimal(before)} before, {decimal(after)} now")
     return 0
 
 
@@ -194,7 +194,7 @@ def _rewrite(store: Store, *, full: bool) -> None:
             if store.is_sqlite:
                 cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     except Exception as exc:  # of either driver
-        raise journal_down(exc, store.place) from exc
+        raise journal_down(exc, store.location) from exc
     finally:
         raw.detach()
         raw.close()

@@ -94,10 +94,12 @@ class ConsoleMount:
             return {}
         if path == _API or path.startswith(_API + "/"):
             return self._find(path[len(_API) :])
-        place = path[len(_ROOT) + 1 :]
-        if place in _DISCOVERY and any(info.key == "console" for info in self._sessions.runtime.environments):
+        subpath = path[len(_ROOT) + 1 :]
+        if subpath in _DISCOVERY and any(
+            info.key == "console" for info in self._sessions.runtime.environments
+        ):
             return {}
-        page = partial(self._page, place)
+        page = partial(self._page, subpath)
         return {"GET": page, "HEAD": page}
 
     def find_socket(self, path: str) -> Endpoint | None:
@@ -132,8 +134,8 @@ class ConsoleMount:
 
     # the page
 
-    async def _page(self, place: str, request: Request) -> None:
-        await self._site.answer(request.scope, request.headers, request.send, place)
+    async def _page(self, subpath: str, request: Request) -> None:
+        await self._site.answer(request.scope, request.headers, request.send, subpath)
 
     # the API
 

@@ -66,12 +66,12 @@ def is_about_rows(exc: BaseException) -> bool:
     return any(each.__module__ == "psycopg" and each.__name__ == "DataError" for each in type(found).__mro__)
 
 
-def journal_down(exc: BaseException, place: str) -> JournalDown:
-    """The error in our words; ``place`` is the journal's, without a password."""
+def journal_down(exc: BaseException, location: str) -> JournalDown:
+    """The error in our words; ``location`` is the journal's, without a password."""
     found = driver_error(exc)
     if isinstance(found, JournalDown):
         return found
-    start = f"the journal {place} does not work"
+    start = f"the journal {location} does not work"
     if isinstance(found, sqlite3.Error):
         code = getattr(found, "sqlite_errorcode", 0) & 0xFF
         if code in _CORRUPT:

@@ -56,16 +56,16 @@ def find_targets(folder: Path) -> tuple[str, ...]:
 
 
 def _files(root: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(root):
+    for folder, folders, files in os.walk(root):
         folders[:] = sorted(
             name
             for name in folders
             if not name.startswith((".", "_"))
             and name not in _NOT_SEARCHED
-            and not os.path.exists(os.path.join(place, name, "pyvenv.cfg"))
+            and not os.path.exists(os.path.join(folder, name, "pyvenv.cfg"))
         )
         for name in sorted(files):
-            path = Path(place, name)
+            path = Path(folder, name)
             wanted = name.endswith(".py") and name not in _NOT_READ and not name.startswith("test_")
             if wanted and path.is_file():  # a pipe would be waited for
                 yield path

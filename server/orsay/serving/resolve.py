@@ -71,11 +71,11 @@ def _look_for_code(entry: Entry) -> None:
         if is_adapter_target(target):
             continue
         for part in target.split(","):
-            place, _ = split_target(part)
-            if not is_file(place):
-                _look_for_module(place, [*entry.folders, os.getcwd(), *sys.path])
-            elif not Path(place).is_file():
-                raise LoadError(f"no file {place}")
+            source, _ = split_target(part)
+            if not is_file(source):
+                _look_for_module(source, [*entry.folders, os.getcwd(), *sys.path])
+            elif not Path(source).is_file():
+                raise LoadError(f"no file {source}")
 
 
 def _look_for_module(name: str, folders: Sequence[str]) -> None:

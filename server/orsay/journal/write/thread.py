@@ -214,7 +214,7 @@ class WriterThread:
     def _write_one(self, row: Row) -> bool:
         """False where the database refused the row."""
         assert self._statements is not None
-        written = write_row(self._statements, encode([row]), self._store.place)
+        written = write_row(self._statements, encode([row]), self._store.location)
         if not written and isinstance(row, SessionOpened):
             self.unknown.add(row.id)
         return written
@@ -225,7 +225,7 @@ class WriterThread:
         self._look()
         whole = segment.batch()
         batch, lost = without(whole, self.unknown) if self.unknown else (whole, 0)
-        refused = write_all(self._statements, batch, self._store.place)
+        refused = write_all(self._statements, batch, self._store.location)
         self.unknown.difference_update(whole.ends)
         self.unknown.update(id for row in refused for id in row.sessions)
         self._live.update(batch.sessions)
@@ -275,7 +275,7 @@ class WriterThread:
                 chore(connection)
             well = True
         except Exception as exc:
-            found = journal_down(exc, self._store.place)
+            found = journal_down(exc, self._store.location)
             log.warning("journal_chore_failed", reason=found.reason, hint=found.hint)
             well = False
         now = time.monotonic()
@@ -287,13 +287,13 @@ class WriterThread:
     def _works(self, lost: frozenset[int]) -> None:
         if self.trouble is not None:
             seconds = round(time.time() - self.trouble_since, 1)
-            log.info("journal_recovered", place=self._store.place, seconds=seconds)
+            log.info("journal_recovered", location=self._store.location, seconds=seconds)
             self.trouble = None
         self._report(self._settled, lost)
 
     def _failed(self, exc: Exception, attempts: int) -> None:
         """Tell, once; wait, but not before the second attempt: a connection may have been stale."""
-        found = journal_down(exc, self._store.place)
+        found = journal_down(exc, self._store.location)
         path = self._store.options.path
         if found.kind in ("damaged", "lost"):
             self._store.close()

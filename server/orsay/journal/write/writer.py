@@ -193,7 +193,7 @@ class Writer:
         since = self._thread.trouble_since
         if found is None and self._stalled_at is not None:
             found = JournalDown(
-                f"the journal {self.store.place} takes too long to write", "see to its disk or server"
+                f"the journal {self.store.location} takes too long to write", "see to its disk or server"
             )
             since = self._stalled_at
         return JournalHealth(

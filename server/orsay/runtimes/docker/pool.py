@@ -195,9 +195,9 @@ class Pool:
         self._end(replica)
         self._balance()
 
-    # placing
+    # sessions
 
-    def place(self, *, for_session: bool = True) -> Replica:
+    def pick(self, *, for_session: bool = True) -> Replica:
         """The replica with the fewest sessions. Raises Starting, ShuttingDown, for a session Overloaded."""
         self._used_at = self._now()
         if self._stopping:
