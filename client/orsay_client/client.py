@@ -77,7 +77,7 @@ class AsyncClient:
         )
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._connection.transport.place}>"
+        return f"<{type(self).__name__} of {self._connection.transport.address}>"
 
     async def __aenter__(self) -> Self:
         return self

@@ -27,7 +27,7 @@
     ├── ProtocolError        the server's answer is not ORS
     └── ClientClosed         the client or the session was closed before
 
-Every class survives pickling, since errors cross process borders in training. No message or field ever
+Every class survives pickling, since errors cross process boundaries in training. No message or field ever
 holds an API key or a secret.
 """
 

@@ -156,8 +156,8 @@ def _make(model: Callable[..., _Model], fields: dict[str, Any]) -> _Model:
     try:
         return model(**fields)
     except ValidationError as exc:
-        places = ", ".join(".".join(str(part) for part in error["loc"]) or "it" for error in exc.errors())
-        raise ProtocolError(f"the server sent a {_name(model)} that is none: {places}") from None
+        paths = ", ".join(".".join(str(part) for part in error["loc"]) or "it" for error in exc.errors())
+        raise ProtocolError(f"the server sent a {_name(model)} that is none: {paths}") from None
 
 
 def _name(model: Callable[..., Any]) -> str:

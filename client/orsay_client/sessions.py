@@ -63,8 +63,8 @@ class AsyncSession:
 
     def __repr__(self) -> str:
         state = "lost" if self._lost else "open" if self._open else "not open"
-        place = self._connection.transport.place
-        return f"<{type(self).__name__} {self._sid or '(no id yet)'} at {place}: {state}>"
+        address = self._connection.transport.address
+        return f"<{type(self).__name__} {self._sid or '(no id yet)'} at {address}: {state}>"
 
     @property
     def sid(self) -> str:

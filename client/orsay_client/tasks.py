@@ -95,7 +95,7 @@ class AsyncTasks:
         if not isinstance(specs, list):
             raise ProtocolError("the server's list of tasks is none")
         name = answer.get("env_name")
-        return [self._task(spec, first + place, name) for place, spec in enumerate(specs)]
+        return [self._task(spec, first + offset, name) for offset, spec in enumerate(specs)]
 
     def _task(self, spec: Any, index: int, env_name: Any) -> Task:
         if not isinstance(spec, dict):

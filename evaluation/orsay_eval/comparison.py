@@ -164,7 +164,7 @@ def swap_test(differences: Sequence[float], *, seed: int = 0) -> float:
     beyond = 0
     for _ in range(draws):
         bits = rng.getrandbits(len(changed))
-        swapped = sum(value for place, value in enumerate(changed) if bits >> place & 1)
+        swapped = sum(value for position, value in enumerate(changed) if bits >> position & 1)
         beyond += abs(total - 2 * swapped) >= edge
     return (beyond + 1) / (draws + 1)
 

@@ -89,10 +89,10 @@ def quantiles(values: Sequence[float]) -> Quantiles | None:
     ordered = sorted(values)
 
     def at(share: float) -> float:
-        place = share * (len(ordered) - 1)
-        below = math.floor(place)
+        rank = share * (len(ordered) - 1)
+        below = math.floor(rank)
         above = min(below + 1, len(ordered) - 1)
-        return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+        return ordered[below] + (rank - below) * (ordered[above] - ordered[below])
 
     mean = exact.mean(ordered)
     return Quantiles(mean=mean, p50=at(0.5), p95=at(0.95), max=ordered[-1])

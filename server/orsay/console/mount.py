@@ -41,7 +41,7 @@ _OFF = (
     "the journal is off, so nothing that was played is kept: start the server with ORSAY_JOURNAL=auto, or"
     ' with journal = "auto" in orsay.toml'
 )
-_PATIENCE_S = 30.0
+_SEND_TIMEOUT_S = 30.0
 _DISCOVERY = frozenset({"tools", "splits", "tasks", "num_tasks", "task", "task_range"})
 _STREAM: Pairs = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -181,7 +181,7 @@ class ConsoleMount:
             while not request.has_gone() and (snapshot := await listener.next()) is not None:
                 event = encode_event("snapshot", snapshot.decode())
                 try:
-                    async with asyncio.timeout(_PATIENCE_S):
+                    async with asyncio.timeout(_SEND_TIMEOUT_S):
                         await request.send({"type": "http.response.body", "body": event, "more_body": True})
                 except TimeoutError:  # it is there, and reads nothing
                     break

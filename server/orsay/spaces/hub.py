@@ -1,4 +1,4 @@
-"""The border to the Hugging Face hub: the only module that imports ``huggingface_hub``.
+"""The Hugging Face hub: the only module that imports ``huggingface_hub``.
 
 What the hub or the way to it refuses becomes a SpaceError that says what to do. Values of secrets are sent,
 and appear in no text that leaves this module.

@@ -313,12 +313,12 @@ class WriterThread:
 
     def _begin_anew(self, path: Path, found: JournalDown) -> JournalDown:
         try:
-            aside = quarantine(path)
+            kept = quarantine(path)
         except OSError as exc:
             reason = f"{found.reason} and cannot be moved away: {exc.strerror}"
             return JournalDown(reason, "move it away by hand")
         self._forget()
-        return JournalDown(found.reason, f"it is kept as {aside}, and a new one is begun")
+        return JournalDown(found.reason, f"it is kept as {kept}, and a new one is begun")
 
     def _forget(self) -> None:
         """The sessions of now are not in the journal that comes."""
