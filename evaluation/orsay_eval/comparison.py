@@ -42,7 +42,7 @@ _PLAYED_ALIKE = ("reward", "unscored", "success", "max_turns", "nudges", "images
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Of one figure, B less A, on the tasks that both have."""
+    """Difference of one metric, B less A, on the tasks that both have."""
 
     a: float
     b: float

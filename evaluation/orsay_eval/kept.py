@@ -115,9 +115,9 @@ class Kept:
         was, now = self.header.get("measured") or {}, json.loads(json.dumps(header["measured"]))
         changed = [name for name in {**was, **now} if not _same(was.get(name), now.get(name))]
         if changed:
-            told = "; ".join(f"{name} was {was.get(name)!r}, is {now.get(name)!r}" for name in changed)
+            changes = "; ".join(f"{name} was {was.get(name)!r}, is {now.get(name)!r}" for name in changed)
             raise EvaluationError(
-                f"{self.path} is of another evaluation ({told}): give the same options, or another file"
+                f"{self.path} is of another evaluation ({changes}): give the same options, or another file"
             )
 
     def _lock(self) -> None:

@@ -252,10 +252,10 @@ def _missing(what: str) -> Any:
 
 def _line(report: EvaluationReport) -> str:
     summary, mean = report.summary, report.summary.mean_reward
-    told = "nothing was scored" if mean is None else f"mean reward {mean.mean:.3f}"
+    mean_text = "nothing was scored" if mean is None else f"mean reward {mean.mean:.3f}"
     if mean is not None and mean.low is not None:
-        told += f" [{mean.low:.3f}, {mean.high:.3f}]"
+        mean_text += f" [{mean.low:.3f}, {mean.high:.3f}]"
     lost = summary.episodes - summary.scored
     more = f", {lost} lost to faults" if lost else ""
     size = f"{summary.n_tasks} tasks x {summary.k}"
-    return f"{report.model} on {report.environment} {report.split}, {size}: {told}{more}"
+    return f"{report.model} on {report.environment} {report.split}, {size}: {mean_text}{more}"

@@ -147,13 +147,13 @@ def load_policy(target: str, *, seed: int = 0) -> ScriptedPolicy:
 
     Raises ValueError for what cannot be found; what the module itself raises passes through.
     """
-    source, _, name = target.rpartition(":")
-    if not source or not name:
+    location, _, name = target.rpartition(":")
+    if not location or not name:
         raise ValueError(f"{target!r}: a policy is random, module:function or file.py:function")
-    if source.endswith(".py"):
-        path = Path(source)
+    if location.endswith(".py"):
+        path = Path(location)
         if not path.is_file():
-            raise ValueError(f"there is no file {source}")
+            raise ValueError(f"there is no file {location}")
         source = importlib.util.spec_from_file_location(path.stem, path)
         assert source is not None and source.loader is not None
         module = importlib.util.module_from_spec(source)
@@ -163,12 +163,12 @@ def load_policy(target: str, *, seed: int = 0) -> ScriptedPolicy:
         if os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())
         try:
-            module = importlib.import_module(source)
+            module = importlib.import_module(location)
         except ModuleNotFoundError as exc:
-            if exc.name is None or not f"{source}.".startswith(f"{exc.name}."):
+            if exc.name is None or not f"{location}.".startswith(f"{exc.name}."):
                 raise
-            raise ValueError(f"there is no module {source!r}, seen from here") from exc
+            raise ValueError(f"there is no module {location!r}, seen from here") from exc
     found = getattr(module, name, None)
     if found is None:
-        raise ValueError(f"{source} has no {name!r}")
+        raise ValueError(f"{location} has no {name!r}")
     return ScriptedPolicy(found, name=target, seed=seed)

@@ -1,6 +1,6 @@
 """What a sample of tasks and attempts tells about a model: means, pass@k, and how sure one can be of them.
 
-Attempts at one task are alike, so tasks are what is counted: every figure is a mean over tasks, and its
+Attempts at one task are alike, so tasks are what is counted: every metric is a mean over tasks, and its
 interval comes from how tasks differ. With as many attempts at each task, this is the clustered standard error
 of Miller, "Adding Error Bars to Evals" (arXiv:2411.00640) with the small-sample factor
 G / (G - 1) for G tasks. Faults leave tasks with fewer attempts; a task still counts once.

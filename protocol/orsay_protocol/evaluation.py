@@ -43,7 +43,7 @@ class PassAtK(Estimate):
 
 
 class Quantiles(_Part):
-    """How a figure is spread."""
+    """Distribution of a metric."""
 
     mean: FiniteFloat
     p50: FiniteFloat

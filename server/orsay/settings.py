@@ -164,7 +164,7 @@ class Settings(BaseSettings):
     console: Literal["auto", "on", "off"] = Field(
         "auto", description="the page at /console; auto: on loopback, and wherever a key is asked for"
     )
-    metrics: bool = Field(True, description="serve the server's figures at /metrics, for Prometheus")
+    metrics: bool = Field(True, description="serve the server's metrics at /metrics, for Prometheus")
     index_only: bool = Field(False, description="tasks by split and index only; specs stay on the server")
     error_detail: Literal["auto", "exception", "id"] = Field(
         "auto", description="what clients read of an exception; auto: its text on loopback, else an id"

@@ -16,7 +16,7 @@ _VERBS = {
     "build": "build an environment's container image",
     "play": "play a task of a server in the terminal",
     "push": "put an environment into a Hugging Face Space",
-    "check": "run the contract suite against any ORS server",
+    "check": "run the conformance suite against any ORS server",
     "eval": "let a model play tasks, or compare two evaluations",
     "journal": "count, export and prune what was played",
 }

@@ -21,7 +21,7 @@ from .reply import Reply
 __all__ = ["Probe", "ProbedServer", "ProbedSession", "Roles", "Waiting"]
 
 _TOOLS_TRIED = 24
-_WORDS = "contract check 7f3a"
+_WORDS = "conformance check 7f3a"
 _WAITS = re.compile("second|sleep|delay|duration|wait", re.IGNORECASE)
 _WAIT_S = 0.3
 _TWICE_S = 2

@@ -1,7 +1,7 @@
 """Live view of the server: counted once a second, and only while somebody looks.
 
-Counting looks at every session, so it goes in steps that other work can pass between; how many sessions are
-told of is bounded.
+Counting looks at every session, so it goes in steps that other work can pass between; the
+number of sessions in a snapshot is bounded.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class Feed:
             while self._listeners:
                 self._came.clear()
                 try:
-                    await self._tell()
+                    await self._publish()
                 except Exception:
                     _log.exception("snapshot_failed")
                 await asyncio.sleep(_AT_LEAST_S)
@@ -218,7 +218,7 @@ class Feed:
         finally:
             self._task = None
 
-    async def _tell(self) -> None:
+    async def _publish(self) -> None:
         tally = await count(self._live, {listener.owner for listener in self._listeners})
         made = {owner: to_json(self._snapshot(owner, tally)) for owner in tally.newest}
         for listener in self._listeners:

@@ -193,7 +193,7 @@ class Hub:
 def _refusal(error: Any, what: str, of: str) -> str:
     """Why the hub refused, and what helps."""
     status = error.response.status_code
-    said = (getattr(error, "server_message", None) or "").strip().rstrip(".") or str(
+    detail = (getattr(error, "server_message", None) or "").strip().rstrip(".") or str(
         error
     ).strip().splitlines()[0]
     hints = {
@@ -206,4 +206,4 @@ def _refusal(error: Any, what: str, of: str) -> str:
         429: "too many requests; wait a few minutes and push again",
     }
     hint = hints.get(status, "push again later" if status >= 500 else "fix that and push again")
-    return f"cannot {what} {of}: {said} ({status}); {hint}"
+    return f"cannot {what} {of}: {detail} ({status}); {hint}"

@@ -199,7 +199,7 @@ class Point(_Read):
     """The episodes of one step of training; without steps, of one stretch of time that begins at ``at``.
 
     ``n`` counts those that ended, the ones lost to faults among them. ``low`` and ``high`` bound the 95%
-    interval of each figure; a mean of one value has none.
+    interval of each metric; a mean of one value has none.
     """
 
     step: int | None
