@@ -106,7 +106,7 @@ class AsyncClient:
         return AsyncEnvironment(self._connection, name)
 
     async def health(self) -> dict[str, Any]:
-        """What /health answers."""
+        """Answer of /health."""
         answer = (await self._connection.request("GET", "/health")).json()
         return answer if isinstance(answer, dict) else {}
 

@@ -1,4 +1,4 @@
-"""What can go wrong between a caller and an environment, told apart by who should act.
+"""Errors between a caller and an environment, grouped by who should act.
 
     OrsayClientError
     ├── ToolRefused          an answer: the environment looked at the call and said no

@@ -37,7 +37,7 @@ _REASONS = frozenset({"not_found", "name_collision", "input_validation", "episod
 
 
 def tool_output(result: Any) -> ToolOutput:
-    """What a call answered. Raises ToolRefused for its negative form."""
+    """Parse the answer of a call. Raises ToolRefused for its negative form."""
     raw = _object(result, "the result of a call")
     if raw.get("ok") is False:
         text = well_formed(str(raw.get("error") or "the environment refused the call"))

@@ -170,7 +170,7 @@ class AsyncSession:
         return await self.call(terminal.name, arguments, timeout_s=timeout_s)
 
     async def prompt(self) -> list[TextBlock | ImageBlock]:
-        """What the model is shown first; waits until the environment's setup is done."""
+        """First message to the model; waits until the environment's setup is done."""
         answer = await self._get("/prompt")
         assert answer is not None
         return parse.prompt(answer)

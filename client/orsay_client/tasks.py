@@ -37,7 +37,7 @@ class AsyncTasks:
         return f"<{type(self).__name__} of split {self.split!r}>"
 
     async def count(self) -> int:
-        """How many tasks the split has."""
+        """Number of tasks in the split."""
         answer = await self._post("/num_tasks")
         if answer is None:
             return len(await self._all())

@@ -1,4 +1,4 @@
-// How numbers, times and names are written. Missing values are an en dash, everywhere.
+// Formats of numbers, times and names. Missing values are an en dash, everywhere.
 
 
 export const NONE = "–";

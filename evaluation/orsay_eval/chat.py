@@ -289,7 +289,7 @@ def _first(answer: Any, name: str) -> Any:
 
 
 def _tokens(answer: ChatCompletion) -> TokenCounts:
-    """What the endpoint counted; 0 for what it did not."""
+    """Tokens as the endpoint counted them; 0 for those it did not count."""
 
     def count(*names: str) -> int:
         found: Any = answer

@@ -49,7 +49,7 @@ class Difference:
     low: float | None
     high: float | None
     p: float
-    """How likely at least so large a difference is, either way, were A and B the same."""
+    """Two-sided p-value: probability of a difference at least this large if A and B were the same."""
     detectable: float | None
     """The difference that as many tasks would show in 80% of such comparisons."""
 
@@ -79,7 +79,7 @@ class Comparison:
     """Tasks that B does better, most changed first: the task, A's mean reward, B's."""
     worse: tuple[tuple[str, float, float], ...]
     notes: tuple[str, ...]
-    """What makes the comparison less fair."""
+    """Notes on what makes the comparison less fair."""
 
     def verdict(self) -> str:
         """In one sentence."""

@@ -29,7 +29,7 @@ _EMPTY = {"type": "object", "properties": {}}
 
 
 class Conversation:
-    """What was said in one episode: ``messages`` and ``tools`` are what the next request carries."""
+    """Messages of one episode: ``messages`` and ``tools`` go into the next request."""
 
     def __init__(self, opening: Opening, *, system: str | None = None) -> None:
         self.messages: list[dict[str, Any]] = []
@@ -147,7 +147,7 @@ def _sent(name: str) -> str:
 
 
 def _loads(raw: Any) -> Any:
-    """What JSON in a text says, an empty object for nothing; what is no text as it stands."""
+    """Parse JSON in a text, an empty object for an empty text; a value that is no text stays as it is."""
     if not isinstance(raw, str):
         return {} if raw is None else raw
     text = raw.strip()

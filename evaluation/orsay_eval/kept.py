@@ -21,7 +21,7 @@ __all__ = ["Kept", "lines_beside"]
 
 
 def lines_beside(output: Path) -> Path:
-    """Where the episodes of the report ``output`` are kept."""
+    """Path of the file with the episodes of the report ``output``."""
     return output.with_name(f"{output.stem}.episodes.jsonl")
 
 
@@ -92,7 +92,7 @@ class Kept:
             self._file.flush()
 
     def _read(self) -> bool:
-        """What is there; False where the last line was cut off."""
+        """Read the file; False where the last line was cut off."""
         data = self.path.read_bytes()
         for line in data.split(b"\n"):  # nothing else ends a line: JSON has other line ends inside of texts
             try:

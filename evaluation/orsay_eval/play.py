@@ -49,7 +49,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class AttemptContext:
-    """Where and by whom attempts are played, and what their sessions are called."""
+    """Everything that the attempts of an evaluation share: environment, policy, labels and secrets."""
 
     environment: AsyncEnvironment
     evaluation: Evaluation

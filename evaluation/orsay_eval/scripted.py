@@ -23,7 +23,7 @@ __all__ = ["ScriptedPolicy", "Turn", "load_policy"]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What a scripted policy is told each time it is asked for a move.
+    """Argument of a scripted policy, for one move.
 
     ``task`` is the task itself, None where the server keeps tasks to itself. ``number`` counts the turns from
     0, ``memory`` is the episode's own dictionary, ``rng`` its own generator.

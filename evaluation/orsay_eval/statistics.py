@@ -1,4 +1,4 @@
-"""What a sample of tasks and attempts tells about a model: means, pass@k, and how sure one can be of them.
+"""Statistics of a sample of tasks and attempts: means, pass@k, and their confidence intervals.
 
 Attempts at one task are alike, so tasks are what is counted: every metric is a mean over tasks, and its
 interval comes from how tasks differ. With as many attempts at each task, this is the clustered standard error

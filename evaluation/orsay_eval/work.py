@@ -141,7 +141,7 @@ class Work:
         self._tokens += episode.tokens.input + episode.tokens.output
 
     def _header(self) -> dict[str, Any]:
-        """What is measured, as JSON. Raises EvaluationError where the report could not be written."""
+        """Settings of the measurement as JSON. Raises EvaluationError if the report could not be written."""
         evaluation = self._evaluation
         measured = {
             "environment": self._environment,

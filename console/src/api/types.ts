@@ -111,7 +111,7 @@ export interface EvaluationItem {
   summary: EvaluationSummary;
 }
 /**
- * What the episodes amount to. Means leave out episodes that were lost to faults.
+ * Summary of the episodes. Means leave out episodes that were lost to faults.
  */
 export interface EvaluationSummary {
   n_tasks: number;
@@ -167,7 +167,7 @@ export interface TokenCounts {
   reasoning: number;
 }
 /**
- * How a figure is spread.
+ * Distribution of a metric.
  */
 export interface Quantiles {
   mean: number;
@@ -369,7 +369,7 @@ export interface RunToolSuccess {
   output: ToolOutput;
 }
 /**
- * What a tool returns: blocks for the model, an optional reward, and whether the episode is over.
+ * Result of a tool: blocks for the model, an optional reward, and ``finished`` at the end.
  */
 export interface ToolOutput {
   blocks: (TextBlock | ImageBlock)[];
@@ -447,7 +447,7 @@ export interface Series {
  * The episodes of one step of training; without steps, of one stretch of time that begins at ``at``.
  *
  * ``n`` counts those that ended, the ones lost to faults among them. ``low`` and ``high`` bound the 95%
- * interval of each figure; a mean of one value has none.
+ * interval of each metric; a mean of one value has none.
  */
 export interface Point {
   step: number | null;

@@ -123,7 +123,7 @@ function markAnything(node: Node): Node {
   return shapeless || freeObject || freeList ? { ...node, [ANY_JSON]: true } : node;
 }
 
-/** Which fields of the adapted schema are shown as JSON text. */
+/** Fields of the adapted schema that are shown as JSON text. */
 export function uiFor(schema: RJSFSchema): UiSchema {
   return fields(schema as Node, schema as Node, 0);
 }

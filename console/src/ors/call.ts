@@ -7,7 +7,7 @@ import { callUrl, pause } from "./requests";
 /** A fault of the server, which has an id in its log, or one of the way there. */
 export type FaultNote = Fault | (Omit<Fault, "id"> & { id: null });
 
-/** How a call ended: the tool's output, its refusal of the input, or no answer at all. */
+/** Outcome of a call: the tool's output, its refusal of the input, or no answer at all. */
 export type Outcome =
   | { kind: "output"; output: ToolOutput }
   | { kind: "refused"; error: string; reason: string | null }

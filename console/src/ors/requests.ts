@@ -2,9 +2,9 @@
 import { RequestError, send } from "../api/request";
 import type { JsonObject } from "../api/json";
 import type { ListToolsOutput, Message } from "../api/types";
-import { serverUrl } from "../place";
+import { serverUrl } from "../urls";
 
-/** What a session is for: a task of a split, or a task of one's own. */
+/** Task of a session: one of a split, or a task of one's own. */
 export type TaskChoice = { split: string; index: number } | { task_spec: JsonObject };
 
 export type Secrets = Record<string, string>;
@@ -50,7 +50,7 @@ export async function create(
   return response.headers.get("X-Orsay-Trace");
 }
 
-/** What the model is told first. Waits as long as `setup` runs. */
+/** First messages to the model. Waits as long as `setup` runs. */
 export async function readMessages(sid: string, environment: string, signal: AbortSignal): Promise<Message[]> {
   const headers = { "X-Session-ID": sid };
   for (;;) {

@@ -31,7 +31,7 @@ TEST_SEEDS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """Which seeds are tasks: ``train`` from ``first`` on, ``test`` a billion later; none is both."""
+    """Seeds that are tasks: ``train`` from ``first`` on, ``test`` a billion later; none is both."""
 
     train: int
     test: int

@@ -77,7 +77,7 @@ def _check(named: Path | None) -> int:
 
 
 def _notes(configuration: Configuration) -> dict[str, str]:
-    """Which entries share worker processes."""
+    """Notes on entries that share worker processes."""
     entries = configuration.entries
     notes = {}
     for spec in plan(entries, configuration.settings, ""):

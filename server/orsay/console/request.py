@@ -35,7 +35,7 @@ class JournalRequest:
         self.owner = owner
 
     def query(self, model: type[Q]) -> Q:
-        """What the query asks for; an empty value is as good as none, as forms send it. Raises BadQuery."""
+        """Parse the query. An empty value counts as none, since forms send those. Raises BadQuery."""
         given = dict(parse_qsl(self.http.scope["query_string"].decode("latin-1")))
         try:
             return model.model_validate(given)

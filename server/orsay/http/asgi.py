@@ -45,7 +45,7 @@ def replay(body: bytes, receive: Receive) -> Receive:
 
 
 def has_gone(receive: Receive) -> bool:
-    """Whether the client has disconnected, without waiting and without a task.
+    """True if the client has disconnected; found without waiting and without a task.
 
     uvicorn keeps a flag. Elsewhere ``receive`` blocks while the client is there, so one step of it tells;
     the step is taken back.

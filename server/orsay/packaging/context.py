@@ -52,8 +52,10 @@ class Contents:
 
 
 def read(project: Project) -> Contents:
-    """What of the project's folder belongs into its image. Raises LoadError for a bad .dockerignore, and for
-    what cannot be read."""
+    """Select the files of the project's folder that go into its image.
+
+    Raises LoadError for a bad .dockerignore, and for what cannot be read.
+    """
     found = judge(project.folder, _own_patterns(project))
     if project.own_dockerfile and "Dockerfile" not in found.texts:
         reason = next((each.reason for each in found.left_out if each.relpath == "Dockerfile"), "stays out")

@@ -108,7 +108,7 @@ class EnvironmentInfo(BaseModel):
 
 
 class OpenSession(BaseModel):
-    """Which task to play, and with what. Either ``task_spec``, or ``split`` and ``index``."""
+    """A session to open: its task, as ``task_spec`` or as ``split`` and ``index``, and its secrets."""
 
     key: str
     task_spec: dict[str, Any] | None = None

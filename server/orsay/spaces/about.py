@@ -16,12 +16,12 @@ def about(project: Project, readme: str, *, port: int) -> Card:
     """Title (the first heading of ``readme``, else the project's name), description and licence."""
     path = project.folder / "pyproject.toml"
     settings: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    project = settings.get("project", {}) if isinstance(settings.get("project"), dict) else {}
-    description = project.get("description", "")
+    metadata = settings.get("project", {}) if isinstance(settings.get("project"), dict) else {}
+    description = metadata.get("description", "")
     return Card(
         title=heading(readme) or project.name.replace("-", " ").capitalize(),
         description=description if isinstance(description, str) else "",
-        license=_license(project.get("license")),
+        license=_license(metadata.get("license")),
         port=port,
     )
 

@@ -1,4 +1,4 @@
-// What this server hosts, with how much of it is in use now.
+// Environments of this server, with their load.
 import { Anchor, Button, Card, Code, Group, SimpleGrid, Stack, Text, TextInput, Title } from "@mantine/core";
 import { Search } from "lucide-react";
 import { useState } from "react";

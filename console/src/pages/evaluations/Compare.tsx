@@ -75,7 +75,7 @@ function Both({ a, b }: { a: SavedEvaluation; b: SavedEvaluation }) {
       ) : (
         <Verdict of={found} />
       )}
-      <Figures a={a} b={b} found={found} />
+      <Metrics a={a} b={b} found={found} />
       {found && <Changes tasks={found.tasks} a={a} b={b} />}
     </>
   );
@@ -100,7 +100,7 @@ function Verdict({ of }: { of: Comparison }) {
   );
 }
 
-function Figures({ a, b, found }: { a: SavedEvaluation; b: SavedEvaluation; found: Comparison | null }) {
+function Metrics({ a, b, found }: { a: SavedEvaluation; b: SavedEvaluation; found: Comparison | null }) {
   const change = (of: Difference | undefined) =>
     of ? `${withInterval(of.difference.mean, of.difference.low, of.difference.high, signed)}, p = ${number(of.p)}` : NONE;
   const ks = [...new Set([...a.summary.pass_at_k, ...b.summary.pass_at_k].map(({ k }) => k))].sort((x, y) => x - y);
@@ -130,7 +130,7 @@ function Figures({ a, b, found }: { a: SavedEvaluation; b: SavedEvaluation; foun
     ["Turns, mean", ...both(({ summary }) => number(summary.turns?.mean, 1))],
   ];
   return (
-    <div className="scroll-x" tabIndex={0} role="region" aria-label="Figures of both">
+    <div className="scroll-x" tabIndex={0} role="region" aria-label="Metrics of both">
       <Table withTableBorder verticalSpacing={6}>
         <Table.Thead>
           <Table.Tr>

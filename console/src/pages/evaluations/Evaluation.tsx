@@ -75,22 +75,22 @@ function Whole({ of }: { of: SavedEvaluation }) {
           </Anchor>
         </Group>
         <SimpleGrid cols={{ base: 2, md: 4 }} spacing="sm">
-          <Figure
+          <Metric
             name="Mean reward"
             value={number(summary.mean_reward?.mean)}
             note={withBounds(summary.mean_reward?.low, summary.mean_reward?.high, number)}
           />
-          <Figure
+          <Metric
             name={`Success (reward of ${number(summary.success_threshold)} or more)`}
             value={percent(summary.success?.mean)}
             note={withBounds(summary.success?.low, summary.success?.high, share)}
           />
-          <Figure
+          <Metric
             name="Episodes"
             value={count(summary.scored)}
             note={`scored, of ${count(summary.planned)}: ${count(summary.n_tasks)} tasks, ${count(summary.k)} attempts`}
           />
-          <Figure name="Lasted" value={duration(summary.wall_seconds)} note={`an episode ${spread(summary.seconds, duration)}`} />
+          <Metric name="Lasted" value={duration(summary.wall_seconds)} note={`an episode ${spread(summary.seconds, duration)}`} />
         </SimpleGrid>
         <Faults of={of} />
         <SimpleGrid cols={{ base: 1, lg: 2 }} spacing="md">
@@ -121,7 +121,7 @@ function spread(of: Quantiles | null, format: (value: number) => string): string
   return of === null ? NONE : `${format(of.p50)}, p95 ${format(of.p95)}`;
 }
 
-function Figure({ name, value, note }: { name: string; value: ReactNode; note: string }) {
+function Metric({ name, value, note }: { name: string; value: ReactNode; note: string }) {
   return (
     <Paper withBorder p="sm">
       <Text size="xs" c="dimmed">
@@ -220,22 +220,22 @@ function Cost({ of }: { of: SavedEvaluation }) {
   const each = (value: number) => (episodes ? `${count(value / episodes)} an episode` : "");
   return (
     <SimpleGrid cols={{ base: 2, md: 4 }} spacing="sm">
-      <Figure
+      <Metric
         name="Tokens read"
         value={count(tokens.input)}
         note={`${each(tokens.input)}${tokens.cached ? `, ${count(tokens.cached)} from the cache` : ""}`}
       />
-      <Figure
+      <Metric
         name="Tokens written"
         value={count(tokens.output)}
         note={`${each(tokens.output)}${tokens.reasoning ? `, ${count(tokens.reasoning)} of them reasoning` : ""}`}
       />
-      <Figure
+      <Metric
         name="Latency of an answer"
         value={duration(latency?.p50)}
         note={latency ? `median; p95 ${duration(latency.p95)}, longest ${duration(latency.max)}` : "no model"}
       />
-      <Figure
+      <Metric
         name="Turns"
         value={number(turns?.mean, 1)}
         note={Object.entries(stops)

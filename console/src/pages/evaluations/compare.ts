@@ -16,7 +16,7 @@ export interface Difference {
   a: number;
   b: number;
   difference: Interval;
-  /** How likely at least so large a difference is, either way, were both the same. */
+  /** Two-sided p-value: probability of a difference at least this large if both were the same. */
   p: number;
 }
 
@@ -39,7 +39,7 @@ export function compare(a: SavedEvaluation, b: SavedEvaluation): Comparison | nu
   const success = (episode: EvaluatedEpisode) => (episode.success ? 1 : 0);
   const [one, other] = [means(ours, reward), means(theirs, reward)];
   return {
-    tasks: common.map((task, place) => ({ task, a: one[place] ?? 0, b: other[place] ?? 0 })),
+    tasks: common.map((task, index) => ({ task, a: one[index] ?? 0, b: other[index] ?? 0 })),
     leftOut: ours.size + theirs.size - 2 * common.length,
     reward: differenceBetween(one, other),
     success: differenceBetween(means(ours, success), means(theirs, success)),
@@ -51,7 +51,7 @@ function average(values: readonly number[]): number {
 }
 
 function differenceBetween(a: readonly number[], b: readonly number[]): Difference {
-  const differences = b.map((value, place) => value - (a[place] ?? 0));
+  const differences = b.map((value, index) => value - (a[index] ?? 0));
   const found = meanInterval(differences) ?? { mean: 0, low: null, high: null };
   const same = differences.every((value) => value === differences[0]);
   return {
@@ -67,12 +67,12 @@ export function swapTest(differences: readonly number[]): number {
   const changed = differences.filter((value) => value !== 0);
   if (changed.length === 0) return 1;
   const edge = Math.abs(changed.reduce((sum, value) => sum + value, 0)) * (1 - 1e-9); // rounding must not decide
-  const beyond = (sign: (place: number) => boolean) =>
-    Math.abs(changed.reduce((sum, value, place) => (sign(place) ? sum + value : sum - value), 0)) >= edge;
+  const beyond = (sign: (index: number) => boolean) =>
+    Math.abs(changed.reduce((sum, value, index) => (sign(index) ? sum + value : sum - value), 0)) >= edge;
   if (changed.length <= EXACT) {
     const ways = 2 ** changed.length;
     let hits = 0;
-    for (let way = 0; way < ways; way++) if (beyond((place) => ((way >> place) & 1) === 1)) hits += 1;
+    for (let way = 0; way < ways; way++) if (beyond((index) => ((way >> index) & 1) === 1)) hits += 1;
     return hits / ways;
   }
   const random = randomBits(1);

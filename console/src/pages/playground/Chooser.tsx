@@ -1,4 +1,4 @@
-// Which environment, split and task to play.
+// Choice of environment, split and task.
 import {
   Alert,
   Button,

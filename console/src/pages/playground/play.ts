@@ -162,7 +162,7 @@ export class Play {
   }
 }
 
-/** What the calls have brought so far, in the order in which they were made. */
+/** Rewards of the calls so far, in the order of the calls. */
 export function rewardsOf(entries: readonly Entry[]): number[] {
   return entries.flatMap(({ outcome }) =>
     outcome?.kind === "output" && typeof outcome.output.reward === "number" ? [outcome.output.reward] : [],

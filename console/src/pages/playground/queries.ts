@@ -1,4 +1,4 @@
-// What the playground asks of the journal.
+// Queries of the playground to the journal.
 import { useQuery } from "@tanstack/react-query";
 
 import { useServer } from "../../api/queries";

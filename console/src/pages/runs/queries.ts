@@ -1,4 +1,4 @@
-// What the pages of runs ask the server.
+// Queries of the pages of runs.
 import { queryOptions, useQueries, useQuery } from "@tanstack/react-query";
 
 import { unlessJustLoaded } from "../../api/queries";
@@ -37,7 +37,7 @@ export interface Choice {
   smooth: number;
 }
 
-/** Which runs are compared, and how, as the address says it. */
+/** Compared runs and the options of the comparison, from the address. */
 export function readChoice(search: URLSearchParams): { names: string[]; choice: Choice } {
   return {
     names: [...new Set(search.getAll("run"))].slice(0, MOST_COMPARED),

@@ -1,4 +1,4 @@
-// What the pages of trajectories ask the server.
+// Queries of the pages of trajectories.
 import { keepPreviousData, queryOptions, useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 

@@ -44,7 +44,7 @@ _NO_ARGUMENTS = {"type": "object", "properties": {}}
 
 
 class ResetRequest(BaseModel):
-    """Which task to play: ``split`` with ``index``, or ``seed``, or neither for any; the rest is ignored."""
+    """Task to play: ``split`` with ``index``, or ``seed``, or neither for any; the rest is ignored."""
 
     model_config = ConfigDict(extra="allow")
 
