@@ -1,4 +1,4 @@
-"""Every setting of the server, and the only module that reads environment variables.
+"""Every setting of the server, read from arguments and environment variables; ``config`` adds those of a file.
 
 Each field is also a variable ``ORSAY_<FIELD>``; arguments win over variables.
 """
