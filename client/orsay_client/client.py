@@ -111,7 +111,7 @@ class AsyncClient:
         return answer if isinstance(answer, dict) else {}
 
     async def version(self) -> str | None:
-        """The server's version; None from a server that does not tell."""
+        """The server's version; None from a server that does not give one."""
         answer = await self._connection.request_if_offered("GET", "/version")
         found = answer.json() if answer is not None else {}
         return str(found["version"]) if isinstance(found, dict) and "version" in found else None

@@ -236,7 +236,7 @@ class AsyncSession:
         try:
             result = await self._stream("/score_group", body, timeout_s=timeout_s, scoring=True)
         except errors.SessionLost as lost:
-            # 404 has two meanings here; a ping tells them apart.
+            # 404 has two meanings here; a ping distinguishes them.
             if await self._is_there():
                 raise errors.Unsupported("the environment has no group scoring", status=404) from lost
             self._mark_lost(lost)

@@ -103,7 +103,7 @@ class Client:
         return self._thread.run(self._async.health())
 
     def version(self) -> str | None:
-        """The server's version; None from a server that does not tell."""
+        """The server's version; None from a server that does not give one."""
         return self._thread.run(self._async.version())
 
 

@@ -202,7 +202,7 @@ class ChatModel:
         return found
 
     async def _reach(self, client: AsyncOpenAI) -> None:
-        """See that somebody answers there, once: a wrong URL is told at once, not after all the tries."""
+        """Check the URL once: a wrong one is reported at once, not after all the tries."""
         import openai  # an optional dependency
 
         async with self._reaching:

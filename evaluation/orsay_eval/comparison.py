@@ -1,12 +1,12 @@
 """Two reports against each other: is the difference more than noise?
 
 Tasks differ in difficulty far more than models do, so the two are compared task by task, on the tasks that
-both have, as Miller advises (arXiv:2411.00640). How likely a difference at least as large is, were the two
-the same, is told by a permutation test: were they the same, each task could as well have had its two results
-swapped (Fisher, The Design of Experiments, 1935, section 21). All swaps are tried where they are few; else
-they are drawn at random, and p = (b + 1) / (m + 1) for b of m draws (Phipson and Smyth, Stat. Appl. Genet.
-Mol. Biol. 9, 2010). It supposes nothing about how rewards are distributed. The interval of the difference is
-the mean of the tasks' differences ± t * its standard error.
+both have, as Miller advises (arXiv:2411.00640). The p-value is that of a permutation test: if the two were
+the same, each task could as well have had its two results swapped (Fisher, The Design of Experiments, 1935,
+section 21). All swaps are tried where they are few; else they are drawn at random, and p = (b + 1) / (m +
+1) for b of m draws (Phipson and Smyth, Stat. Appl. Genet. Mol. Biol. 9, 2010). It supposes nothing about
+how rewards are distributed. The interval of the difference is the mean of the tasks' differences ± t * its
+standard error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``Evaluation``: what is measured, said once for ``orsay eval``, for tests and for training."""
+"""``Evaluation``: one definition for ``orsay eval``, for tests and for training."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The game between a policy and an environment: what each tells the other.
+"""The interface between a policy and an environment.
 
-A policy plays many episodes; for each it gives a player, who is told the results of its calls and answers
+A policy plays many episodes; for each it gives a player, who receives the results of its calls and answers
 with the next move.
 """
 

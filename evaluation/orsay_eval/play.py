@@ -74,7 +74,7 @@ class Played:
 
 
 async def play(context: AttemptContext, attempt: Attempt) -> Played:
-    """Play it to an end. Faults are told in the episode, not raised.
+    """Play it to an end. Faults are recorded in the episode, not raised.
 
     Raises what no other attempt would survive either: RequestError, ModelUnusable.
     """
@@ -145,7 +145,7 @@ class _Game:
     # The play
 
     async def run(self) -> None:
-        """Until there is a reason to stop, which ``played`` tells."""
+        """Play until there is a reason to stop; ``played`` has it."""
         player = await self._within_budget(self._open)
         results: Sequence[Result] = ()
         note, nudges = "", self._evaluation.nudges
@@ -331,7 +331,7 @@ class _Game:
 
 
 def _sum(rewards: Sequence[float]) -> float | None:
-    """None where it is beyond a float: what is told of an episode beside its reward costs it nothing."""
+    """None where it is beyond a float: additional numbers must not cost an episode its reward."""
     try:
         return total(rewards)
     except OverflowError:

@@ -141,7 +141,7 @@ def _in_thread(work: Any) -> EvaluationReport:
 
 def _policy(policy: Policy | Callable[..., Any]) -> Policy:
     if callable(getattr(policy, "player", None)):
-        return policy  # type: ignore[return-value]  # told apart by its method
+        return policy  # type: ignore[return-value]  # distinguished by its method
     if callable(policy):
         return ScriptedPolicy(policy)
     raise EvaluationError(

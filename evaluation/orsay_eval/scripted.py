@@ -74,7 +74,7 @@ class ScriptedPolicy:
         seed = f"{self.seed}/{opening.split}/{opening.index}/{opening.attempt}"
         try:
             function = self._function() if isinstance(self._function, type) else self._function
-        except Exception as exc:  # the user's code: whatever it raises is told as such
+        except Exception as exc:  # the user's code: whatever it raises is reported as such
             raise PolicyError(f"{self.name} could not be made: {type(exc).__name__}: {exc}") from exc
         return _ScriptedPlayer(function, self.name, opening, random.Random(seed))
 

@@ -27,7 +27,7 @@ def estimate(per_task: Sequence[Sequence[float]]) -> Estimate | None:
     For values that are all 0 or 1 it is an interval of a proportion, which stays between 0 and 1 and does not
     shrink to nothing where all are the same: see ``_proportion``. Otherwise it is mean ± t * standard
     error, with Student's t of G - 1 degrees of freedom. There is none for a single task, and none where all
-    values are one and the same: that tells nothing about their spread.
+    values are one and the same: then the spread is unknown.
     """
     tasks = [values for values in per_task if values]
     if not tasks:
@@ -105,7 +105,7 @@ def _proportion(means: Sequence[float], *, episodes: int) -> tuple[float, float]
     Graubard, Survey Methodology 24, 1998); Franco et al., J. Survey Stat. and Methodology 7 (2019), find
     Wilson's form of it to cover well. Where all are right, or all wrong, there is no spread to go by, and the
     interval is the exact one of Clopper and Pearson (Biometrika 26, 1934) for as many values as there are
-    tasks, as if attempts at one task told nothing more.
+    tasks, as if attempts at one task added no information.
     """
     tasks = len(means)
     p = math.fsum(means) / tasks

@@ -22,7 +22,7 @@ def by_task(episodes: Iterable[EvaluatedEpisode]) -> dict[str, list[EvaluatedEpi
 
 
 def ks(k: int) -> list[int]:
-    """For which numbers pass@k is told: powers of two, and ``k`` itself."""
+    """Numbers of attempts for pass@k: powers of two, and ``k`` itself."""
     found = [1]
     while found[-1] * 2 < k:
         found.append(found[-1] * 2)

@@ -1,4 +1,4 @@
-"""Every setting of the server, read from arguments and environment variables; ``config`` adds those of a file.
+"""Every setting of the server, from arguments and environment variables; ``config`` adds those of a file.
 
 Each field is also a variable ``ORSAY_<FIELD>``; arguments win over variables.
 """

@@ -48,14 +48,14 @@ export type RunToolOutput = RunToolSuccess | RunToolError;
 export type TaskList = TaskCell[];
 
 /**
- * The session that was ended; ``fault`` tells how its teardown failed, if it did.
+ * The session that was ended; ``fault`` is that of its teardown, null when there was none.
  */
 export interface Ended {
   sid: string;
   fault: string | null;
 }
 /**
- * An environment and its load; one that is ``pending`` is of a place that is not up yet.
+ * An environment and its load; ``pending``: its process or server is not up yet.
  *
  * Sessions and calls are those of the key that asks.
  */
@@ -306,7 +306,7 @@ export interface Page {
   unindexed: number;
 }
 /**
- * One session, without what was said in it.
+ * One session, without its messages and calls.
  *
  * ``reward`` is that of its last scored call, ``reward_sum`` the sum of all, None also where that is beyond
  * a float. While the session lives, and
@@ -561,7 +561,7 @@ export interface TaskCell {
   last_at: number;
 }
 /**
- * One session with everything that was said in it.
+ * One session with its messages and calls.
  *
  * ``request`` says how it was opened (``task_spec``, or ``split`` and ``index``); ``prompt``, ``messages``
  * and ``tools`` are None when the client never asked for them.

@@ -27,7 +27,7 @@ _EXAMPLES = """examples:
   orsay play http://127.0.0.1:8080      play it yourself
   orsay check http://127.0.0.1:8080     see whether it keeps the standard
 
-'orsay VERB --help' tells more of each verb."""
+'orsay VERB --help' describes a verb."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

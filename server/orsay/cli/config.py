@@ -32,7 +32,7 @@ def add_parser(verbs: Any) -> None:
     parser = verbs.add_parser(
         "config",
         help="check orsay.toml, or write one",
-        description="Tell what a server would be told: by a file, by variables, by defaults.",
+        description="Show what a server would use: from a file, from variables, from defaults.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

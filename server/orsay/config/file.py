@@ -1,6 +1,6 @@
 """Reads ``orsay.toml``: settings at the top, then a table for each entry of environments.
 
-Everything that can be told from the file is told at once, with its line. Entries take values from variables
+All errors of the file are reported together, each with its line. Entries take values from variables
 too: ``ORSAY_ENVIRONMENTS__ECHO__WORKERS`` is ``workers`` of ``[environments.echo]``.
 """
 

@@ -48,7 +48,7 @@ class Counter:
         return len(_numbers(one.output)) == len(_numbers(other.output))
 
     def expect_runs(self, reply: Reply, wanted: int, when: str) -> None:
-        """Raises Failed unless the tool ran exactly that often; ``when`` tells after what."""
+        """Raises Failed unless the tool ran exactly that often; ``when`` is for the message."""
         runs = self.runs(reply)
         expect(runs == wanted, f"{when}, {self.tool} has run {runs} times in its session, not {wanted}")
 

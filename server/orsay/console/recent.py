@@ -36,7 +36,7 @@ class Faults(RootModel[list[FaultEntry]]):
 
 
 class Ended(BaseModel):
-    """The session that was ended; ``fault`` tells how its teardown failed, if it did."""
+    """The session that was ended; ``fault`` is that of its teardown, null when there was none."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
@@ -45,7 +45,7 @@ class Ended(BaseModel):
 
 
 class RecentFaults:
-    """Hears of faults as they are logged, and keeps the last few hundred.
+    """Listener of the fault log that keeps the last few hundred.
 
     A message is what the client could read of it (S4).
     """

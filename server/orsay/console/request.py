@@ -18,7 +18,7 @@ Q = TypeVar("Q", bound=BaseModel)
 
 
 class BadQuery(Exception):
-    """The query does not fit; ``body`` tells why, as the body of a 422 does."""
+    """The query does not fit; ``body`` is the body of the 422."""
 
     def __init__(self, body: bytes) -> None:
         super().__init__()

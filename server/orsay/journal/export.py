@@ -80,7 +80,7 @@ class Export:
         self._tools: dict[str, list[dict[str, Any]]] = {}
 
     def page(self, connection: Connection) -> list[dict[str, Any]]:
-        """The next records, perhaps none; ``done`` tells whether these were the last."""
+        """The next records, perhaps none; ``done`` is true after the last."""
         recipe = self.recipe
         if self.total is None:
             self.total = count(connection, recipe.wanted)

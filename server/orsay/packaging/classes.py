@@ -112,7 +112,7 @@ def _bases(modules: Mapping[str, _Module], module: _Module, node: ast.ClassDef) 
 
 
 def _resolve(modules: Mapping[str, _Module], module: _Module, base: ast.expr) -> _Class:
-    """Definition of a base class, as far as the project's own files tell."""
+    """Definition of a base class, if the project's own files have it."""
     if isinstance(base, ast.Subscript):
         return _resolve(modules, module, base.value)
     if isinstance(base, ast.Attribute):

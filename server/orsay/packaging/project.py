@@ -22,7 +22,7 @@ _TABLE_KEYS = ("environments",)
 
 @dataclass(frozen=True)
 class Project:
-    """An environment project, as far as its folder tells.
+    """An environment project, read from its folder.
 
     ``name`` is fit for an image or a Space: lower-case letters, digits, single dots, dashes, underscores.
     ``targets`` are what ``orsay serve`` hosts, the default environment first; empty only where the project

@@ -154,9 +154,7 @@ class Running:
             await asyncio.to_thread(self._keys.name_of, key)
 
     async def _find_salt(self) -> None:
-        """Names of keys are those of before, which the journal tells; without one they last as long as this
-        server does.
-        """
+        """Restore the names of keys from the journal; without one they last as long as this server."""
         if self.journal is None:
             self._keys.know(os.urandom(32))
             return

@@ -1,4 +1,4 @@
-"""Completes entries with what only their surroundings tell, as far as nothing has to be started for it.
+"""Completes entries from their surroundings, as far as nothing has to be started for it.
 
 A project folder is asked what it hosts, options of containers are checked together, and with
 ``look_for_code`` modules are looked for, without importing them.

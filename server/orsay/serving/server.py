@@ -1,4 +1,4 @@
-"""From environments and settings to a server that runs until it is told to stop."""
+"""The server: made of environments and settings, runs until it is stopped."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class Hub:
         return Runtime(str(stage), raw.get("sha"), self._hidden(str(raw.get("errorMessage") or "")))
 
     def log(self, space: str, *, build: bool) -> list[str]:
-        """The last lines that the build, or the server, wrote; none where the hub does not tell."""
+        """The last lines that the build, or the server, wrote; none where the hub gives none."""
         fetch = getattr(self._api(), "fetch_space_logs", None)  # not in older releases
         if fetch is None:
             return []
@@ -142,7 +142,7 @@ class Hub:
             with self._translated("read the log of", space):
                 lines.extend(islice(fetch(space, build=build), 10_000))
         except SpaceError:
-            return []  # the failure that it would explain is told anyway
+            return []  # the failure that it would explain is reported anyway
         return [self._hidden(line.rstrip("\n")) for line in lines][-_LOG_LINES:]
 
     def _api(self) -> Any:

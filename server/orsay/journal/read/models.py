@@ -72,7 +72,7 @@ Block: TypeAlias = Text | Image
 
 
 class Summary(_Read):
-    """One session, without what was said in it.
+    """One session, without its messages and calls.
 
     ``reward`` is that of its last scored call, ``reward_sum`` the sum of all, None also where that is beyond
     a float. While the session lives, and
@@ -146,7 +146,7 @@ class Step(_Read):
 
 
 class Trajectory(Summary):
-    """One session with everything that was said in it.
+    """One session with its messages and calls.
 
     ``request`` says how it was opened (``task_spec``, or ``split`` and ``index``); ``prompt``, ``messages``
     and ``tools`` are None when the client never asked for them.

@@ -143,7 +143,7 @@ def _tables(batch: Batch) -> Iterator[tuple[str, dict[Any, Params]]]:
 
 
 def _roll_back(execute: Callable[..., Any], exc: BaseException) -> None:
-    """SQLite may have done so already; what led here is told, whatever this says."""
+    """Roll back, which SQLite may have done already; the error that led here is raised, not one from here."""
     try:
         execute("ROLLBACK")
     except Exception as failed:

@@ -90,9 +90,9 @@ class WriterThread:
         self._signal.put(None)
 
     def do(self, chore: Chore, done: Callable[[bool], None]) -> None:
-        """Have something small done between batches; ``done`` is told, in the thread, whether it went well.
+        """Do a small task between batches; ``done`` is called in the thread, with False if it failed.
 
-        When the journal closes first, nobody is told.
+        When the journal closes first, ``done`` is not called.
         """
         self._chores.append((chore, done))
         self._signal.put(None)
@@ -292,7 +292,7 @@ class WriterThread:
         self._report(self._settled, lost)
 
     def _failed(self, exc: Exception, attempts: int) -> None:
-        """Tell, once; wait, but not before the second attempt: a connection may have been stale."""
+        """Report an error once, and wait from the second attempt on: a connection may have been stale."""
         found = journal_down(exc, self._store.location)
         path = self._store.options.path
         if found.kind in ("damaged", "lost"):

@@ -326,7 +326,7 @@ class Engine:
     async def attach(
         self, container: str, *, on_data: Callable[[bytes], None], on_end: Callable[[], None]
     ) -> tuple[Stream, Callable[[bytes], None]]:
-        """Hear its output and write to its standard input, best before it starts.
+        """Attach to its output and its standard input, best before it starts.
 
         ``on_data`` gets raw frames and ``on_end`` nothing, both on a thread. The function returned writes;
         it blocks and raises OSError when the connection is broken.

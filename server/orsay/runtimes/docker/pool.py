@@ -172,7 +172,7 @@ class Pool:
     # losing
 
     def lost(self, replica: Replica, reason: str, *, gone: bool = True) -> None:
-        """A container is gone, or of no more use: its sessions hear of it, another takes its place."""
+        """A container is gone, or of no more use: its sessions end, and another container is started."""
         if gone:
             replica.ended(reason)
         if replica not in self._active and replica not in self._spare:
