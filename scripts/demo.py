@@ -1,4 +1,4 @@
-"""What ``scripts/demo`` runs: serves the bundled environments and plays an episode of each, to be watched."""
+"""The demonstration of ``scripts/demo``: serves the bundled environments and plays an episode of each."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def watch(session: AsyncSession, policy: Policy, screen: Screen) -> bool:
 
 
 def how_to_go_on(url: str) -> str:
-    """What a person may do with the server now."""
+    """Print what a person can do with the server now."""
     return f"""
 Serving at {url} until Ctrl-C.
 

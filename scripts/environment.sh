@@ -46,7 +46,7 @@ install() {
     if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$want" ]; then
         say "installing what '$name' needs into .venv; this is done once"
         (cd "$root" && "$venv/bin/python" -m pip install -qq "$@") || {
-            say "installing failed; the lines above say why. Run $0 again once that is mended"
+            say "installing failed; the lines above say why. Run $0 again once that is fixed"
             return 1
         }
         printf '%s\n' "$want" >"$stamp"

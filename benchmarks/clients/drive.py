@@ -65,10 +65,10 @@ async def openreward(url: str, sessions: int) -> AsyncIterator[list[Call]]:
 
 
 async def opened(stack: AsyncExitStack, count: int, make: Callable[[], Any]) -> list[Any]:
-    gate = asyncio.Semaphore(OPEN_AT_ONCE)
+    limit = asyncio.Semaphore(OPEN_AT_ONCE)
 
     async def one() -> Any:
-        async with gate:
+        async with limit:
             return await stack.enter_async_context(make())
 
     return list(await asyncio.gather(*(one() for _ in range(count))))

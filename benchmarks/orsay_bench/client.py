@@ -1,4 +1,4 @@
-"""What a call costs its client in CPU time, by library and by number of sessions on one event loop.
+"""CPU time of a call in its client, by library and by number of sessions on one event loop.
 
 Our client, the one of openreward as it comes, and aiohttp by hand (the floor) play the same server, which
 has a core of its own. All keep the event loop that asyncio gives them.

@@ -1,4 +1,4 @@
-"""What is measured, how, and what is to be reached: a figure is a kind of run, a reading a number of it."""
+"""Measurements and their targets: a figure is a kind of run, a reading a number of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ORS = ("orsay-process", "orsay-local", *ORS_PEERS, "openreward-tuned")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What our server has to reach: a multiple of the baseline, or a value not to pass."""
+    """Target for our server: a multiple of the baseline, or an upper bound."""
 
     kind: Literal["ratio", "at_most"]
     limit: float

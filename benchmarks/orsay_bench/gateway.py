@@ -1,4 +1,4 @@
-"""What a gateway adds to a call: one server alone and behind ours, in turn, on one core; the load on another.
+"""Cost of a gateway per call: one server alone and behind ours, in turn, on one core; the load on another.
 
 Latencies are at 200 calls a second. CPU is that of the gateway alone. HAProxy, where it is installed, shows
 the least that anything in front can cost. With a Docker engine, starts of containers are measured too.
@@ -59,7 +59,7 @@ def median(runs: Sequence[Run], load: str, layout: str, key: str) -> float | Non
 
 
 def added(runs: Sequence[Run], layout: Layout, load: str, key: str) -> float | None:
-    """How much more than the same server alone."""
+    """Ratio to the same server alone."""
     value, alone = median(runs, load, layout.name, key), median(runs, load, layout.direct, key)
     return None if value is None or alone is None else value - alone
 
@@ -127,7 +127,7 @@ def page(cells: Sequence[Sequence[str]], starts: Mapping[str, str], remarks: Seq
 
 
 def remarks_on(runs: Sequence[Run]) -> list[str]:
-    """What a reader has to know; behind something, the server itself is among the other work."""
+    """Notes for the reader; behind something, the server itself is among the other work."""
     fronted = {layout.name for layout in LAYOUTS if layout.front != "none"}
     alone = [run for run in runs if run.server not in fronted]
     quiet = [replace(run, result={**run.result, "other_cpu": 0.0}) for run in runs if run.server in fronted]

@@ -1,4 +1,4 @@
-"""How soon a container takes a session, cold and warm, and how large images are."""
+"""Time until a container takes a session, cold and warm, and size of images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the gateway benchmark runs: servers with and without something in front, and the loads on them."""
+"""Servers with and without something in front, and the loads on them, for the gateway benchmark."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ LOADS = (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where processes run, and where they find things."""
+    """Cores and paths of the processes."""
 
     peers: Path
     logs: Path
@@ -147,7 +147,7 @@ def start_load(
 
 
 def result_of(generator: subprocess.Popen[str]) -> Result:
-    """What a generator that has ended found. Raises RuntimeError with the end of what it said."""
+    """Result of a generator that has ended. Raises RuntimeError with the end of its output."""
     said, complained = generator.communicate()
     if generator.returncode:
         raise RuntimeError((complained or said).strip()[-600:] or f"it ended with {generator.returncode}")

@@ -1,4 +1,4 @@
-"""What the journal adds to the CPU time of a call: servers with each kind of journal, on one core.
+"""CPU time that the journal adds to a call: servers with each kind of journal, on one core.
 
 CPU is that of the server and its workers together; PostgreSQL's own is told apart. All servers stand at
 once, and the same load goes to one after the other, for a quarter of a second each, again and again: the
@@ -176,7 +176,7 @@ def median(runs: Sequence[Run], kind: Kind, journal: str, key: str) -> float | N
 
 
 def share(runs: Sequence[Run], kind: Kind, journal: str) -> float | None:
-    """How much more CPU a call takes than without a journal: the median over the turns."""
+    """Ratio of a call's CPU time to that without a journal: the median over the turns."""
     spent = {
         (run.server, run.turn): float(run.result["server_us_per_request"])
         for run in runs

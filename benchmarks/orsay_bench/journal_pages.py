@@ -1,4 +1,4 @@
-"""How long the console takes with a journal of 100,000 sessions and a million calls: each request of each
+"""Times of the console with a journal of 100,000 sessions and a million calls: each request of each
 page over HTTP, with and without keys, and each page in a real browser; on SQLite and on PostgreSQL.
 
 The first answer is told apart: of a server that has just started, for SQLite with files that must be read
@@ -42,7 +42,7 @@ examples:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is told of one database."""
+    """Report on one database."""
 
     there: Recorded
     runs: list[Run]
@@ -146,7 +146,7 @@ def _table(parts: dict[str, Part], columns: Sequence[tuple[str, str]], title: st
 
 
 def verdict(parts: dict[str, Part]) -> list[str]:
-    """What a reader has to know of the figures, and whether they hold."""
+    """Notes for the reader of the measurements, and whether they hold."""
     found = []
     for kind, part in parts.items():
         text = f"{part.there.sessions:,} sessions, {part.there.calls:,} calls"

@@ -18,7 +18,7 @@ def cores() -> tuple[int | None, int | None]:
 
 @contextmanager
 def on_core(core: int | None) -> Iterator[None]:
-    """What is started inside is born on this core, and stays there with all its descendants."""
+    """Start processes on this core; they stay there with all their descendants."""
     before = os.sched_getaffinity(0)
     if core is not None:
         os.sched_setaffinity(0, {core})

@@ -44,10 +44,10 @@ class OpenEnvLoad:
 
     async def sessions(self, count: int, at_once: int = 32) -> list[WebSocketChannel]:
         opened: list[WebSocketChannel] = []
-        gate = asyncio.Semaphore(at_once)
+        limit = asyncio.Semaphore(at_once)
 
         async def one() -> None:
-            async with gate:
+            async with limit:
                 try:
                     opened.append(await self.session())
                 except (OSError, TimeoutError) as error:

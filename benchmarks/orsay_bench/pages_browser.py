@@ -1,4 +1,4 @@
-"""How long the console's pages take in a browser, by its own clock: until the data is on the page and all
+"""Times of the console's pages in a browser, by its own clock: until the data is on the page and all
 plots within the window are drawn, which is looked at before each frame.
 
 First each page is opened by its address in a browser that knows nothing, then gone to from another page of

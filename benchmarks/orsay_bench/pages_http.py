@@ -1,4 +1,4 @@
-"""What the pages of the console ask the server, and how long each answer takes over HTTP."""
+"""Requests of the console's pages to the server, with the time of each answer over HTTP."""
 
 from __future__ import annotations
 

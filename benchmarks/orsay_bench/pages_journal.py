@@ -31,7 +31,7 @@ _INDEX_LIMIT_S = 240.0
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What is in it, by ids; ``owner`` is the name of the first key."""
+    """Content of the journal, by ids; ``owner`` is the name of the first key."""
 
     sessions: int
     calls: int
@@ -107,8 +107,8 @@ def _make_long(connection: Connection, owner: str) -> int:
 
 
 def _settle(store: Store) -> None:
-    """What PostgreSQL does by itself a minute after such a change, or a journal that grew call by call had
-    done.
+    """Bring the database to the state that PostgreSQL reaches by itself after a minute, and a growing journal
+    always has.
     """
     if store.is_sqlite:
         with store.engine.connect() as connection:
@@ -119,7 +119,7 @@ def _settle(store: Store) -> None:
 
 
 def _index(store: Store) -> tuple[int, float]:
-    """What is left, and the seconds that it took."""
+    """Rows that are left, and the seconds that it took."""
     began = time.perf_counter()
     while True:
         with store.reading() as connection:

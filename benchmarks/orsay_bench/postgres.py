@@ -22,7 +22,7 @@ _START_LIMIT_S = 60.0
 
 
 def is_there() -> bool:
-    """Whether PostgreSQL and its driver are installed."""
+    """True if PostgreSQL and its driver are installed."""
     with contextlib.suppress(ImportError):
         import psycopg  # optional
 

@@ -1,4 +1,4 @@
-"""What a server costs, from /proc: CPU time, memory, threads and files of a process and all below it."""
+"""Cost of a server, from /proc: CPU time, memory, threads and files of a process and all below it."""
 
 from __future__ import annotations
 

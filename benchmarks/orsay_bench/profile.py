@@ -1,4 +1,4 @@
-"""Where the CPU time of a request goes, in the gateway and in the worker.
+"""Profile of a request: CPU time in the gateway and in the worker.
 
 Loads one server as benchmarks/serve does. First, undisturbed, it measures the CPU time of each process per
 request; then it samples each process with py-spy and divides that time among the files that were running.

@@ -93,7 +93,7 @@ def cell(value: Value | None) -> str:
 
 
 def verdict(row: Row, ours: Sequence[str]) -> str:
-    """What became of the target, per server of ours when they differ."""
+    """Result for the target, per server of ours when they differ."""
     if not row.target:
         return ""
     found = {server: row.values[server].reached for server in ours if server in row.values}
@@ -147,7 +147,7 @@ def as_json(table: Iterable[Row]) -> list[dict[str, Any]]:
 
 
 def notes(runs: Iterable[Run], noisy: float = 0.3) -> list[str]:
-    """What a reader of the table has to know: failures, errors, a busy machine, a generator at its limit."""
+    """Notes for the reader of the table: failures, errors, a busy machine, a generator at its limit."""
     made: list[str] = []
     for run in runs:
         where = f"{run.figure}, {run.server}, run {run.turn}"

@@ -43,7 +43,7 @@ Partial runs write results/partial.json and .md; a full run writes results/serve
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run; the same turn of all servers stands together, so that they share the weather."""
+    """Runs in order: one turn of all servers stands together, so that they share the load of the machine."""
 
     figures: tuple[Figure, ...]
     servers: tuple[ServerSpec, ...]
@@ -61,7 +61,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Where things are during a run."""
+    """Paths and addresses during a run."""
 
     plan: Plan
     peers: Path
@@ -180,7 +180,7 @@ def plan(options: argparse.Namespace) -> Plan:
 
 
 def headline(figure: Figure, run: Run) -> str:
-    """What the progress line says of a finished run."""
+    """Progress line of a finished run."""
     if run.failed:
         return f"FAILED: {run.failed.splitlines()[-1][:120]}"
     parts = [f"{r.key} {run.result[r.key]:g}" for r in figure.readings if r.key in run.result]

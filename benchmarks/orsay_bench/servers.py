@@ -31,7 +31,7 @@ class ServerFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
-    """How to start one server; PORT in the command is replaced. `peer` names its virtual environment."""
+    """Command of one server; PORT in it is replaced. `peer` names its virtual environment."""
 
     name: str
     protocol: Literal["ors", "openenv"]

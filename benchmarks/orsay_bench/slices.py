@@ -25,7 +25,7 @@ _OF_THE_CLOCK = ("per_s", "p50_ms", "p90_ms", "p99_ms", "max_ms")  # which has c
 def run_in_slices(
     starts: Sequence[Callable[[], subprocess.Popen[str]]], limit_s: float
 ) -> list[Result | RuntimeError]:
-    """What each of the generators found, without times of the clock; or why it found nothing.
+    """Result of each generator, without times of the clock; or the error why there is none.
 
     Their seconds are those of the clock: each needs as many times more of them as there are generators.
     """

@@ -62,7 +62,7 @@ run writes results/train.json and .md.
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run; one turn of all stands together, so that they share the weather."""
+    """Runs in their order: one turn of all stands together, so that they share the load of the machine."""
 
     contenders: tuple[str, ...]
     clients: tuple[str, ...]
@@ -158,7 +158,7 @@ def measure(chosen: Plan, figure: str, name: str, turn: int, server: RunningServ
 
 
 def headline(run: Run) -> str:
-    """What the progress line says of a finished run."""
+    """Progress line of a finished run."""
     if run.failed:
         return f"FAILED: {run.failed.splitlines()[-1][:200]}"
     keys = ("rollouts_per_s", "batch_s", "cpu_s", "cpu_us_per_call", "other_cpu")

@@ -1,4 +1,4 @@
-"""What a call costs a trainer's process in CPU time: through our spec, or through TRL's for OpenReward.
+"""CPU time of a call in the trainer's process: through our spec, or through TRL's for OpenReward.
 
 python -m orsay_bench.train_client orsay-spec --url http://127.0.0.1:8080 --sessions 96 --seconds 5
 

@@ -90,7 +90,7 @@ class OwnTrainer(GRPOTrainer, _Scripted, trl.GRPOTrainer):  # type: ignore[misc]
 
 
 class Ends:
-    """How the rollouts of a batch ended, as a reward function is shown them."""
+    """Ends of the rollouts of a batch, as a reward function sees them."""
 
     def __init__(self) -> None:
         self.right = 0

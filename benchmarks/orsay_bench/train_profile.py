@@ -1,4 +1,4 @@
-"""Where the CPU time of a batch of rollouts goes in the trainer's process, by thread and by kind of work.
+"""Profile of a batch of rollouts in the trainer's process: CPU time by thread and by kind of work.
 
 PYTHONPATH=benchmarks python -m orsay_bench.train_profile orsay-factory
 

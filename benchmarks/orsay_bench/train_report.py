@@ -1,4 +1,4 @@
-"""What was measured of training, by whom, what is to be reached, and the two tables that show it."""
+"""Measurements of training, their targets, and the two tables that show them."""
 
 from __future__ import annotations
 

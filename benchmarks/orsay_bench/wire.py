@@ -22,7 +22,7 @@ def _ignore(channel: Channel, seconds: float, error: str, raw: bytes) -> None:
 
 
 class Target:
-    """Where the server is, and how a request to it is spelled."""
+    """Address of the server, and the bytes of a request to it."""
 
     def __init__(self, url: str, headers: dict[str, str] | None = None) -> None:
         parts = urlsplit(url)

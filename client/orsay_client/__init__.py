@@ -1,4 +1,4 @@
-"""Client for servers of the Open Reward Standard: asynchronous, with a thin synchronous face.
+"""Client for servers of the Open Reward Standard: asynchronous, with a thin synchronous wrapper.
 
 async with AsyncClient("http://localhost:8080") as client:
     environment = client.environment("echo")

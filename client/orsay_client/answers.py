@@ -62,7 +62,7 @@ def error_for(answer: Answer, what: str, *, in_session: bool, redact: Redact) ->
 
 
 def detail_of(answer: Answer, redact: Callable[[str], str] = str) -> str:
-    """What the server says in words: ``detail`` of a JSON body, else the beginning of a text.
+    """Error text of the server: ``detail`` of a JSON body, else the beginning of a text.
 
     ``redact`` takes secrets out before a long text is cut.
     """

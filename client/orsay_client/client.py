@@ -77,7 +77,7 @@ class AsyncClient:
         )
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._connection.transport.place}>"
+        return f"<{type(self).__name__} of {self._connection.transport.address}>"
 
     async def __aenter__(self) -> Self:
         return self
@@ -106,12 +106,12 @@ class AsyncClient:
         return AsyncEnvironment(self._connection, name)
 
     async def health(self) -> dict[str, Any]:
-        """What /health answers."""
+        """Answer of /health."""
         answer = (await self._connection.request("GET", "/health")).json()
         return answer if isinstance(answer, dict) else {}
 
     async def version(self) -> str | None:
-        """The server's version; None from a server that does not tell."""
+        """The server's version; None from a server that does not give one."""
         answer = await self._connection.request_if_offered("GET", "/version")
         found = answer.json() if answer is not None else {}
         return str(found["version"]) if isinstance(found, dict) and "version" in found else None

@@ -1,4 +1,4 @@
-"""What all sessions of a client share: transport, retries, keep-alive, and tasks that outlive a caller."""
+"""State that the sessions of a client share: transport, retries, keep-alive, background tasks."""
 
 from __future__ import annotations
 

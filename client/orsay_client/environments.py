@@ -29,7 +29,7 @@ class AsyncEnvironment:
         self.name = name
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name or '(default)'} at {self._connection.transport.place}>"
+        return f"<{type(self).__name__} {self.name or '(default)'} at {self._connection.transport.address}>"
 
     async def splits(self) -> list[Split]:
         return parse.splits((await self._connection.request("GET", env_path(self.name, "/splits"))).json())

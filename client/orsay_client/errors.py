@@ -1,4 +1,4 @@
-"""What can go wrong between a caller and an environment, told apart by who should act.
+"""Errors between a caller and an environment, grouped by who should act.
 
     OrsayClientError
     ├── ToolRefused          an answer: the environment looked at the call and said no
@@ -27,7 +27,7 @@
     ├── ProtocolError        the server's answer is not ORS
     └── ClientClosed         the client or the session was closed before
 
-Every class survives pickling, since errors cross process borders in training. No message or field ever
+Every class survives pickling, since errors cross process boundaries in training. No message or field ever
 holds an API key or a secret.
 """
 

@@ -103,7 +103,7 @@ def _untitled(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _for_openai(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """What OpenAI's functions accept: one choice in place of several, arrays with ``items``."""
+    """Reduce a schema to what OpenAI's functions accept: one choice of several, arrays with ``items``."""
     chosen = dict(schema)
     for key in _CHOICES:
         options = chosen.pop(key, None)

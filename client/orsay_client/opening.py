@@ -1,4 +1,4 @@
-"""How a session comes to be and ends on the wire: /create_session, /create, /delete."""
+"""Opening and closing of a session on the wire: /create_session, /create, /delete."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def env_path(env_name: str | None, path: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """What a session is opened with. ``body`` holds the one task source; secrets stay out of every repr."""
+    """Request for a session. ``body`` holds the one task source; secrets stay out of every repr."""
 
     env_name: str | None
     body: Mapping[str, Any] = field(repr=False)

@@ -37,7 +37,7 @@ _REASONS = frozenset({"not_found", "name_collision", "input_validation", "episod
 
 
 def tool_output(result: Any) -> ToolOutput:
-    """What a call answered. Raises ToolRefused for its negative form."""
+    """Parse the answer of a call. Raises ToolRefused for its negative form."""
     raw = _object(result, "the result of a call")
     if raw.get("ok") is False:
         text = well_formed(str(raw.get("error") or "the environment refused the call"))
@@ -156,8 +156,8 @@ def _make(model: Callable[..., _Model], fields: dict[str, Any]) -> _Model:
     try:
         return model(**fields)
     except ValidationError as exc:
-        places = ", ".join(".".join(str(part) for part in error["loc"]) or "it" for error in exc.errors())
-        raise ProtocolError(f"the server sent a {_name(model)} that is none: {places}") from None
+        paths = ", ".join(".".join(str(part) for part in error["loc"]) or "it" for error in exc.errors())
+        raise ProtocolError(f"the server sent a {_name(model)} that is none: {paths}") from None
 
 
 def _name(model: Callable[..., Any]) -> str:

@@ -36,7 +36,7 @@ class AnsweredCall:
     refusal: errors.ToolRefused | None = None
 
     def has_answer_of(self, other: AnsweredCall) -> bool:
-        """Equality of what a model and a reward see; metadata may tell times and ids."""
+        """Equality of what a model and a reward see; metadata may hold times and ids."""
         return self._answer() == other._answer()
 
     def _answer(self) -> tuple[Any, ...]:

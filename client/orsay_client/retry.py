@@ -31,7 +31,7 @@ class Retry:
     max_retry_after_s: float = 60.0
     """A server that asks for more is believed: the request fails at once with what the server said."""
     starting_ride_out_s: float = 600.0
-    """How long to wait for an environment whose setup still runs."""
+    """Longest wait for an environment whose setup still runs."""
     progress_s: float = 5.0
 
     def __post_init__(self) -> None:

@@ -63,8 +63,8 @@ class AsyncSession:
 
     def __repr__(self) -> str:
         state = "lost" if self._lost else "open" if self._open else "not open"
-        place = self._connection.transport.place
-        return f"<{type(self).__name__} {self._sid or '(no id yet)'} at {place}: {state}>"
+        address = self._connection.transport.address
+        return f"<{type(self).__name__} {self._sid or '(no id yet)'} at {address}: {state}>"
 
     @property
     def sid(self) -> str:
@@ -170,7 +170,7 @@ class AsyncSession:
         return await self.call(terminal.name, arguments, timeout_s=timeout_s)
 
     async def prompt(self) -> list[TextBlock | ImageBlock]:
-        """What the model is shown first; waits until the environment's setup is done."""
+        """First message to the model; waits until the environment's setup is done."""
         answer = await self._get("/prompt")
         assert answer is not None
         return parse.prompt(answer)
@@ -236,7 +236,7 @@ class AsyncSession:
         try:
             result = await self._stream("/score_group", body, timeout_s=timeout_s, scoring=True)
         except errors.SessionLost as lost:
-            # 404 has two meanings here; a ping tells them apart.
+            # 404 has two meanings here; a ping distinguishes them.
             if await self._is_there():
                 raise errors.Unsupported("the environment has no group scoring", status=404) from lost
             self._mark_lost(lost)

@@ -37,7 +37,7 @@ _log = logging.getLogger("orsay_client")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRules:
-    """What holds for all streams of a session.
+    """Rules for all streams of a session.
 
     ``repeatable``: a request that may have reached the server can be sent again. ``answer_s`` bounds the
     wait for the first byte, ``silence_s`` for each next one.
@@ -220,7 +220,7 @@ def _refused(why: str) -> errors.ToolRefused:
 
 
 class _Reading:
-    """What one connection has delivered of the result."""
+    """Part of the result that one connection has delivered."""
 
     def __init__(self, max_bytes: int) -> None:
         self.pieces: list[str] = []

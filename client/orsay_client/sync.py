@@ -1,4 +1,4 @@
-"""The synchronous face: the asynchronous client on a background thread, method for method.
+"""Synchronous client: the asynchronous client on a background thread, method for method.
 
 Keep-alive pings run on that thread, so a session lives on while the caller computes. Objects may be
 shared between threads; each call blocks only its own.
@@ -99,11 +99,11 @@ class Client:
         return Environment(self, self._async.environment(name), self._thread)
 
     def health(self) -> dict[str, Any]:
-        """What /health answers."""
+        """Answer of /health."""
         return self._thread.run(self._async.health())
 
     def version(self) -> str | None:
-        """The server's version; None from a server that does not tell."""
+        """The server's version; None from a server that does not give one."""
         return self._thread.run(self._async.version())
 
 
@@ -201,7 +201,7 @@ class Tasks:
         return self._async.split
 
     def count(self) -> int:
-        """How many tasks the split has."""
+        """Number of tasks in the split."""
         return self._thread.run(self._async.count())
 
     def get(self, index: int) -> Task:
@@ -291,7 +291,7 @@ class Session:
         return self._thread.run(self._async.call_terminal(text, timeout_s=timeout_s))
 
     def prompt(self) -> list[TextBlock | ImageBlock]:
-        """What the model is shown first; waits until the environment's setup is done."""
+        """First message to the model; waits until the environment's setup is done."""
         return self._thread.run(self._async.prompt())
 
     @overload

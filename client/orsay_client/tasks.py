@@ -37,7 +37,7 @@ class AsyncTasks:
         return f"<{type(self).__name__} of split {self.split!r}>"
 
     async def count(self) -> int:
-        """How many tasks the split has."""
+        """Number of tasks in the split."""
         answer = await self._post("/num_tasks")
         if answer is None:
             return len(await self._all())
@@ -95,7 +95,7 @@ class AsyncTasks:
         if not isinstance(specs, list):
             raise ProtocolError("the server's list of tasks is none")
         name = answer.get("env_name")
-        return [self._task(spec, first + place, name) for place, spec in enumerate(specs)]
+        return [self._task(spec, first + offset, name) for offset, spec in enumerate(specs)]
 
     def _task(self, spec: Any, index: int, env_name: Any) -> Task:
         if not isinstance(spec, dict):

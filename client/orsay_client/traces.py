@@ -26,7 +26,7 @@ def current_traceparent() -> str:
 
 
 class Named:
-    """Errors that leave the block tell the trace, for whoever looks for it in the server's logs."""
+    """Errors that leave the block carry the trace id, to be found in the server's logs."""
 
     __slots__ = ("trace",)
 

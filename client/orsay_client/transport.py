@@ -1,4 +1,4 @@
-"""The border to HTTP: one request, one answer, no retries.
+"""HTTP requests: one request, one answer, no retries.
 
 httpx is the interface and aiohttp carries the bytes, since the pool of httpx is searched linearly and
 costs milliseconds per request at a thousand connections. Every failure below HTTP leaves here as
@@ -130,7 +130,7 @@ class Transport:
             raise ValueError(
                 "a server URL looks like http://host:8080; it needs http:// or https:// and a host"
             )
-        self.place = f"{base.scheme}://{base.netloc.decode()}{base.path.rstrip('/')}"
+        self.address = f"{base.scheme}://{base.netloc.decode()}{base.path.rstrip('/')}"
         self._timeout_s = timeout_s
         self._max_answer_bytes = max_answer_bytes
         self._base = base
@@ -206,7 +206,7 @@ class Transport:
             if not watch.expired():
                 raise
             raise ConnectionLost(
-                f"{method} {self.place}{path}: no sign of life for too long", may_have_run=True
+                f"{method} {self.address}{path}: no sign of life for too long", may_have_run=True
             ) from exc
 
     async def _open(
@@ -236,13 +236,13 @@ class Transport:
             await response.aclose()
             target = request.url.join(response.headers["location"])
             if (target.scheme, target.netloc) != (request.url.scheme, request.url.netloc):
-                place = f"{target.scheme}://{target.netloc.decode()}"
+                address = f"{target.scheme}://{target.netloc.decode()}"
                 raise ProtocolError(
-                    f"{method} {self.place}{path} redirects to {place}; use that URL if you trust it"
+                    f"{method} {self.address}{path} redirects to {address}; use that URL if you trust it"
                 )
             if response.status_code == 308:
                 self._urls[path] = target
-        raise ProtocolError(f"{method} {self.place}{path}: more than {_MAX_HOPS} redirects")
+        raise ProtocolError(f"{method} {self.address}{path}: more than {_MAX_HOPS} redirects")
 
     def _lost(self, method: str, path: str, exc: BaseException) -> ConnectionLost:
         cause: BaseException = exc
@@ -255,7 +255,7 @@ class Transport:
         detail = getattr(system, "strerror", None) or str(cause) or type(cause).__name__
         if refused:
             detail += "; is a server running there?"
-        return ConnectionLost(f"{method} {self.place}{path}: {what}: {detail}", may_have_run=not not_sent)
+        return ConnectionLost(f"{method} {self.address}{path}: {what}: {detail}", may_have_run=not not_sent)
 
     async def aclose(self) -> None:
         await self._http.aclose()

@@ -1,6 +1,6 @@
 // Puts text on the clipboard, also where the browser keeps its clipboard from pages without TLS.
 
-/** Whether it is there now. */
+/** True once it is there. */
 export async function copyText(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);

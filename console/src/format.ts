@@ -1,6 +1,5 @@
-// How numbers, times and names are written. Missing values are an en dash, everywhere.
+// Formats of numbers, times and names. Missing values are an en dash, everywhere.
 
-import type { Time } from "./api/types";
 
 export const NONE = "–";
 
@@ -48,18 +47,18 @@ function parts(large: number, largeUnit: string, small: number, smallUnit: strin
   return small ? `${large} ${largeUnit} ${small} ${smallUnit}` : `${large} ${largeUnit}`;
 }
 
-/** A time of the API in milliseconds since 1970: it comes as seconds, or as ISO 8601. */
-export function milliseconds(at: Time): number {
-  return typeof at === "number" ? at * 1000 : Date.parse(at);
+/** A time of the API, in seconds since 1970, as milliseconds. */
+export function milliseconds(at: number): number {
+  return at * 1000;
 }
 
 /** Seconds between two times of the API; null while the second one is missing. */
-export function secondsBetween(from: Time | null | undefined, to: Time | null | undefined): number | null {
-  return from && to ? (milliseconds(to) - milliseconds(from)) / 1000 : null;
+export function secondsBetween(from: number | null | undefined, to: number | null | undefined): number | null {
+  return from && to ? to - from : null;
 }
 
 /** `2026-03-01 14:05:09`, in the person's own zone. */
-export function dateTime(at: Time | null | undefined): string {
+export function dateTime(at: number | null | undefined): string {
   if (!at) return NONE;
   const date = new Date(milliseconds(at));
   const two = (value: number) => String(value).padStart(2, "0");
@@ -70,7 +69,7 @@ export function dateTime(at: Time | null | undefined): string {
 }
 
 /** `12 s ago`, `5 min ago`, `3 h ago`, `2 d ago`. */
-export function ago(at: Time | null | undefined, now: number = Date.now()): string {
+export function ago(at: number | null | undefined, now: number = Date.now()): string {
   if (!at) return NONE;
   const seconds = Math.max(0, (now - milliseconds(at)) / 1000);
   if (seconds < 1) return "now";

@@ -1,4 +1,4 @@
-// Which path shows which page. The code of a page is fetched when it is opened, or before, when there is time.
+// Routes: a page for each path. The code of a page is fetched when it is opened, or before, when there is time.
 import { Button, Container, Stack, Text } from "@mantine/core";
 import { createBrowserRouter, Link, Navigate, useRouteError } from "react-router";
 
@@ -10,7 +10,7 @@ import { routes as playground } from "./pages/playground/routes";
 import { routes as runs } from "./pages/runs/routes";
 import { routes as tasks } from "./pages/tasks/routes";
 import { routes as trajectories } from "./pages/trajectories/routes";
-import { consolePath } from "./place";
+import { consolePath } from "./urls";
 import { PageHeader } from "./shared/PageHeader";
 import { Failure, Waiting } from "./shared/states";
 import { Shell } from "./shell/Shell";

@@ -38,8 +38,7 @@ it("ages are told in the largest unit, and are never negative", () => {
   expect(before(-5)).toBe("now");
 });
 
-it("times may be seconds or ISO 8601", () => {
-  expect(secondsBetween("2026-03-01T00:00:00Z", "2026-03-01T00:01:30+00:00")).toBe(90);
+it("a span is null while its end is missing", () => {
   expect(secondsBetween(100, 101.5)).toBe(1.5);
   expect(secondsBetween(100, null)).toBeNull();
 });

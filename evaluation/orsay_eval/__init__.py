@@ -1,4 +1,4 @@
-"""Evaluation: tasks played with a model or a policy, and what the rewards tell.
+"""Evaluation: tasks played with a model or a policy, and statistics of the rewards.
 
     report = evaluate(
         Evaluation("guessenvironment", split="test", tasks=100, k=4),

@@ -127,7 +127,7 @@ class ChatModel:
         except ModelFault as exc:
             raise ModelFault(exc.fault_class, self._redact(exc.message)) from None
 
-    def _said(self, found: Any) -> str:
+    def _excerpt(self, found: Any) -> str:
         try:
             return self._redact(str(getattr(found, "error", None) or found))[:300]
         except (ValueError, RecursionError):  # too long a number, too deep
@@ -155,27 +155,27 @@ class ChatModel:
             ) from exc
         except (openai.AuthenticationError, openai.PermissionDeniedError) as exc:
             raise ModelUnusable(
-                f"{self._place()} refuses the key ({exc.status_code}): {exc.message}"
+                f"{self._address()} refuses the key ({exc.status_code}): {exc.message}"
             ) from exc
         except openai.APIResponseValidationError as exc:
             raise ModelFault(
-                "model_error", f"{self._place()} sent no chat completion: {exc.message}"
+                "model_error", f"{self._address()} sent no chat completion: {exc.message}"
             ) from exc
         except openai.APIStatusError as exc:
             kind = "model_unavailable" if exc.status_code in (408, 409, 429) or exc.status_code >= 500 else ""
             if not kind:
                 raise self._refused(f"answers {exc.status_code}: {exc.message}", "") from exc
-            raise ModelFault(kind, f"{self._place()} answers {exc.status_code}: {exc.message}") from exc
+            raise ModelFault(kind, f"{self._address()} answers {exc.status_code}: {exc.message}") from exc
         except openai.APIConnectionError as exc:  # timeouts among them
             why = exc.__cause__ or exc
             raise ModelFault(
-                "model_unavailable", f"{self._place()} does not answer ({type(why).__name__}): {why}"
+                "model_unavailable", f"{self._address()} does not answer ({type(why).__name__}): {why}"
             ) from exc
         except (ValueError, RecursionError) as exc:  # JSON that breaks off, or without end
-            raise ModelFault("model_error", f"{self._place()} sent no JSON: {exc}") from exc
+            raise ModelFault("model_error", f"{self._address()} sent no JSON: {exc}") from exc
         if not isinstance(_first(found, "message"), BaseModel):  # the package checks no types
             raise ModelFault(
-                "model_error", f"{self._place()} sent an answer without choices: {self._said(found)}"
+                "model_error", f"{self._address()} sent an answer without choices: {self._excerpt(found)}"
             )
         self._answered = True
         return found
@@ -202,7 +202,7 @@ class ChatModel:
         return found
 
     async def _reach(self, client: AsyncOpenAI) -> None:
-        """See that somebody answers there, once: a wrong URL is told at once, not after all the tries."""
+        """Check the URL once: a wrong one is reported at once, not after all the tries."""
         import openai  # an optional dependency
 
         async with self._reaching:
@@ -215,7 +215,8 @@ class ChatModel:
                         continue
                     why = exc.__cause__ or exc
                     raise ModelUnusable(
-                        f"{self._place()} cannot be reached ({type(why).__name__}: {why}); does it run there?"
+                        f"{self._address()} cannot be reached ({type(why).__name__}: {why});"
+                        " does it run there?"
                     ) from exc
                 except (openai.OpenAIError, ValueError, TypeError):
                     pass  # it answers, and need not have a list of models
@@ -247,12 +248,12 @@ class ChatModel:
 
     def _refused(self, what: str, hint: str) -> Exception:
         """Once it answered such requests, the next refusal is one episode's; before, it is everyone's."""
-        message = f"{self._place()} {what}"
+        message = f"{self._address()} {what}"
         if self._answered:
             return ModelFault("model_refused", message)
         return ModelUnusable(f"{message} ({hint})" if hint else message)
 
-    def _place(self) -> str:
+    def _address(self) -> str:
         return f"the model {self.name!r} at {_without_login(self._base_url or 'api.openai.com')}"
 
 
@@ -265,13 +266,15 @@ class _ChatPlayer:
         self._turn = 0
 
     async def move(self, results: Sequence[Result], note: str = "") -> Move:
-        talk = self._conversation
-        talk.hear(results, note)
+        conversation = self._conversation
+        conversation.add_results(results, note)
         self._turn += 1
-        answer = await self._model.answer(talk.messages, talk.tools, f"{self._seed_of}/{self._turn}")
+        answer = await self._model.answer(
+            conversation.messages, conversation.tools, f"{self._seed_of}/{self._turn}"
+        )
         if answer is None:
             return Move(stop="context")
-        move = talk.say(_first(answer, "message"), self._model.keep_reasoning)
+        move = conversation.add_answer(_first(answer, "message"), self._model.keep_reasoning)
         finish = _first(answer, "finish_reason")
         stop = ""
         if not move.calls and finish in ("length", "content_filter"):
@@ -286,7 +289,7 @@ def _first(answer: Any, name: str) -> Any:
 
 
 def _tokens(answer: ChatCompletion) -> TokenCounts:
-    """What the endpoint counted; 0 for what it did not."""
+    """Tokens as the endpoint counted them; 0 for those it did not count."""
 
     def count(*names: str) -> int:
         found: Any = answer

@@ -1,12 +1,12 @@
 """Two reports against each other: is the difference more than noise?
 
 Tasks differ in difficulty far more than models do, so the two are compared task by task, on the tasks that
-both have, as Miller advises (arXiv:2411.00640). How likely a difference at least as large is, were the two
-the same, is told by a permutation test: were they the same, each task could as well have had its two results
-swapped (Fisher, The Design of Experiments, 1935, section 21). All swaps are tried where they are few; else
-they are drawn at random, and p = (b + 1) / (m + 1) for b of m draws (Phipson and Smyth, Stat. Appl. Genet.
-Mol. Biol. 9, 2010). It supposes nothing about how rewards are distributed. The interval of the difference is
-the mean of the tasks' differences ± t * its standard error.
+both have, as Miller advises (arXiv:2411.00640). The p-value is that of a permutation test: if the two were
+the same, each task could as well have had its two results swapped (Fisher, The Design of Experiments, 1935,
+section 21). All swaps are tried where they are few; else they are drawn at random, and p = (b + 1) / (m +
+1) for b of m draws (Phipson and Smyth, Stat. Appl. Genet. Mol. Biol. 9, 2010). It supposes nothing about
+how rewards are distributed. The interval of the difference is the mean of the tasks' differences ± t * its
+standard error.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _PLAYED_ALIKE = ("reward", "unscored", "success", "max_turns", "nudges", "images
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Of one figure, B less A, on the tasks that both have."""
+    """Difference of one metric, B less A, on the tasks that both have."""
 
     a: float
     b: float
     low: float | None
     high: float | None
     p: float
-    """How likely at least so large a difference is, either way, were A and B the same."""
+    """Two-sided p-value: probability of a difference at least this large if A and B were the same."""
     detectable: float | None
     """The difference that as many tasks would show in 80% of such comparisons."""
 
@@ -79,7 +79,7 @@ class Comparison:
     """Tasks that B does better, most changed first: the task, A's mean reward, B's."""
     worse: tuple[tuple[str, float, float], ...]
     notes: tuple[str, ...]
-    """What makes the comparison less fair."""
+    """Notes on what makes the comparison less fair."""
 
     def verdict(self) -> str:
         """In one sentence."""
@@ -164,7 +164,7 @@ def swap_test(differences: Sequence[float], *, seed: int = 0) -> float:
     beyond = 0
     for _ in range(draws):
         bits = rng.getrandbits(len(changed))
-        swapped = sum(value for place, value in enumerate(changed) if bits >> place & 1)
+        swapped = sum(value for position, value in enumerate(changed) if bits >> position & 1)
         beyond += abs(total - 2 * swapped) >= edge
     return (beyond + 1) / (draws + 1)
 

@@ -29,7 +29,7 @@ _EMPTY = {"type": "object", "properties": {}}
 
 
 class Conversation:
-    """What was said in one episode: ``messages`` and ``tools`` are what the next request carries."""
+    """Messages of one episode: ``messages`` and ``tools`` go into the next request."""
 
     def __init__(self, opening: Opening, *, system: str | None = None) -> None:
         self.messages: list[dict[str, Any]] = []
@@ -42,8 +42,8 @@ class Conversation:
         self.tools = [_function(tool, names[tool.name]) for tool in opening.tools]
         self._real = {seen: real for real, seen in names.items()}
 
-    def hear(self, results: Sequence[Result], note: str) -> None:
-        """Add what calls brought, and what the model is asked."""
+    def add_results(self, results: Sequence[Result], note: str) -> None:
+        """Add results of calls, and a note to the model."""
         pictures: list[dict[str, Any]] = []
         for result in results:
             text = _text(result.blocks)
@@ -59,16 +59,18 @@ class Conversation:
         if note:
             self.messages.append({"role": "user", "content": note})
 
-    def say(self, message: Mapping[str, Any] | BaseModel, keep_reasoning: bool) -> Move:
+    def add_answer(self, message: Mapping[str, Any] | BaseModel, keep_reasoning: bool) -> Move:
         """Add the model's answer, a message of the openai package or its JSON, and read the calls in it."""
-        said = _fields(message)
-        text = well_formed(_plain(said.get("content")))
+        fields = _fields(message)
+        text = well_formed(_plain(fields.get("content")))
         own: dict[str, Any] = {"role": "assistant", "content": text or None}
         if keep_reasoning:
-            own |= {name: well_formed(said[name]) for name in _REASONING if isinstance(said.get(name), str)}
+            own |= {
+                name: well_formed(fields[name]) for name in _REASONING if isinstance(fields.get(name), str)
+            }
         calls: list[Call] = []
         echoes: list[dict[str, Any]] = []
-        found = said.get("tool_calls")
+        found = fields.get("tool_calls")
         for one in found if isinstance(found, list) else ():
             call, echo = self._call(_fields(one), {call.id for call in calls})
             calls.append(call)
@@ -145,7 +147,7 @@ def _sent(name: str) -> str:
 
 
 def _loads(raw: Any) -> Any:
-    """What JSON in a text says, an empty object for nothing; what is no text as it stands."""
+    """Parse JSON in a text, an empty object for an empty text; a value that is no text stays as it is."""
     if not isinstance(raw, str):
         return {} if raw is None else raw
     text = raw.strip()

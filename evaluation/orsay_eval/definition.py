@@ -1,4 +1,4 @@
-"""``Evaluation``: what is measured, said once for ``orsay eval``, for tests and for training."""
+"""``Evaluation``: one definition for ``orsay eval``, for tests and for training."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST = 1_000_000
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Which tasks are played, how often, and what counts; where and by whom is said to ``evaluate``.
+    """Definition of an evaluation: tasks, attempts, and scoring. ``evaluate`` adds the server and the policy.
 
     Args:
         environment: Its name on the server; None is the server's first.
@@ -137,7 +137,7 @@ class Evaluation:
         return {**shared, "eval_split": self.split, "eval_num_tasks": number}
 
     def settings(self) -> dict[str, Any]:
-        """What is measured, as JSON; without which tasks and how often."""
+        """Settings of the measurement as JSON, without tasks and number of attempts."""
         reward = self.reward if isinstance(self.reward, str) else _name(self.reward)
         return {
             "reward": reward,

@@ -122,8 +122,8 @@ class _Draw:
         most = int(schema.get("maxItems", max(least, len(heads), 0 if depth >= _DEEPEST else 3)))
         length = self._rng.randint(min(least, most), max(most, least))
         found: list[Any] = []
-        for place in range(length):
-            inner = heads[place] if place < len(heads) else schema.get("items", {})
+        for position in range(length):
+            inner = heads[position] if position < len(heads) else schema.get("items", {})
             value = self.value(inner, depth + 1)
             if not schema.get("uniqueItems") or value not in found:
                 found.append(value)

@@ -1,4 +1,4 @@
-"""What ends an evaluation, and what ends an episode on the side of the model."""
+"""Errors that end an evaluation, and faults of a model that end an episode."""
 
 from __future__ import annotations
 

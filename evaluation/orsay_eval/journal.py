@@ -41,8 +41,8 @@ async def send_report(
         return "the server keeps no journal of evaluations; the report is here only"
     if answer.status_code == 409:
         return "the server's journal is off; the report is here only"
-    said = Redact([api_key, *(headers or {}).values()])(_detail(answer))[:300]
-    return f"the server's journal did not take the report ({answer.status_code}): {said}"
+    detail = Redact([api_key, *(headers or {}).values()])(_detail(answer))[:300]
+    return f"the server's journal did not take the report ({answer.status_code}): {detail}"
 
 
 def _name(listed: httpx.Response, wanted: str) -> str:

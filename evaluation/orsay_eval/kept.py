@@ -21,7 +21,7 @@ __all__ = ["Kept", "lines_beside"]
 
 
 def lines_beside(output: Path) -> Path:
-    """Where the episodes of the report ``output`` are kept."""
+    """Path of the file with the episodes of the report ``output``."""
     return output.with_name(f"{output.stem}.episodes.jsonl")
 
 
@@ -92,7 +92,7 @@ class Kept:
             self._file.flush()
 
     def _read(self) -> bool:
-        """What is there; False where the last line was cut off."""
+        """Read the file; False where the last line was cut off."""
         data = self.path.read_bytes()
         for line in data.split(b"\n"):  # nothing else ends a line: JSON has other line ends inside of texts
             try:
@@ -115,9 +115,9 @@ class Kept:
         was, now = self.header.get("measured") or {}, json.loads(json.dumps(header["measured"]))
         changed = [name for name in {**was, **now} if not _same(was.get(name), now.get(name))]
         if changed:
-            told = "; ".join(f"{name} was {was.get(name)!r}, is {now.get(name)!r}" for name in changed)
+            changes = "; ".join(f"{name} was {was.get(name)!r}, is {now.get(name)!r}" for name in changed)
             raise EvaluationError(
-                f"{self.path} is of another evaluation ({told}): give the same options, or another file"
+                f"{self.path} is of another evaluation ({changes}): give the same options, or another file"
             )
 
     def _lock(self) -> None:

@@ -1,6 +1,6 @@
-"""The game between a policy and an environment: what each tells the other.
+"""The interface between a policy and an environment.
 
-A policy plays many episodes; for each it gives a player, who is told the results of its calls and answers
+A policy plays many episodes; for each it gives a player, who receives the results of its calls and answers
 with the next move.
 """
 
@@ -48,7 +48,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a call brought. ``error`` is set where the call was refused or not made; ``blocks`` say why."""
+    """Result of a call. ``error`` is set where the call was refused or not made; ``blocks`` say why."""
 
     call: Call
     blocks: Sequence[TextBlock | ImageBlock]
@@ -65,7 +65,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What an episode begins with. ``spec`` is the task itself, None where it was not asked for."""
+    """Start of an episode. ``spec`` is the task itself, None where it was not asked for."""
 
     split: str
     index: int
@@ -98,11 +98,11 @@ class Policy(Protocol):
 
     @property
     def wants_spec(self) -> bool:
-        """Whether ``Opening.spec`` is wanted."""
+        """True if the policy needs ``Opening.spec``."""
         ...
 
     def settings(self) -> dict[str, Any]:
-        """What changes its play, as JSON; no key is among it."""
+        """Settings that change its play, as JSON; no key is among them."""
         ...
 
     def player(self, opening: Opening) -> Player: ...

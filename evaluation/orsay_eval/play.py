@@ -27,7 +27,7 @@ from .exact import total
 from .moves import Call, Move, Opening, Player, Policy, Result
 from .reward import reward_of
 
-__all__ = ["Attempt", "Played", "Stage", "play"]
+__all__ = ["Attempt", "AttemptContext", "Played", "play"]
 
 _T = TypeVar("_T")
 
@@ -48,8 +48,8 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """Where and by whom attempts are played, and what their sessions are called."""
+class AttemptContext:
+    """Everything that the attempts of an evaluation share: environment, policy, labels and secrets."""
 
     environment: AsyncEnvironment
     evaluation: Evaluation
@@ -73,19 +73,19 @@ class Played:
     latencies: tuple[float, ...]
 
 
-async def play(stage: Stage, attempt: Attempt) -> Played:
-    """Play it to an end. Faults are told in the episode, not raised.
+async def play(context: AttemptContext, attempt: Attempt) -> Played:
+    """Play it to an end. Faults are recorded in the episode, not raised.
 
     Raises what no other attempt would survive either: RequestError, ModelUnusable.
     """
     retried: list[str] = []
     while True:
-        game = _Game(stage, attempt, retried)
+        game = _Game(context, attempt, retried)
         try:
             await game.run()
             return game.played(None, "")
         except errors.Diverged as diverged:
-            if len(retried) > stage.evaluation.retries:
+            if len(retried) > context.evaluation.retries:
                 return game.played(diverged.fault_class, diverged.message)
         except errors.Fault as fault:
             return game.played(fault.fault_class, fault.message)
@@ -100,8 +100,8 @@ async def play(stage: Stage, attempt: Attempt) -> Played:
 class _Game:
     """The state of one attempt; also what a reward policy reads."""
 
-    def __init__(self, stage: Stage, attempt: Attempt, retried: list[str]) -> None:
-        self._stage, self._evaluation, self._attempt = stage, stage.evaluation, attempt
+    def __init__(self, context: AttemptContext, attempt: Attempt, retried: list[str]) -> None:
+        self._context, self._evaluation, self._attempt = context, context.evaluation, attempt
         self._retried = retried
         self._session: AsyncSession | None = None
         self._sid = ""
@@ -145,7 +145,7 @@ class _Game:
     # The play
 
     async def run(self) -> None:
-        """Until there is a reason to stop, which ``played`` tells."""
+        """Play until there is a reason to stop; ``played`` has it."""
         player = await self._within_budget(self._open)
         results: Sequence[Result] = ()
         note, nudges = "", self._evaluation.nudges
@@ -211,7 +211,7 @@ class _Game:
     # Sessions
 
     async def _open(self) -> Player:
-        stage, at = self._stage, self._attempt
+        context, at = self._context, self._attempt
         self._session = session = self._new_session()
         await session.open()
         self._sid = session.sid
@@ -221,7 +221,7 @@ class _Game:
         shown = [
             message.model_copy(update={"blocks": self._shown(message.blocks)}) for message in self._messages
         ]
-        return stage.policy.player(
+        return context.policy.player(
             Opening(
                 split=self._evaluation.split,
                 index=at.index,
@@ -229,7 +229,7 @@ class _Game:
                 messages=shown,
                 tools=listing.tools,
                 terminal=listing.terminal_tool,
-                spec=(stage.specs or {}).get(at.index),
+                spec=(context.specs or {}).get(at.index),
             )
         )
 
@@ -246,11 +246,11 @@ class _Game:
         split, at = self._evaluation.split, self._attempt
         tries = len(self._retried)
         self._rollout = f"{split}:{at.index}/{at.number}" + (f"+{tries}" if tries else "")
-        return self._stage.environment.session(
+        return self._context.environment.session(
             split=split,
             index=at.index,
-            secrets=self._stage.secrets,
-            run_labels={**self._stage.labels, "rollout": self._rollout, "attempt": at.number},
+            secrets=self._context.secrets,
+            run_labels={**self._context.labels, "rollout": self._rollout, "attempt": at.number},
             traceparent=f"00-{self._trace}-{secrets.token_hex(8)}-01",
         )
 
@@ -313,7 +313,7 @@ class _Game:
             finished=self.finished,
             success=None if reward is None else reward >= evaluation.success,
             fault=fault,
-            fault_message=self._stage.hide.plain(well_formed(message)),
+            fault_message=self._context.hide.plain(well_formed(message)),
             retried=list(self._retried),
             stop="fault" if fault is not None else self._stop,
             turns=self._turns,
@@ -331,7 +331,7 @@ class _Game:
 
 
 def _sum(rewards: Sequence[float]) -> float | None:
-    """None where it is beyond a float: what is told of an episode beside its reward costs it nothing."""
+    """None where it is beyond a float: additional numbers must not cost an episode its reward."""
     try:
         return total(rewards)
     except OverflowError:

@@ -47,7 +47,7 @@ class OrsayTask:
 
 @dataclass
 class _Seen:
-    """What was played in this process."""
+    """Episodes and reports of this process."""
 
     episodes: dict[tuple[Any, ...], dict[int, list[EvaluatedEpisode]]] = field(default_factory=dict)
     reports: list[EvaluationReport] = field(default_factory=list)
@@ -117,7 +117,7 @@ def orsay_url(pytestconfig: pytest.Config) -> str:
 
 @pytest.fixture(scope="session")
 def orsay_policy(pytestconfig: pytest.Config) -> Any:
-    """Who plays: --orsay-model with --orsay-base-url, or --orsay-policy. Or define your own."""
+    """The policy that plays: --orsay-model with --orsay-base-url, or --orsay-policy. Or define your own."""
     from .chat import ChatModel
     from .random_policy import RandomPolicy
     from .scripted import load_policy
@@ -168,7 +168,7 @@ def orsay_evaluate(request: pytest.FixtureRequest) -> Callable[..., EvaluationRe
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """What was measured, whether it passed or not."""
+    """Summary of the measurements, of passed and failed tests alike."""
     seen = config.stash.get(_SEEN, None)
     if seen is None or not seen.reports:
         return
@@ -252,10 +252,10 @@ def _missing(what: str) -> Any:
 
 def _line(report: EvaluationReport) -> str:
     summary, mean = report.summary, report.summary.mean_reward
-    told = "nothing was scored" if mean is None else f"mean reward {mean.mean:.3f}"
+    mean_text = "nothing was scored" if mean is None else f"mean reward {mean.mean:.3f}"
     if mean is not None and mean.low is not None:
-        told += f" [{mean.low:.3f}, {mean.high:.3f}]"
+        mean_text += f" [{mean.low:.3f}, {mean.high:.3f}]"
     lost = summary.episodes - summary.scored
     more = f", {lost} lost to faults" if lost else ""
     size = f"{summary.n_tasks} tasks x {summary.k}"
-    return f"{report.model} on {report.environment} {report.split}, {size}: {told}{more}"
+    return f"{report.model} on {report.environment} {report.split}, {size}: {mean_text}{more}"

@@ -1,4 +1,4 @@
-"""How far an evaluation is, for a bar or a log."""
+"""Progress of an evaluation, for a bar or a log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Progress"]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an evaluation is. ``last`` is the episode that just ended, None at the beginning."""
+    """Progress of an evaluation. ``last`` is the episode that just ended, None at the beginning."""
 
     planned: int
     done: int

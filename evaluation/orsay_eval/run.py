@@ -1,4 +1,4 @@
-"""``evaluate``: the asynchronous function and its blocking face."""
+"""``evaluate``: the asynchronous function and its blocking form."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _in_thread(work: Any) -> EvaluationReport:
 
 def _policy(policy: Policy | Callable[..., Any]) -> Policy:
     if callable(getattr(policy, "player", None)):
-        return policy  # type: ignore[return-value]  # told apart by its method
+        return policy  # type: ignore[return-value]  # distinguished by its method
     if callable(policy):
         return ScriptedPolicy(policy)
     raise EvaluationError(

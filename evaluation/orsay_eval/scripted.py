@@ -23,7 +23,7 @@ __all__ = ["ScriptedPolicy", "Turn", "load_policy"]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What a scripted policy is told each time it is asked for a move.
+    """Argument of a scripted policy, for one move.
 
     ``task`` is the task itself, None where the server keeps tasks to itself. ``number`` counts the turns from
     0, ``memory`` is the episode's own dictionary, ``rng`` its own generator.
@@ -74,7 +74,7 @@ class ScriptedPolicy:
         seed = f"{self.seed}/{opening.split}/{opening.index}/{opening.attempt}"
         try:
             function = self._function() if isinstance(self._function, type) else self._function
-        except Exception as exc:  # the user's code: whatever it raises is told as such
+        except Exception as exc:  # the user's code: whatever it raises is reported as such
             raise PolicyError(f"{self.name} could not be made: {type(exc).__name__}: {exc}") from exc
         return _ScriptedPlayer(function, self.name, opening, random.Random(seed))
 
@@ -147,13 +147,13 @@ def load_policy(target: str, *, seed: int = 0) -> ScriptedPolicy:
 
     Raises ValueError for what cannot be found; what the module itself raises passes through.
     """
-    place, _, name = target.rpartition(":")
-    if not place or not name:
+    location, _, name = target.rpartition(":")
+    if not location or not name:
         raise ValueError(f"{target!r}: a policy is random, module:function or file.py:function")
-    if place.endswith(".py"):
-        path = Path(place)
+    if location.endswith(".py"):
+        path = Path(location)
         if not path.is_file():
-            raise ValueError(f"there is no file {place}")
+            raise ValueError(f"there is no file {location}")
         source = importlib.util.spec_from_file_location(path.stem, path)
         assert source is not None and source.loader is not None
         module = importlib.util.module_from_spec(source)
@@ -163,12 +163,12 @@ def load_policy(target: str, *, seed: int = 0) -> ScriptedPolicy:
         if os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())
         try:
-            module = importlib.import_module(place)
+            module = importlib.import_module(location)
         except ModuleNotFoundError as exc:
-            if exc.name is None or not f"{place}.".startswith(f"{exc.name}."):
+            if exc.name is None or not f"{location}.".startswith(f"{exc.name}."):
                 raise
-            raise ValueError(f"there is no module {place!r}, seen from here") from exc
+            raise ValueError(f"there is no module {location!r}, seen from here") from exc
     found = getattr(module, name, None)
     if found is None:
-        raise ValueError(f"{place} has no {name!r}")
+        raise ValueError(f"{location} has no {name!r}")
     return ScriptedPolicy(found, name=target, seed=seed)

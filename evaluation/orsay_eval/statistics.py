@@ -1,6 +1,6 @@
-"""What a sample of tasks and attempts tells about a model: means, pass@k, and how sure one can be of them.
+"""Statistics of a sample of tasks and attempts: means, pass@k, and their confidence intervals.
 
-Attempts at one task are alike, so tasks are what is counted: every figure is a mean over tasks, and its
+Attempts at one task are alike, so tasks are what is counted: every metric is a mean over tasks, and its
 interval comes from how tasks differ. With as many attempts at each task, this is the clustered standard error
 of Miller, "Adding Error Bars to Evals" (arXiv:2411.00640) with the small-sample factor
 G / (G - 1) for G tasks. Faults leave tasks with fewer attempts; a task still counts once.
@@ -27,7 +27,7 @@ def estimate(per_task: Sequence[Sequence[float]]) -> Estimate | None:
     For values that are all 0 or 1 it is an interval of a proportion, which stays between 0 and 1 and does not
     shrink to nothing where all are the same: see ``_proportion``. Otherwise it is mean ± t * standard
     error, with Student's t of G - 1 degrees of freedom. There is none for a single task, and none where all
-    values are one and the same: that tells nothing about their spread.
+    values are one and the same: then the spread is unknown.
     """
     tasks = [values for values in per_task if values]
     if not tasks:
@@ -89,10 +89,10 @@ def quantiles(values: Sequence[float]) -> Quantiles | None:
     ordered = sorted(values)
 
     def at(share: float) -> float:
-        place = share * (len(ordered) - 1)
-        below = math.floor(place)
+        rank = share * (len(ordered) - 1)
+        below = math.floor(rank)
         above = min(below + 1, len(ordered) - 1)
-        return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+        return ordered[below] + (rank - below) * (ordered[above] - ordered[below])
 
     mean = exact.mean(ordered)
     return Quantiles(mean=mean, p50=at(0.5), p95=at(0.95), max=ordered[-1])
@@ -105,7 +105,7 @@ def _proportion(means: Sequence[float], *, episodes: int) -> tuple[float, float]
     Graubard, Survey Methodology 24, 1998); Franco et al., J. Survey Stat. and Methodology 7 (2019), find
     Wilson's form of it to cover well. Where all are right, or all wrong, there is no spread to go by, and the
     interval is the exact one of Clopper and Pearson (Biometrika 26, 1934) for as many values as there are
-    tasks, as if attempts at one task told nothing more.
+    tasks, as if attempts at one task added no information.
     """
     tasks = len(means)
     p = math.fsum(means) / tasks

@@ -22,7 +22,7 @@ def by_task(episodes: Iterable[EvaluatedEpisode]) -> dict[str, list[EvaluatedEpi
 
 
 def ks(k: int) -> list[int]:
-    """For which numbers pass@k is told: powers of two, and ``k`` itself."""
+    """Numbers of attempts for pass@k: powers of two, and ``k`` itself."""
     found = [1]
     while found[-1] * 2 < k:
         found.append(found[-1] * 2)
@@ -38,7 +38,7 @@ def summarize(
     latencies: Sequence[float] = (),
     wall_seconds: float = 0.0,
 ) -> EvaluationSummary:
-    """What the episodes amount to; ``latencies`` are seconds of single answers of the model."""
+    """Summarise episodes; ``latencies`` are seconds of single answers of the model."""
     tasks = by_task(episodes).values()
     right = [(len(played), sum(bool(episode.success) for episode in played)) for played in tasks]
     scored = [episode for episode in episodes if episode.fault is None]

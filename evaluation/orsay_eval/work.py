@@ -19,7 +19,7 @@ from .definition import Evaluation
 from .errors import EvaluationError
 from .kept import Kept, lines_beside
 from .moves import Policy
-from .play import Attempt, Played, Stage, play
+from .play import Attempt, AttemptContext, Played, play
 from .progress import Progress
 from .summary import summarize
 
@@ -50,7 +50,7 @@ class Work:
         self._kept = Kept(lines_beside(output)) if output else None
         self._played: dict[Attempt, Played] = {}
         self._plan: list[Attempt] = []
-        self._stage: Stage | None = None
+        self._context: AttemptContext | None = None
         self._resumed = 0
         self._began = 0.0
         self._lost_in_a_row: deque[str] = deque(maxlen=max(_LEAST_LOST, concurrency))
@@ -94,7 +94,7 @@ class Work:
         labels: dict[str, str | int] = {"run": self._run}
         if step is not None:
             labels["step"] = step
-        self._stage = Stage(environment, evaluation, self._policy, labels, secrets, specs)
+        self._context = AttemptContext(environment, evaluation, self._policy, labels, secrets, specs)
 
     async def play_all(self) -> None:
         """Play what is not played yet. Raises the first thing that no other attempt would survive."""
@@ -110,9 +110,9 @@ class Work:
         self._complete = True
 
     async def _worker(self, todo: deque[Attempt]) -> None:
-        assert self._stage is not None
+        assert self._context is not None
         while todo:
-            self._take(await play(self._stage, todo.popleft()))
+            self._take(await play(self._context, todo.popleft()))
 
     def _take(self, played: Played) -> None:
         self._add(played)
@@ -141,7 +141,7 @@ class Work:
         self._tokens += episode.tokens.input + episode.tokens.output
 
     def _header(self) -> dict[str, Any]:
-        """What is measured, as JSON. Raises EvaluationError where the report could not be written."""
+        """Settings of the measurement as JSON. Raises EvaluationError if the report could not be written."""
         evaluation = self._evaluation
         measured = {
             "environment": self._environment,

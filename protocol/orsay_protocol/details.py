@@ -1,4 +1,4 @@
-"""What the JSON body of an HTTP error says, for people."""
+"""The text for people in the JSON body of an HTTP error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where texts stand below escapes, of JSON, ``repr``, URLs, HTML, SQL and shell in any order."""
+"""Search for texts below escapes: of JSON, ``repr``, URLs, HTML, SQL and shell in any order."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _signs(text: str) -> Iterable[str]:
 
 
 def _sign(text: str) -> str:
-    """What may be escaped, and beside it as much as can be of what nobody escapes."""
+    """The part that may be escaped, with as much as possible of its neighbours that nobody escapes."""
     runs = plain_runs(text)
     gaps: list[tuple[str, str, str]] = []
     before, rest = "", text

@@ -22,7 +22,7 @@ __all__ = [
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, json_schema_serialization_defaults_required=True)
 
 
 class Estimate(_Part):
@@ -43,7 +43,7 @@ class PassAtK(Estimate):
 
 
 class Quantiles(_Part):
-    """How a figure is spread."""
+    """Distribution of a metric."""
 
     mean: FiniteFloat
     p50: FiniteFloat
@@ -72,7 +72,7 @@ class EvaluatedEpisode(_Part):
     attempt: int = Field(ge=0)
     """From 0 to ``k - 1``."""
     reward: FiniteFloat | None = None
-    """What the rewards of the calls amount to by the evaluation's policy."""
+    """Reward of the episode: that of the calls, combined by the evaluation's policy."""
     reward_sum: FiniteFloat | None = None
     rewards: list[FiniteFloat] = Field(default_factory=list)
     """Of the calls that were scored, in order."""
@@ -106,7 +106,7 @@ class EvaluatedEpisode(_Part):
 
 
 class EvaluationSummary(_Part):
-    """What the episodes amount to. Means leave out episodes that were lost to faults."""
+    """Summary of the episodes. Means leave out episodes that were lost to faults."""
 
     n_tasks: int
     k: int

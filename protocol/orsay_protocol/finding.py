@@ -1,4 +1,4 @@
-"""Where any of many texts stands in another one: whole, in parts, or cut by dots.
+"""Search for any of many texts in another one: whole, in parts, or cut by dots.
 
 ``Patterns`` says quickly that nothing is there, as nearly always, however many texts are looked for; else
 ``Index`` looks at single places.
@@ -142,7 +142,7 @@ class Index:
                     yield end, last
 
     def _standing(self, ends: dict[str, list[str]], text: str) -> list[int]:
-        """Where one of these ends of texts begins, in order."""
+        """Positions at which one of these ends of texts begins, in order."""
         found: list[int] = []
         for first in range(0, len(text), _WINDOW):
             last = first + _WINDOW
@@ -163,7 +163,7 @@ class _Place:
         self.least = least
 
     def around(self, text: str, at: int, last: int) -> Span | None:
-        """What stands around ``at``. ``last`` is where it was found last: that is not looked at again.
+        """The match around ``at``. ``last`` is the end of the previous one, which is not searched again.
 
         A line break may stand anywhere in it, as in long base64.
         """

@@ -21,7 +21,7 @@ from .spellings import numbers_of
 __all__ = ["HIDDEN", "NOTHING", "SHORTEST", "Redactor", "latest", "redact", "redactor"]
 
 HIDDEN = "[secret]"
-"""What stands in place of a secret."""
+"""Replacement of a secret."""
 
 _MOST_REDACTORS, _MOST_TOGETHER = 256, 131_072  # characters; what looks for them is within ...
 _MOST_SIZE = 400_000  # places of all secrets that are looked for: some hundred MB at most
@@ -57,7 +57,7 @@ class Redactor:
         return sum(map(len, self._values))
 
     def _searched(self) -> Search:
-        """What looks for them. Made for the first text; dropped when there are too many of other ones."""
+        """The search for them: made for the first text, dropped when too many others are in use."""
         found = self._search
         if found is None:
             found = self._search = Search(self._values, self._mask)
@@ -110,16 +110,16 @@ class Redactor:
         return at
 
     def find(self, text: str) -> list[Span]:
-        """Where secrets stand; they may overlap."""
+        """Spans of secrets; they may overlap."""
         return self._searched().find(well_spelled(text)) if self._values else []
 
     def _spans(self, text: str) -> list[Span]:
-        """What is to be replaced, in order."""
+        """Spans to replace, in order."""
         found = self.find(text)
         return self._without_masks(text, _merged(found)) if found else []
 
     def _without_masks(self, text: str, spans: list[Span]) -> list[Span]:
-        """What was replaced before stays as it is, should a secret be a part of the word that replaces it."""
+        """Skip earlier replacements: a secret may be a part of the word that replaces it."""
         if not self._searched().in_mask or self._mask not in text:
             return spans
         masks = [match.span() for match in re.finditer(re.escape(self._mask), text)]

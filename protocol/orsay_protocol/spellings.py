@@ -179,7 +179,7 @@ def _number(read: float) -> int | float:
 
 
 def numerals_of(value: str) -> set[str]:
-    """How that number is written."""
+    """Spellings of that number."""
     found = set()
     for number in numbers_of(value):
         if number < 0:

@@ -49,7 +49,7 @@ class ListToolsOutput(Wire):
 
 
 class ToolOutput(Wire):
-    """What a tool returns: blocks for the model, an optional reward, and whether the episode is over."""
+    """Result of a tool: blocks for the model, an optional reward, and ``finished`` at the end."""
 
     blocks: Blocks
     metadata: JSONObject | None = None

@@ -33,7 +33,7 @@ class Traceparent(NamedTuple):
 
 
 def read_traceparent(header: str | None) -> Traceparent | None:
-    """What the header says; None where it is missing or not valid, as the standard asks."""
+    """Parse the header; None where it is missing or not valid, as the standard asks."""
     found = _FORM.fullmatch(header.strip()) if header else None
     if found is None:
         return None

@@ -105,7 +105,7 @@ def old_name(key: SecretStr) -> str:
 
 
 def short_name(owner: str) -> str:
-    """An owner's name as people read it; it tells keys apart well enough for that, and for nothing else."""
+    """An owner's name for people. Two keys may have the same, so it identifies nobody."""
     return owner[: len(_PREFIX) + _SHORT]
 
 

@@ -247,9 +247,9 @@ REFUSALS: Mapping[str, type[Refused]] = {each.code: each for each in Refused.__s
 class Faulted(OrsayError):
     """Author code or the worker that ran it failed.
 
-    ``message`` may tell of the exception and is subject to the server's error-detail policy; ``fault_id``
-    is what the log calls it, which another server may have named already; ``trace`` holds the traceback, for
-    the log alone. ``reported``: the log has it.
+    ``message`` may contain the exception's text and is subject to the server's error-detail policy;
+    ``fault_id`` is its id in the log, which another server may have named already; ``trace`` holds the
+    traceback, for the log alone. ``reported``: the log has it.
     """
 
     def __init__(self, fault: FaultClass, message: str, fault_id: str = "") -> None:

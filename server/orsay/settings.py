@@ -1,4 +1,4 @@
-"""Every setting of the server, and the only place that reads environment variables.
+"""Every setting of the server, from arguments and environment variables; ``config`` adds those of a file.
 
 Each field is also a variable ``ORSAY_<FIELD>``; arguments win over variables.
 """
@@ -103,16 +103,16 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def check_journal(place: str) -> str:
-    """``place`` itself when it can be the setting ``journal``. Raises ValueError, which holds no password."""
-    kind, separator, rest = place.partition("://")
+def check_journal(location: str) -> str:
+    """``location``, when it is valid for the setting ``journal``. Raises ValueError, without a password."""
+    kind, separator, rest = location.partition("://")
     if not separator:
-        if place.strip():
-            return place
+        if location.strip():
+            return location
         raise ValueError("name a file, or say auto or off")
     if kind == "sqlite":
         if len(rest) > 1 and rest != "/:memory:":
-            return place
+            return location
         raise ValueError("name a file, such as sqlite:///journal.db; to keep nothing, say off")
     if kind not in ("postgresql", "postgres", "postgresql+psycopg"):
         raise ValueError(
@@ -120,7 +120,7 @@ def check_journal(place: str) -> str:
             " postgresql://USER:PASSWORD@HOST/NAME, auto and off"
         )
     try:
-        parts = urlsplit(place)
+        parts = urlsplit(location)
         readable = parts.port != 0 and "@" not in parts.path and parts.netloc.count("@") < 2
     except ValueError:
         readable = False
@@ -130,13 +130,13 @@ def check_journal(place: str) -> str:
             " with %40 for an @ and %2F for a / in the password"
         )
     if not parts.path.strip("/"):
-        raise ValueError(f"{shown_journal(place)} names no database; write postgresql://USER@HOST/NAME")
-    return place
+        raise ValueError(f"{shown_journal(location)} names no database; write postgresql://USER@HOST/NAME")
+    return location
 
 
-def shown_journal(place: str) -> str:
+def shown_journal(location: str) -> str:
     """The setting ``journal`` without user and password."""
-    return _PASSWORD.sub("***", _CREDENTIALS.sub("***@", place))
+    return _PASSWORD.sub("***", _CREDENTIALS.sub("***@", location))
 
 
 class Settings(BaseSettings):
@@ -164,7 +164,7 @@ class Settings(BaseSettings):
     console: Literal["auto", "on", "off"] = Field(
         "auto", description="the page at /console; auto: on loopback, and wherever a key is asked for"
     )
-    metrics: bool = Field(True, description="serve the server's figures at /metrics, for Prometheus")
+    metrics: bool = Field(True, description="serve the server's metrics at /metrics, for Prometheus")
     index_only: bool = Field(False, description="tasks by split and index only; specs stay on the server")
     error_detail: Literal["auto", "exception", "id"] = Field(
         "auto", description="what clients read of an exception; auto: its text on loopback, else an id"

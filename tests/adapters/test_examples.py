@@ -55,8 +55,8 @@ def test_the_countdown_is_won_and_lost(client: Client) -> None:
 
 
 def test_the_reward_for_length_takes_both_forms_of_a_result() -> None:
-    from orsay.authoring.imports import attribute, import_place
+    from orsay.authoring.imports import attribute, import_source
 
-    length = attribute(import_place(f"{FOLDER}/echo_length.py"), "length")
+    length = attribute(import_source(f"{FOLDER}/echo_length.py"), "length")
     assert length({"observation": {"result": "12345"}}) == 0.5
     assert length({"observation": {"result": {"data": "12345", "content": []}}}) == 0.5

@@ -21,13 +21,13 @@ pytestmark = pytest.mark.process
 VAULT = f"{Path(__file__).parent / 'holding.py'}:Vault"
 KEYS = ["key-of-alice-1", "key-of-bob-2"]
 ALICE, BOB = ({"X-API-Key": key} for key in KEYS)
-FACES = "openenv,mcp"
+PROTOCOLS = "openenv,mcp"
 
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     journal = str(tmp_path_factory.mktemp("held") / "journal.db")
-    with server(VAULT, api_keys=KEYS, journal=journal, runtime="local", also=FACES) as found:
+    with server(VAULT, api_keys=KEYS, journal=journal, runtime="local", also=PROTOCOLS) as found:
         yield found
 
 
@@ -35,7 +35,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """Serves tasks by index only."""
     journal = str(tmp_path_factory.mktemp("closed") / "journal.db")
-    with server(VAULT, options=["--index-only"], journal=journal, runtime="local", also=FACES) as found:
+    with server(VAULT, options=["--index-only"], journal=journal, runtime="local", also=PROTOCOLS) as found:
         yield found
 
 

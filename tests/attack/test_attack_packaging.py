@@ -161,8 +161,8 @@ def project(folder: Path) -> Path:
     return folder
 
 
-def put(folder: Path, place: str, data: bytes = MARK) -> Path:
-    path = folder / place
+def put(folder: Path, relpath: str, data: bytes = MARK) -> Path:
+    path = folder / relpath
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return path
@@ -198,7 +198,7 @@ def sent(folder: Path, *options: str) -> Mapping[str, bytes]:
 
 
 def leaks(files: Mapping[str, bytes]) -> list[str]:
-    return [place for place, data in files.items() if MARK in data]
+    return [relpath for relpath, data in files.items() if MARK in data]
 
 
 def cased(name: str, how: str) -> str:
@@ -267,7 +267,7 @@ def test_an_allow_list_lets_no_secret_in(name: str, how: str, folder: Path) -> N
 def test_a_line_that_names_the_very_file_lets_it_in(name: str, folder: Path) -> None:
     put(folder, f"a/{name}")
     put(folder, f"b/{name}")
-    (line,) = {each.line for each in contents_of(folder).left_out if each.place == f"a/{name}"}
+    (line,) = {each.line for each in contents_of(folder).left_out if each.relpath == f"a/{name}"}
     assert line is not None and line == f"!a/{name}"
     ignore(folder, line)
     assert leaks(packed(folder)) == [f"a/{name}"] == leaks(sent(folder))
@@ -308,19 +308,19 @@ def test_a_source_that_is_called_secret_stays_here_with_a_token_in_it(
 ) -> None:
     put(folder, name, f'TOKEN = "{token}"\n'.encode())
     put(folder, "my_env/shown.py", f'EXAMPLE = "{token}"\n'.encode())
-    reasons = {each.place: each.reason for each in contents_of(folder).left_out}
+    reasons = {each.relpath: each.reason for each in contents_of(folder).left_out}
     assert reasons == {name: "looks like a secret: it holds a token"}
     assert name not in packed(folder) and "my_env/shown.py" in packed(folder)
     ignore(folder, f"!{name}".replace("(", r"\(").replace(")", r"\)"))
     assert name in packed(folder)
 
 
-@pytest.mark.parametrize("place", ["my_env/secrets.py", "secrets/__init__.py", ".ssh/known.py", ".env.py"])
-def test_a_source_stays_here_with_a_private_key_or_in_a_folder_of_secrets(place: str, folder: Path) -> None:
-    put(folder, place, b"KEY = '''%s'''" % KEY)
-    assert contents_of(folder).secrets == (place,)
-    put(folder, place, b'TOKEN = os.environ["TOKEN"]')
-    assert contents_of(folder).secrets == ((place,) if place.startswith(".") else ())
+@pytest.mark.parametrize("relpath", ["my_env/secrets.py", "secrets/__init__.py", ".ssh/known.py", ".env.py"])
+def test_a_source_stays_here_with_a_private_key_or_in_a_folder_of_secrets(relpath: str, folder: Path) -> None:
+    put(folder, relpath, b"KEY = '''%s'''" % KEY)
+    assert contents_of(folder).secrets == (relpath,)
+    put(folder, relpath, b'TOKEN = os.environ["TOKEN"]')
+    assert contents_of(folder).secrets == ((relpath,) if relpath.startswith(".") else ())
 
 
 def test_a_source_below_a_link_of_the_name_of_secrets_goes_along(folder: Path) -> None:
@@ -408,12 +408,12 @@ def test_no_byte_of_a_secret_leaves_whatever_links_and_lines_there_are(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     folder = project(tmp_path_factory.mktemp("tree") / "project")
-    for place in secrets:
-        put(folder, place)
+    for relpath in secrets:
+        put(folder, relpath)
     last = secrets[0]
-    for place, number, kind in links:
+    for relpath, number, kind in links:
         target = last if kind == "chain" else secrets[number % len(secrets)]
-        link = folder / place
+        link = folder / relpath
         link.parent.mkdir(parents=True, exist_ok=True)
         if kind == "hard":
             os.link(os.path.realpath(folder / target), link)
@@ -421,7 +421,7 @@ def test_no_byte_of_a_secret_leaves_whatever_links_and_lines_there_are(
             link.symlink_to(
                 folder / target if kind == "absolute" else os.path.relpath(folder / target, link.parent)
             )
-        last = place
+        last = relpath
     ignore(folder, *lines)
     assert leaks(packed(folder)) == []
     line = line_for(secrets[0])
@@ -454,8 +454,8 @@ secrets = { judge = "judge.txt" }
         "data/log.sqlite",
         "data/log-search.sqlite",
     )
-    for place in (*secret, "data/log.sqlite-shm", "data/log.sqlite.damaged-20260101-000000"):
-        put(folder, place)
+    for relpath in (*secret, "data/log.sqlite-shm", "data/log.sqlite.damaged-20260101-000000"):
+        put(folder, relpath)
     put(folder, "data/logic.txt", b"# of use")
     (folder / "harmless.txt").symlink_to("data/who.txt")
     os.link(folder / "far.txt", folder / "hard.txt")
@@ -471,8 +471,8 @@ secrets = { judge = "judge.txt" }
 def test_files_that_another_file_of_settings_names_stay_here(folder: Path) -> None:
     put(folder, "servers/big.toml", b'api_keys_file = "../a.txt"\njournal = "sqlite:///b.sqlite"\n')
     put(folder, "package.toml", b'[other]\napi_keys_file = "c.txt"\n')
-    for place in ("a.txt", "servers/b.sqlite"):
-        put(folder, place)
+    for relpath in ("a.txt", "servers/b.sqlite"):
+        put(folder, relpath)
     put(folder, "c.txt", b"# of use")
     files = packed(folder)
     assert leaks(files) == [] and "c.txt" in files
@@ -534,13 +534,13 @@ def test_settings_that_cannot_be_read_send_nothing(folder: Path, tmp_path: Path)
 
 def test_the_journal_of_a_server_that_ran_here_stays_here(folder: Path) -> None:
     """As ``orsay serve`` in the project's folder makes it, while the server runs and after."""
-    place = folder / ".orsay" / "journal.db"
-    with serve(ECHO, env={"ORSAY_JOURNAL": str(place)}) as server:
+    path = folder / ".orsay" / "journal.db"
+    with serve(ECHO, env={"ORSAY_JOURNAL": str(path)}) as server:
         play(server.url)
-        assert any(MARK in path.read_bytes() for path in place.parent.iterdir())
+        assert any(MARK in each.read_bytes() for each in path.parent.iterdir())
         assert leaks(packed(folder)) == [] == leaks(sent(folder))
     assert leaks(packed(folder)) == []
-    assert not [place for place in packed(folder) if "orsay/" in place.lower()]
+    assert not [relpath for relpath in packed(folder) if "orsay/" in relpath.lower()]
 
 
 def play(url: str) -> None:
@@ -551,12 +551,12 @@ def play(url: str) -> None:
 
 @pytest.fixture(scope="module")
 def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("journal") / "journal.db"
-    store = empty_journal(place)
+    path = tmp_path_factory.mktemp("journal") / "journal.db"
+    store = empty_journal(path)
     with store.writing() as connection:
         fill(connection, Fill(sessions=40))
     store.close()
-    return place
+    return path
 
 
 def test_a_journal_is_known_by_its_content(journal: Path, folder: Path, tmp_path: Path) -> None:
@@ -565,7 +565,7 @@ def test_a_journal_is_known_by_its_content(journal: Path, folder: Path, tmp_path
         other.execute("CREATE TABLE sessions (one)")
         other.execute("CREATE TABLE levels (one)")
     other.close()
-    reasons = {each.place: each.reason for each in contents_of(folder).left_out}
+    reasons = {each.relpath: each.reason for each in contents_of(folder).left_out}
     assert reasons == {"walls.dat": "is a journal of Orsay"}
     assert "levels.db" in packed(folder) and (folder / "walls.dat").read_bytes() == journal.read_bytes()
     damaged = bytearray(journal.read_bytes())
@@ -588,7 +588,7 @@ def test_an_export_of_a_journal_is_known_by_its_content(
     put(folder, "marked.jsonl", b"\xef\xbb\xbf" + lines)
     put(folder, "list.json", b"[\n  " + b",\n".join(lines.splitlines()) + b"]")
     put(folder, "maps.json", b'[{"environment": "walls"}]')
-    reasons = {each.place: each.reason for each in contents_of(folder).left_out}
+    reasons = {each.relpath: each.reason for each in contents_of(folder).left_out}
     found = ("x.jsonl", "lessons.txt", "blank.jsonl", "marked.jsonl", "list.json")
     assert reasons == dict.fromkeys(found, "is an export of a journal")
 
@@ -616,14 +616,14 @@ def test_a_report_of_an_evaluation_is_known_by_its_content(folder: Path) -> None
     EvaluationReport.model_validate_json(output.read_bytes())
     put(folder, "reports.json", b'{"format": 1, "name": "levels", "split": [1, 2]}')
     files = packed(folder)
-    assert "reports.json" in files and not [place for place in files if place.startswith("results/")]
+    assert "reports.json" in files and not [relpath for relpath in files if relpath.startswith("results/")]
 
 
 def test_the_newest_rows_of_a_journal_are_known_by_their_content(folder: Path, tmp_path: Path) -> None:
-    place = tmp_path / "played" / "journal.db"
-    with serve(ECHO, env={"ORSAY_JOURNAL": str(place)}) as server:
+    path = tmp_path / "played" / "journal.db"
+    with serve(ECHO, env={"ORSAY_JOURNAL": str(path)}) as server:
         play(server.url)
-        (segment,) = place.parent.glob("*-recent-*")
+        (segment,) = path.parent.glob("*-recent-*")
         shutil.copy(segment, folder / "walls.bin")
     assert "walls.bin" not in packed(folder)
 
@@ -666,7 +666,7 @@ def test_the_newest_rows_of_a_journal_are_known_by_their_content(folder: Path, t
 def test_a_private_key_is_known_by_its_content(data: bytes, folder: Path) -> None:
     put(folder, "notes.md", data)
     (folder / "link.md").symlink_to("notes.md")
-    assert {each.place for each in contents_of(folder).left_out} == {"notes.md", "link.md"}
+    assert {each.relpath for each in contents_of(folder).left_out} == {"notes.md", "link.md"}
     assert not {"notes.md", "link.md"} & {*packed(folder), *sent(folder)}
     ignore(folder, "!notes.md")
     assert {"notes.md", "link.md"} <= set(packed(folder))
@@ -719,7 +719,7 @@ def test_a_list_of_packages_stays_here_with_a_password_in_an_address(
 ) -> None:
     put(folder, name, f"# of the index\r\n{line % MARK.decode()}\n".encode(encoding))
     (left_out,) = contents_of(folder).left_out
-    assert (left_out.place, left_out.reason) == (name, "holds a password in a URL")
+    assert (left_out.relpath, left_out.reason) == (name, "holds a password in a URL")
     assert name not in packed(folder) and leaks(sent(folder)) == []
     ignore(folder, f"!{name}")
     assert name in packed(folder)
@@ -804,7 +804,7 @@ def test_a_link_into_what_stays_out_is_no_way_round(folder: Path) -> None:
     os.link(folder / ".git" / "config", folder / "e.txt")
     ignore(folder, "private")
     assert leaks(packed(folder)) == []
-    lines = {each.place: each.line for each in contents_of(folder).left_out}
+    lines = {each.relpath: each.line for each in contents_of(folder).left_out}
     assert lines["a.txt"] == "!private/notes.txt" == lines["d.txt"]
 
 
@@ -840,7 +840,7 @@ def test_a_pipe_a_socket_and_a_device_are_not_waited_for(folder: Path) -> None:
         contents = contents_of(folder)
         assert set(contents.files) == {"env.py"} == set(packed(folder))
         assert "README.md" in sent(folder)
-    special = {each.place for each in contents.left_out if each.kind == "special"}
+    special = {each.relpath for each in contents.left_out if each.kind == "special"}
     assert special >= {"pipe", "socket", "lib.py"} and contents.links == ("device",)
 
 
@@ -860,7 +860,7 @@ def test_a_name_that_cannot_be_shown_stays_here_and_steers_nothing(
     put(folder, name, b"# of use")
     put(folder, f"{name}.pem")
     files = sent(folder)
-    assert not [place for place in files if "txt" in place]
+    assert not [relpath for relpath in files if "txt" in relpath]
     said = capsys.readouterr().err
     assert "rename it" in said and name not in said and "\x1b" not in said and "\x9b" not in said
     assert all(line.startswith(("orsay push: ", "  ")) for line in said.splitlines())
@@ -970,9 +970,9 @@ def as_nobody(folder: Path) -> Iterator[None]:
 
 @pytest.mark.parametrize("name", ["data.txt", "more.py", ".dockerignore", "inner/x"])
 def test_what_cannot_be_read_is_named(name: str) -> None:
-    with tempfile.TemporaryDirectory() as place:  # those of pytest let their owner in, and nobody else
-        Path(place).chmod(0o755)
-        folder = project(Path(place, "project"))
+    with tempfile.TemporaryDirectory() as scratch:  # those of pytest let their owner in, and nobody else
+        Path(scratch).chmod(0o755)
+        folder = project(Path(scratch, "project"))
         path = put(folder, name)
         closed = path.parent if "/" in name else path
         closed.chmod(0)
@@ -994,8 +994,8 @@ def test_the_wheel_of_a_checkout_holds_its_own_files_and_nothing_beside(tmp_path
     )
     root = Path(wheel.__file__).parents[1]
     shutil.copytree(root, tmp_path / "orsay", ignore=shutil.ignore_patterns("__pycache__"))
-    for place in (".orsay/journal.db", ".env", "packing/keys.txt"):
-        put(tmp_path / "orsay", place)
+    for relpath in (".orsay/journal.db", ".env", "packing/keys.txt"):
+        put(tmp_path / "orsay", relpath)
     (tmp_path / "orsay" / "packing" / "link.py").symlink_to(put(tmp_path, "outside.txt"))
     done = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)],

@@ -1,4 +1,4 @@
-"""The synchronous face: no event loop of the caller's is needed, and none is held up."""
+"""The synchronous client: no event loop of the caller's is needed, and none is held up."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def server() -> Iterator[Scripted]:
     ("blocking", "original"),
     [(Client, AsyncClient), (Environment, AsyncEnvironment), (Tasks, AsyncTasks), (Session, AsyncSession)],
 )
-def test_the_two_faces_have_the_same_methods(blocking: type, original: type) -> None:
+def test_the_two_clients_have_the_same_methods(blocking: type, original: type) -> None:
     renamed = {"aclose": "close"}
     for name, member in vars(original).items():
         if name.startswith("_") or name in ("ping", "touched_at", "pages"):

@@ -39,12 +39,13 @@ def node_problem() -> str | None:
     return None if version >= NODE else f"node {said.strip()} is older than {NODE[0]}.{NODE[1]}"
 
 
-@pytest.mark.timeout(600)
-def test_building_again_from_the_lock_file_gives_the_same(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the console's source, with the packages of its lock file."""
     problem = node_problem()
     if problem is not None:
         pytest.skip(problem)
-    copy = tmp_path / "console"
+    copy = tmp_path_factory.mktemp("build") / "console"
     shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("node_modules"))
     installed = subprocess.run(
         ["npm", "ci", "--prefer-offline", "--ignore-scripts", "--no-fund", "--no-audit"],
@@ -57,14 +58,28 @@ def test_building_again_from_the_lock_file_gives_the_same(tmp_path: Path) -> Non
     if installed.returncode and UNREACHABLE.search(installed.stderr):
         pytest.skip("the packages of the lock file cannot be fetched here")
     assert installed.returncode == 0, installed.stderr
+    return copy
+
+
+@pytest.mark.timeout(600)
+def test_building_again_from_the_lock_file_gives_the_same(project: Path) -> None:
     for script in ("check", "test", "build"):
         command = ["npm", "run", "--silent", script]
-        done = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     for folder in (BUILT, PAGES):
-        made, kept = files(tmp_path / folder.relative_to(ROOT)), files(folder)
+        made, kept = files(project.parent / folder.relative_to(ROOT)), files(folder)
         assert made.keys() == kept.keys(), "run scripts/console and commit what it builds"
         assert [name for name in made if made[name] != kept[name]] == []
+
+
+@pytest.mark.timeout(600)
+def test_the_types_are_those_of_the_openapi_document(project: Path) -> None:
+    document = subprocess.check_output(
+        [sys.executable, str(ROOT / "scripts" / "console_types.py")], timeout=120
+    )
+    made = subprocess.check_output(["node", "types.mjs"], cwd=project, input=document, timeout=120)
+    assert made.decode() == (SOURCE / "src" / "api" / "types.ts").read_text(), "run scripts/console-types"
 
 
 def test_the_page_names_only_files_that_are_there_and_nothing_elsewhere() -> None:

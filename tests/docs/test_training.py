@@ -74,7 +74,7 @@ def test_every_metric_is_documented_and_no_other() -> None:
 
 
 def test_every_reason_to_stop_is_documented() -> None:
-    for reason in StopReason.__args__:  # type: ignore[attr-defined]  # Literal has no public face for it
+    for reason in StopReason.__args__:  # type: ignore[attr-defined]  # Literal has no public accessor for it
         assert f"`{reason}`" in PAGE
 
 

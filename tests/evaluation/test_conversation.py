@@ -28,11 +28,11 @@ def test_names_are_those_that_endpoints_carry_and_all_different() -> None:
 
 
 def test_a_tool_is_called_by_its_own_name() -> None:
-    talk = conversation("look.at")
-    seen = talk.tools[0]["function"]["name"]
-    move = talk.say(says({"id": "1", "function": {"name": seen, "arguments": "{}"}}), True)
+    dialogue = conversation("look.at")
+    seen = dialogue.tools[0]["function"]["name"]
+    move = dialogue.add_answer(says({"id": "1", "function": {"name": seen, "arguments": "{}"}}), True)
     assert move.calls[0].name == "look.at"
-    assert talk.messages[-1]["tool_calls"][0]["function"]["name"] == seen
+    assert dialogue.messages[-1]["tool_calls"][0]["function"]["name"] == seen
 
 
 def test_a_tool_without_arguments_has_a_schema_all_the_same() -> None:
@@ -41,32 +41,36 @@ def test_a_tool_without_arguments_has_a_schema_all_the_same() -> None:
 
 @pytest.mark.parametrize("arguments", ["", None, "  ", "{}", {}])
 def test_no_arguments_are_an_empty_object(arguments: Any) -> None:
-    move = conversation("go").say(says({"id": "1", "function": {"name": "go", "arguments": arguments}}), True)
+    move = conversation("go").add_answer(
+        says({"id": "1", "function": {"name": "go", "arguments": arguments}}), True
+    )
     assert (dict(move.calls[0].input), move.calls[0].broken) == ({}, "")
 
 
 def test_a_call_without_an_id_gets_one() -> None:
-    talk = conversation("go")
+    dialogue = conversation("go")
     call = {"function": {"name": "go", "arguments": "{}"}}
-    first, second = talk.say(says(call, call), True).calls
+    first, second = dialogue.add_answer(says(call, call), True).calls
     assert first.id and second.id and first.id != second.id
-    assert [c["id"] for c in talk.messages[-1]["tool_calls"]] == [first.id, second.id]
+    assert [c["id"] for c in dialogue.messages[-1]["tool_calls"]] == [first.id, second.id]
 
 
 def test_a_made_up_name_goes_back_as_one_that_endpoints_carry() -> None:
-    talk = conversation("go")
-    move = talk.say(says({"id": "1", "function": {"name": "go there!", "arguments": "{"}}), True)
+    dialogue = conversation("go")
+    move = dialogue.add_answer(says({"id": "1", "function": {"name": "go there!", "arguments": "{"}}), True)
     assert "There is no tool 'go there!'" in move.calls[0].broken
-    assert talk.messages[-1]["tool_calls"][0]["function"] == {"name": "go_there_", "arguments": "{}"}
+    assert dialogue.messages[-1]["tool_calls"][0]["function"] == {"name": "go_there_", "arguments": "{}"}
 
 
 def test_arguments_nested_without_end_are_told_and_not_fatal() -> None:
     arguments = '{"a":' * 100_000
-    move = conversation("go").say(says({"id": "1", "function": {"name": "go", "arguments": arguments}}), True)
+    move = conversation("go").add_answer(
+        says({"id": "1", "function": {"name": "go", "arguments": arguments}}), True
+    )
     assert "not valid JSON" in move.calls[0].broken and len(move.calls[0].broken) < 1000
 
 
 def test_an_answer_of_nothing_is_kept_as_an_empty_text() -> None:
-    talk = conversation("go")
-    assert talk.say({"role": "assistant", "content": None}, True).calls == []
-    assert talk.messages[-1] == {"role": "assistant", "content": ""}
+    dialogue = conversation("go")
+    assert dialogue.add_answer({"role": "assistant", "content": None}, True).calls == []
+    assert dialogue.messages[-1] == {"role": "assistant", "content": ""}

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from orsay.errors import ConfigError
-from orsay.runtimes.remote.http import Broken, HttpClient, Misdirected, parse_url, place_of
+from orsay.runtimes.remote.http import Broken, HttpClient, Misdirected, address_of, parse_url
 
 pytestmark = pytest.mark.process
 
@@ -213,18 +213,18 @@ async def test_redirects_may_lead_in_circles_only_for_a_while() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "place"),
+    ("url", "address"),
     [
         ("http://host:8080", "host:8080"),
         ("https://jo:pw@host/deep/", "host/deep"),
         (" http://[::1]:80/ ", "[::1]:80"),
     ],
 )
-def test_a_place_is_named_without_its_password(url: str, place: str) -> None:
-    assert place_of(url) == place
+def test_an_address_is_named_without_its_password(url: str, address: str) -> None:
+    assert address_of(url) == address
 
 
-@pytest.mark.parametrize("check", [parse_url, place_of])
+@pytest.mark.parametrize("check", [parse_url, address_of])
 def test_a_bad_url_is_told_without_its_password(check: Callable[[str], object]) -> None:
     with pytest.raises(ConfigError) as caught:
         check("http://jo:swordfish@host:99999999")

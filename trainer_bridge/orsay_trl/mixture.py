@@ -105,28 +105,28 @@ class Mixture:
         """
         tables = {name: spec.columns(which) for name, spec in self.specs.items()}
         counts = {name: len(table["prompt"]) for name, table in tables.items()}
-        places = [(name, row) for name, count in counts.items() for row in range(count)]
+        picks = [(name, row) for name, count in counts.items() for row in range(count)]
         draw = random.Random(self._seed)
         if which == "train":
             if self._weights is not None:
-                places = self._weighted(counts, draw)
-            draw.shuffle(places)
+                picks = self._weighted(counts, draw)
+            draw.shuffle(picks)
         keys = list(dict.fromkeys(key for table in tables.values() for key in table))
-        found: dict[str, list[Any]] = {"environment": [name for name, _ in places]}
+        found: dict[str, list[Any]] = {"environment": [name for name, _ in picks]}
         for key in keys:
-            found[key] = [tables[name][key][row] if key in tables[name] else None for name, row in places]
+            found[key] = [tables[name][key][row] if key in tables[name] else None for name, row in picks]
         return found
 
     def _weighted(self, counts: Mapping[str, int], draw: random.Random) -> list[tuple[str, int]]:
         assert self._weights is not None
         total = sum(counts.values())
-        places = []
+        picks = []
         for (name, count), weight in zip(counts.items(), self._weights, strict=True):
             wanted = round(total * weight)
             whole, rest = divmod(wanted, count)
             rows = list(range(count)) * whole + draw.sample(range(count), rest)
-            places += [(name, row) for row in rows]
-        return places
+            picks += [(name, row) for row in rows]
+        return picks
 
 
 def _name(spec: Member) -> str:

@@ -6,7 +6,7 @@ import { queryClient } from "./queries";
 
 type Asked = FetchQueryOptions<any, any, any, any>; // each page has data of its own kind
 
-/** What a route needs for that: `asked` tells from the address which queries the page will make. */
+/** Needs of a route for that: `asked` derives the page's queries from the address. */
 export function early(
   asked: (search: URLSearchParams, parameters: Record<string, string | undefined>) => Asked[],
 ): Pick<RouteObject, "loader" | "shouldRevalidate"> {

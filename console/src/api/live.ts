@@ -2,7 +2,7 @@
 import { useEffect, useState } from "react";
 
 import { pause } from "../ors/requests";
-import { apiUrl } from "../place";
+import { apiUrl } from "../urls";
 import { readEvents } from "./events";
 import { useKey } from "./key";
 import { RequestError, send } from "./request";

@@ -2,7 +2,7 @@
 import { type Query, QueryClient, useQuery } from "@tanstack/react-query";
 
 import { get, RequestError } from "./request";
-import type { Environment, FaultEntry, ServerState } from "./types";
+import type { EnvironmentEntry, FaultEntry, ServerEntry } from "./types";
 
 export const queryClient = new QueryClient({
   defaultOptions: {
@@ -26,7 +26,7 @@ export function unlessJustLoaded({ state }: Pick<Query, "state">): "always" | fa
 export function useServer() {
   return useQuery({
     queryKey: ["server"],
-    queryFn: ({ signal }) => get<ServerState>("server", {}, signal),
+    queryFn: ({ signal }) => get<ServerEntry>("server", {}, signal),
     refetchInterval: 15_000,
   });
 }
@@ -34,7 +34,7 @@ export function useServer() {
 export function useEnvironments() {
   return useQuery({
     queryKey: ["environments"],
-    queryFn: ({ signal }) => get<Environment[]>("environments", {}, signal),
+    queryFn: ({ signal }) => get<EnvironmentEntry[]>("environments", {}, signal),
     refetchInterval: 10_000,
   });
 }

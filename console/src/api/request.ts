@@ -1,5 +1,5 @@
 // One request to the server: the key goes along, and what is not an answer becomes an error that says what to do.
-import { apiUrl } from "../place";
+import { apiUrl } from "../urls";
 import { currentKey, keyRefused } from "./key";
 
 /** The server said no, or could not be reached (`status` 0). */
@@ -14,7 +14,7 @@ export class RequestError extends Error {
     this.fault = fault;
   }
 
-  /** Whether another key would help: a server without keys refuses pages of other machines, with 403. */
+  /** True if another key would help: a server without keys refuses pages of other machines, with 403. */
   get wantsKey(): boolean {
     return this.status === 401;
   }

@@ -1,90 +1,70 @@
-// What the console's API and the ORS protocol send. Ids are decimal strings.
+// Made from the server's OpenAPI document by scripts/console-types: do not edit.
 
-/** Seconds since 1970, or ISO 8601. */
-export type Time = number | string;
+export type Answer =
+  | Ended
+  | Environments
+  | EvaluationId
+  | EvaluationList
+  | Fault
+  | Faults
+  | ListToolsOutput
+  | Messages
+  | Page
+  | RunList
+  | RunToolOutput
+  | SavedEvaluation
+  | Series
+  | ServerEntry
+  | Snapshot
+  | TaskList
+  | Trajectory;
+/**
+ * All of them; the first is the default.
+ */
+export type Environments = EnvironmentEntry[];
+/**
+ * The newest first.
+ */
+export type EvaluationList = EvaluationItem[];
+/**
+ * The newest first.
+ */
+export type Faults = FaultEntry[];
+/**
+ * The prompt as a conversation.
+ */
+export type Messages = Message[];
+/**
+ * The newest first.
+ */
+export type RunList = RunSummary[];
+/**
+ * Data of the ``end`` event of ``/call``, in its two forms.
+ */
+export type RunToolOutput = RunToolSuccess | RunToolError;
+/**
+ * By environment, split and index.
+ */
+export type TaskList = TaskCell[];
 
-export type JsonSchema = Record<string, unknown>;
-
-export interface TextBlock {
-  type: "text";
-  text: string;
-  detail?: unknown;
+/**
+ * The session that was ended; ``fault`` is that of its teardown, null when there was none.
+ */
+export interface Ended {
+  sid: string;
+  fault: string | null;
 }
-
-export interface ImageBlock {
-  type: "image";
-  data: string;
-  mimeType: string;
-  detail?: unknown;
-}
-
-export type Block = TextBlock | ImageBlock;
-
-/** A block of a message: some kinds appear only in recorded messages, and newer servers may know more. */
-export interface MessageBlock {
-  type: string;
-  text?: string;
-  data?: string;
-  mimeType?: string;
-  name?: string;
-  input?: unknown;
-  blocks?: Block[];
-}
-
-export interface Message {
-  role: string;
-  blocks: MessageBlock[];
-}
-
-export interface Tool {
-  name: string;
-  description: string | null;
-  input_schema: JsonSchema | null;
-}
-
-export interface TerminalTool {
-  name: string;
-  arg: string | null;
-  description: string | null;
-}
-
-export interface ToolListing {
-  tools: Tool[];
-  terminal_tool?: TerminalTool | null;
-  supports_score_group?: boolean;
-}
-
-export interface Split {
-  name: string;
-  type: string;
-}
-
-/** How the journal does. `trouble`: play goes on, and rows are lost. */
-export interface JournalHealth {
-  state: "ok" | "trouble" | "off";
-  reason: string | null;
-  lag_s: number;
-  waiting: number;
-  lost: number;
-}
-
-export interface ServerState {
-  name: string;
-  version: string;
-  started_at: Time;
-  now: Time;
-  keys: boolean;
-  journal: JournalHealth | null;
-  runtime: string;
-  workers: number | null;
-}
-
-export interface Environment {
+/**
+ * An environment and its load; ``pending``: its process or server is not up yet.
+ *
+ * Sessions and calls are those of the key that asks.
+ */
+export interface EnvironmentEntry {
   name: string;
   key: string;
-  description: string | null;
+  description: string;
   splits: Split[];
-  tools: Tool[];
+  tools: ToolEntry[];
   supports_score_group: boolean;
   state: "ready" | "pending";
   sessions: number;
@@ -92,68 +72,260 @@ export interface Environment {
   runtime: string;
   replayable: boolean;
 }
-
-export type SessionState = "opening" | "starting" | "ready" | "failed" | "closing";
-
-export interface LiveSession {
-  sid: string;
-  id: string | null;
+/**
+ * A named set of tasks, and what it is meant for.
+ */
+export interface Split {
+  name: string;
+  type: "train" | "validation" | "test";
+}
+/**
+ * A tool that every session of the environment has.
+ */
+export interface ToolEntry {
+  name: string;
+  description: string;
+  input_schema: {
+    [k: string]: unknown;
+  } | null;
+}
+/**
+ * Answer to a saved report: its id.
+ */
+export interface EvaluationId {
+  id: string;
+}
+/**
+ * An evaluation in a list.
+ */
+export interface EvaluationItem {
+  id: string;
+  name: string;
+  run: string;
+  owner: string;
   environment: string;
-  task: string | null;
-  run: string | null;
-  owner: string | null;
-  state: SessionState;
-  age_s: number;
-  idle_s: number;
-  calls: number;
-  running: number;
-  reward: number | null;
-  finished: boolean;
+  split: string | null;
+  model: string;
+  started_at: number;
+  ended_at: number | null;
+  summary: EvaluationSummary;
 }
-
-export interface Latency {
-  p50: number | null;
-  p95: number | null;
-  p99: number | null;
+/**
+ * Summary of the episodes. Means leave out episodes that were lost to faults.
+ */
+export interface EvaluationSummary {
+  n_tasks: number;
+  k: number;
+  episodes: number;
+  planned: number;
+  scored: number;
+  mean_reward: Estimate | null;
+  success: Estimate | null;
+  success_threshold: number;
+  pass_at_k: PassAtK[];
+  faults: {
+    [k: string]: number;
+  };
+  retried: {
+    [k: string]: number;
+  };
+  stops: {
+    [k: string]: number;
+  };
+  tokens: TokenCounts;
+  turns: Quantiles | null;
+  latency: Quantiles | null;
+  seconds: Quantiles | null;
+  wall_seconds: number;
 }
-
-/** What the live feed says each second. */
-export interface Snapshot {
-  at: Time;
-  sessions: Record<SessionState, number>;
-  calls_running: number;
-  calls_per_s: number;
-  faults_per_s: number;
-  latency_ms: Latency;
-  total: number;
-  list: LiveSession[];
+/**
+ * A mean with its 95% confidence interval, clustered by task.
+ *
+ * The bounds are None where nothing can be said about them, as with a single task.
+ */
+export interface Estimate {
+  mean: number;
+  low: number | null;
+  high: number | null;
 }
-
+/**
+ * The share of tasks that at least one of ``k`` attempts solves, as ``mean``.
+ */
+export interface PassAtK {
+  mean: number;
+  low: number | null;
+  high: number | null;
+  k: number;
+}
+/**
+ * Tokens as the model's endpoint counted them; 0 where it counts none.
+ */
+export interface TokenCounts {
+  input: number;
+  output: number;
+  cached: number;
+  reasoning: number;
+}
+/**
+ * Distribution of a metric.
+ */
+export interface Quantiles {
+  mean: number;
+  p50: number;
+  p95: number;
+  max: number;
+}
+/**
+ * Data of the stream event ``fault``, which comes just before ``error``.
+ *
+ * ``id`` is what the server's log calls this fault. ``retryable`` means: on a fresh session.
+ */
+export interface Fault {
+  class: string;
+  message: string;
+  id: string;
+  retryable: boolean;
+}
+/**
+ * One fault; ``id`` is what the log calls it, ``at`` in seconds since 1970.
+ */
 export interface FaultEntry {
   id: string;
-  at: Time;
+  at: number;
   fault: string;
-  environment: string | null;
+  environment: string;
   tool: string | null;
-  session: string | null;
+  session: string;
   message: string;
 }
-
-/** One recorded session. */
+/**
+ * Answer of ``/tools`` and ``/task_tools``.
+ */
+export interface ListToolsOutput {
+  tools: ToolSpec[];
+  terminal_tool?: TerminalToolSpec | null;
+  supports_score_group?: boolean | null;
+  message_block_types?: string[] | null;
+}
+/**
+ * A tool as a model sees it. ``input_schema`` is null for a tool without arguments.
+ *
+ * Never add a field: released clients build their own class from these keys and fail on an unknown one.
+ */
+export interface ToolSpec {
+  name: string;
+  description: string;
+  input_schema: {
+    [k: string]: unknown;
+  } | null;
+}
+/**
+ * The tool that takes the model's last plain message; ``arg`` is null when it takes nothing.
+ */
+export interface TerminalToolSpec {
+  name: string;
+  arg?: string | null;
+  description?: string;
+}
+/**
+ * One turn of a conversation. Raises ValidationError for a block that its role may not carry.
+ */
+export interface Message {
+  role: "system" | "user" | "assistant";
+  blocks: (TextBlock | ImageBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock)[];
+  detail?: {
+    [k: string]: unknown;
+  } | null;
+}
+/**
+ * Plain text.
+ */
+export interface TextBlock {
+  text: string;
+  detail?: {
+    [k: string]: unknown;
+  } | null;
+  type?: "text";
+}
+/**
+ * An image; ``data`` is base64 of the encoded file, ``mimeType`` says which encoding.
+ */
+export interface ImageBlock {
+  data: string;
+  mimeType: string;
+  detail?: {
+    [k: string]: unknown;
+  } | null;
+  type?: "image";
+}
+/**
+ * A model's reasoning inside an assistant message.
+ */
+export interface ReasoningBlock {
+  text: string;
+  signature?: string | null;
+  detail?: {
+    [k: string]: unknown;
+  } | null;
+  type?: "reasoning";
+}
+/**
+ * A tool call inside an assistant message.
+ */
+export interface ToolCallBlock {
+  id: string;
+  name: string;
+  input: {
+    [k: string]: unknown;
+  };
+  detail?: {
+    [k: string]: unknown;
+  } | null;
+  type?: "tool_call";
+}
+/**
+ * The result of the call ``tool_call_id``, inside a user message.
+ */
+export interface ToolResultBlock {
+  tool_call_id: string;
+  blocks: (TextBlock | ImageBlock)[];
+  is_error?: boolean;
+  detail?: {
+    [k: string]: unknown;
+  } | null;
+  type?: "tool_result";
+}
+/**
+ * Sessions, newest first. ``next`` is what to give as ``before`` for the next page; None at the end.
+ *
+ * ``unindexed`` counts the sessions that a search for text has not looked at yet.
+ */
+export interface Page {
+  items: Summary[];
+  next: string | null;
+  unindexed: number;
+}
+/**
+ * One session, without its messages and calls.
+ *
+ * ``reward`` is that of its last scored call, ``reward_sum`` the sum of all, None also where that is beyond
+ * a float. While the session lives, and
+ * when its server was killed, both come from its calls; ``ended_at`` is None then.
+ */
 export interface Summary {
   id: string;
   sid: string;
   environment: string;
   split: string | null;
   task_index: number | null;
-  task: string | null;
+  task: string;
   run: string;
   labelled: boolean;
   step: number | null;
   rollout: string | null;
-  trace: string | null;
-  started_at: Time;
-  ended_at: Time | null;
+  trace: string;
+  started_at: number;
+  ended_at: number | null;
   setup_s: number | null;
   end_reason: string | null;
   fault: string | null;
@@ -162,58 +334,23 @@ export interface Summary {
   reward: number | null;
   reward_sum: number | null;
   finished: boolean;
-  owner: string | null;
-  client: string | null;
+  owner: string;
+  client: string;
   replayable: boolean;
 }
-
-export interface TrajectoryPage {
-  items: Summary[];
-  next: string | null;
-  unindexed: number;
-}
-
-/** One call, prompt or scoring of a recorded session. */
-export interface Step {
-  id: string;
-  /** Its place among the results; null while it runs, and when its server died before there was one. */
-  number: number | null;
-  kind: string;
-  task_id: string | null;
-  name: string | null;
-  input: unknown;
-  blocks: Block[];
-  metadata: unknown;
-  error: string | null;
-  reward: number | null;
-  finished: boolean;
-  discarded: boolean;
-  fault: string | null;
-  fault_id: string | null;
-  message: string | null;
-  started_at: Time;
-  queue_s: number | null;
-  run_s: number | null;
-  stream_s: number | null;
-  total_s: number | null;
-  scores: unknown;
-}
-
-export interface Trajectory extends Summary {
-  labels: Record<string, unknown> | null;
-  request: unknown;
-  prompt: Block[] | null;
-  messages: Message[] | null;
-  tools: Tool[] | null;
-  steps: Step[];
-}
-
-export interface Run {
+/**
+ * The sessions of one run together.
+ *
+ * ``reward_*`` are the mean of the last rewards and its 95% interval, ``success`` the share of episodes
+ * whose reward reaches the threshold, ``length_mean`` the calls of an episode. Episodes that were lost to a
+ * fault are in ``fault_rate`` and in nothing else. ``running`` have not ended yet.
+ */
+export interface RunSummary {
   run: string;
   labelled: boolean;
   environments: string[];
-  first_at: Time;
-  last_at: Time;
+  first_at: number;
+  last_at: number;
   episodes: number;
   running: number;
   steps: number;
@@ -224,11 +361,97 @@ export interface Run {
   fault_rate: number | null;
   length_mean: number | null;
 }
-
-/** One step of a run, or, without labels, one span of time (`step` null, `at` set). Bounds are 95% intervals. */
-export interface SeriesPoint {
+/**
+ * The tool ran.
+ */
+export interface RunToolSuccess {
+  ok?: true;
+  output: ToolOutput;
+}
+/**
+ * Result of a tool: blocks for the model, an optional reward, and ``finished`` at the end.
+ */
+export interface ToolOutput {
+  blocks: (TextBlock | ImageBlock)[];
+  metadata?: {
+    [k: string]: unknown;
+  } | null;
+  reward?: number | null;
+  finished?: boolean;
+}
+/**
+ * The call was refused and the tool did not run.
+ */
+export interface RunToolError {
+  ok?: false;
+  error: string;
+  reason?: ("not_found" | "name_collision" | "input_validation" | "episode_finished") | null;
+}
+/**
+ * A report as the journal has it.
+ */
+export interface SavedEvaluation {
+  format: number;
+  name: string;
+  run: string;
+  environment: string;
+  split: string;
+  model: string;
+  settings: {
+    [k: string]: unknown;
+  };
+  started_at: number;
+  ended_at: number | null;
+  summary: EvaluationSummary;
+  episodes: EvaluatedEpisode[];
+  id: string;
+  owner: string;
+}
+/**
+ * One attempt at one task. An episode with a ``fault`` has no reward and takes part in no mean.
+ */
+export interface EvaluatedEpisode {
+  task: string;
+  split: string;
+  index: number;
+  attempt: number;
+  reward: number | null;
+  reward_sum: number | null;
+  rewards: number[];
+  finished: boolean;
+  success: boolean | null;
+  fault: string | null;
+  fault_message: string;
+  retried: string[];
+  stop: string;
+  turns: number;
+  calls: number;
+  refused: number;
+  tokens: TokenCounts;
+  seconds: number;
+  model_seconds: number;
+  started_at: number;
+  sid: string;
+  rollout: string;
+  trace: string;
+}
+/**
+ * Course of a run.
+ */
+export interface Series {
+  run: string;
+  points: Point[];
+  histogram: Histogram;
+}
+/**
+ * The episodes of one step of training; without steps, of one stretch of time that begins at ``at``.
+ *
+ * ``n`` counts those that ended, the ones lost to faults among them. ``low`` and ``high`` bound the 95%
+ * interval of each metric; a mean of one value has none.
+ */
+export interface Point {
   step: number | null;
-  at: Time;
+  at: number;
   n: number;
   reward_mean: number | null;
   reward_low: number | null;
@@ -243,13 +466,90 @@ export interface SeriesPoint {
   fault_low: number | null;
   fault_high: number | null;
 }
-
-export interface Series {
-  run: string;
-  points: SeriesPoint[];
-  histogram: { edges: number[]; counts: number[] };
+/**
+ * Histogram: ``counts[i]`` rewards from ``edges[i]`` to below ``edges[i + 1]``; the last bin has both.
+ */
+export interface Histogram {
+  edges: number[];
+  counts: number[];
 }
-
+/**
+ * The server. ``keys``: it wants one; ``journal`` is null when it is off. Times in seconds since 1970.
+ */
+export interface ServerEntry {
+  name: string;
+  version: string;
+  started_at: number;
+  now: number;
+  keys: boolean;
+  journal: JournalState | null;
+  runtime: string;
+  workers: number | null;
+}
+/**
+ * State of the journal. ``lost``: rows that were given up since the start.
+ */
+export interface JournalState {
+  state: "ok" | "trouble" | "off";
+  reason: string;
+  lag_s: number;
+  waiting: number;
+  lost: number;
+}
+/**
+ * The server at one moment, seconds since 1970.
+ *
+ * Sessions are those of the key that asks; rates and latency are of the whole server.
+ */
+export interface Snapshot {
+  at: number;
+  sessions: States;
+  calls_running: number;
+  calls_per_s: number;
+  faults_per_s: number;
+  latency_ms: Latency;
+  total: number;
+  list: LiveSession[];
+}
+/**
+ * Sessions by their state.
+ */
+export interface States {
+  opening: number;
+  starting: number;
+  ready: number;
+  failed: number;
+  closing: number;
+}
+/**
+ * Durations of calls that ended lately, in milliseconds; null when there were none.
+ */
+export interface Latency {
+  p50: number | null;
+  p95: number | null;
+  p99: number | null;
+}
+/**
+ * One session. ``id`` is its id in the journal, null without one; ``running`` counts calls that run.
+ */
+export interface LiveSession {
+  sid: string;
+  id: string | null;
+  environment: string;
+  task: string;
+  run: string | null;
+  owner: string;
+  state: "opening" | "starting" | "ready" | "failed" | "closing" | "closed";
+  age_s: number;
+  idle_s: number;
+  calls: number;
+  running: number;
+  reward: number | null;
+  finished: boolean;
+}
+/**
+ * Counts of a task: played to an end, and solved.
+ */
 export interface TaskCell {
   environment: string;
   task: string;
@@ -258,5 +558,101 @@ export interface TaskCell {
   n: number;
   solved: number;
   reward_mean: number | null;
-  last_at: Time;
+  last_at: number;
+}
+/**
+ * One session with its messages and calls.
+ *
+ * ``request`` says how it was opened (``task_spec``, or ``split`` and ``index``); ``prompt``, ``messages``
+ * and ``tools`` are None when the client never asked for them.
+ */
+export interface Trajectory {
+  id: string;
+  sid: string;
+  environment: string;
+  split: string | null;
+  task_index: number | null;
+  task: string;
+  run: string;
+  labelled: boolean;
+  step: number | null;
+  rollout: string | null;
+  trace: string;
+  started_at: number;
+  ended_at: number | null;
+  setup_s: number | null;
+  end_reason: string | null;
+  fault: string | null;
+  calls: number;
+  faults: number;
+  reward: number | null;
+  reward_sum: number | null;
+  finished: boolean;
+  owner: string;
+  client: string;
+  replayable: boolean;
+  labels: {
+    [k: string]: unknown;
+  } | null;
+  request: {
+    [k: string]: unknown;
+  } | null;
+  prompt: (Text | Image)[] | null;
+  messages: Message[] | null;
+  tools: ToolSpec[] | null;
+  steps: Step[];
+}
+/**
+ * A block of text.
+ */
+export interface Text {
+  type: "text";
+  text: string;
+}
+/**
+ * An image; ``data`` is base64 of the encoded file.
+ */
+export interface Image {
+  type: "image";
+  data: string;
+  mimeType: string;
+}
+/**
+ * One call with its result.
+ *
+ * ``error`` and ``reason`` are set when the environment refused the call, ``fault``, ``fault_id`` and
+ * ``message`` when it failed. ``number`` is None while the call runs, and for a call that was cut off by the
+ * death of its server.
+ */
+export interface Step {
+  id: string;
+  number: number | null;
+  kind: string;
+  task_id: string;
+  name: string;
+  input: unknown;
+  blocks: (Text | Image)[];
+  metadata: unknown;
+  error: string | null;
+  reason: string | null;
+  reward: number | null;
+  finished: boolean;
+  discarded: boolean;
+  fault: string | null;
+  fault_id: string | null;
+  message: string | null;
+  started_at: number;
+  queue_s: number | null;
+  run_s: number | null;
+  stream_s: number | null;
+  total_s: number | null;
+  scores: Score[];
+}
+/**
+ * Group score of one candidate.
+ */
+export interface Score {
+  candidate: number;
+  reward: number | null;
+  detail: unknown;
 }

@@ -12,7 +12,7 @@ export interface Bar {
 const WIDTH = 14;
 const HEIGHT = 44;
 
-/** `onPick` gets the place of the bar that was clicked. A missing value is a gap. */
+/** `onPick` gets the index of the bar that was clicked. A missing value is a gap. */
 export function Bars({ bars, name, onPick }: { bars: Bar[]; name: string; onPick?: (index: number) => void }) {
   const title = useId();
   const values = bars.map(({ value }) => value).filter((value) => value !== null);

@@ -11,7 +11,7 @@ import { ink, type Scheme } from "./palette";
 
 export interface ChartProps {
   title: string;
-  /** What the plot shows, for those who cannot see it. */
+  /** Description of the plot, for those who cannot see it. */
   summary: string;
   option: (scheme: Scheme) => EChartsCoreOption;
   table: () => Table;
@@ -62,14 +62,14 @@ function Drawn({
   label: string;
   chart: { current: ECharts | null };
 }) {
-  const place = useRef<HTMLDivElement>(null);
+  const container = useRef<HTMLDivElement>(null);
   const built = useMemo(() => option(scheme), [option, scheme]);
   const latest = useRef(built);
   latest.current = built;
   const held = useRef(false); // whether dragging marks the part to zoom to
 
   useEffect(() => {
-    const element = place.current;
+    const element = container.current;
     if (element === null) return;
     const width = () => element.clientWidth;
     const watcher = new ResizeObserver(() => {
@@ -110,7 +110,7 @@ function Drawn({
     held.current = false;
   }, [chart, built]);
 
-  return <div ref={place} className="plot" role="img" aria-label={label} />;
+  return <div ref={container} className="plot" role="img" aria-label={label} />;
 }
 
 /** Does `draw` at once where the element is within the window, and else when what is there was shown. Undoes what is to come. */

@@ -1,4 +1,4 @@
-// What stands around every plot: its name, buttons that change and save it, and its numbers as a table for those who cannot see
+// Frame of every plot: its name, buttons that change and save it, and its numbers as a table for those who cannot see
 // it.
 import { ActionIcon, Menu, Paper, ScrollArea, Table as Rows, Text } from "@mantine/core";
 import { Download, Table2 } from "lucide-react";

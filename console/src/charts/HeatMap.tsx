@@ -21,10 +21,10 @@ import { ink } from "./palette";
 
 export interface HeatMapProps {
   title: string;
-  /** What the map shows, for those who cannot see it. */
+  /** Description of the map, for those who cannot see it. */
   summary: string;
   colours: readonly string[];
-  /** What is told of the cell under the pointer. */
+  /** Text for the cell under the pointer. */
   label: (index: number) => string;
   table: () => Table;
   file: string;
@@ -93,7 +93,7 @@ function Cells({
   onPick: (index: number) => void;
   onWidth: (width: number) => void;
 }) {
-  const place = useRef<HTMLDivElement>(null);
+  const container = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const [pointed, setPointed] = useState<{ x: number; y: number } | null>(null);
   const held = useRef(new Map<number, { x: number; y: number }>()); // pointers that are down
@@ -102,7 +102,7 @@ function Cells({
   const isWhole = view.scale === 1;
 
   useLayoutEffect(() => {
-    const element = place.current;
+    const element = container.current;
     if (element === null) return;
     onWidth(element.clientWidth);
     const watcher = new ResizeObserver(() => onWidth(element.clientWidth));
@@ -147,7 +147,7 @@ function Cells({
   const release = ({ pointerId }: PointerEvent) => void held.current.delete(pointerId);
 
   return (
-    <div ref={place} className="map" style={{ height: layout.height }}>
+    <div ref={container} className="map" style={{ height: layout.height }}>
       <canvas
         ref={canvas}
         role="img"
@@ -206,15 +206,15 @@ function draw(
   pen.scale(ratio, ratio);
   const side = size * scale;
   const gap = side > 7 ? 1 : 0;
-  const place = (index: number) => [1 + (index % columns) * side - left, 1 + Math.floor(index / columns) * side - top] as const;
+  const corner = (index: number) => [1 + (index % columns) * side - left, 1 + Math.floor(index / columns) * side - top] as const;
   colours.forEach((colour, index) => {
-    const [x, y] = place(index);
+    const [x, y] = corner(index);
     if (x + side < 0 || y + side < 0 || x > width || y > height) return;
     pen.fillStyle = colour;
     pen.fillRect(x, y, side - gap, side - gap);
   });
   if (marked === null) return;
-  const [x, y] = place(marked);
+  const [x, y] = corner(marked);
   pen.strokeStyle = text;
   pen.lineWidth = 2;
   pen.strokeRect(x, y, side - gap, side - gap);

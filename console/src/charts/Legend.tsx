@@ -1,4 +1,4 @@
-// Which colour is which, outside of the plots, so that it can be read and linked.
+// Legend of colours, outside of the plots, so that it can be read and linked.
 import { Group, Text, useComputedColorScheme } from "@mantine/core";
 import type { ReactNode } from "react";
 

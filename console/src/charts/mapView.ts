@@ -1,4 +1,4 @@
-// Where the cells of a map are: as wide as it can be, with cells that are large enough to be hit, and the part that is looked at.
+// Geometry of a map: as wide as possible, with cells large enough to click, and the visible part of it.
 
 const LARGEST = 24; // pixels of a cell
 const SMALLEST = 3;
@@ -20,7 +20,7 @@ export function layOut(cells: number, width: number): Layout {
   return { width, height: Math.ceil(cells / columns) * size + 2, size, columns, cells };
 }
 
-/** How much larger than whole, and how many pixels of that are beyond the left and the upper edge. */
+/** Zoom factor, and the pixels beyond the left and the upper edge. */
 export interface View {
   scale: number;
   left: number;
@@ -31,7 +31,7 @@ export const shownWhole: View = { scale: 1, left: 0, top: 0 };
 
 const LARGEST_SCALE = 40;
 
-/** The cell at a place; null beside them. */
+/** The cell at a point; null beside them. */
 export function at({ size, columns, cells }: Layout, { scale, left, top }: View, x: number, y: number): number | null {
   const column = Math.floor((x - 1 + left) / (size * scale));
   const row = Math.floor((y - 1 + top) / (size * scale));
@@ -39,7 +39,7 @@ export function at({ size, columns, cells }: Layout, { scale, left, top }: View,
   return column >= 0 && column < columns && row >= 0 && index < cells ? index : null;
 }
 
-/** Larger by `factor`, with what is at that place staying there. */
+/** Larger by `factor`, with what is at that point staying there. */
 export function zoomed(layout: Layout, view: View, factor: number, x: number, y: number): View {
   const scale = Math.min(LARGEST_SCALE, Math.max(1, view.scale * factor));
   const by = scale / view.scale;

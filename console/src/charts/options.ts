@@ -1,4 +1,4 @@
-// What ECharts is told for each kind of plot.
+// Options of ECharts for each kind of plot.
 import { dateTime, number } from "../format";
 import type { EChartsCoreOption } from "./echarts";
 import { ink, seriesColour, type Scheme } from "./palette";
@@ -11,9 +11,9 @@ export interface Curve {
 
 export interface CurvesAxis {
   kind: "step" | "time";
-  /** What a place on the axis is called; `step 3` when it is not told. */
+  /** Label of a value on the axis; `step 3` without it. */
   label?: (x: number) => string;
-  /** How a value of the curves is written. */
+  /** Format of a value of the curves. */
   format: (value: number) => string;
   /** The least and the greatest value that can be; the axis does not go beyond them. */
   bounds?: [number, number];
@@ -43,7 +43,7 @@ function tooltipStyle(scheme: Scheme) {
 
 const FRAME = { left: 8, right: 14, top: 16, bottom: 38, containLabel: true };
 
-/** What lets one drag over a plot to zoom; its buttons are the page's own. */
+/** Zoom by dragging over a plot; its buttons are the page's own. */
 export const UNSEEN_TOOLBOX = { left: -200, top: -200, feature: { dataZoom: { yAxisIndex: "none" } } };
 
 function zooms(scheme: Scheme) {
@@ -107,9 +107,9 @@ export function curvesOption(curves: Curve[], axis: CurvesAxis, scheme: Scheme):
   };
 }
 
-type Place = [number, number];
+type Coordinates = [number, number];
 
-/** What is between `low` and `high`, as one shape for each part without gaps; it tells the axes how far it goes. */
+/** Area between `low` and `high`, as one shape for each part without gaps; it extends the axes. */
 function bandOf({ points }: Curve, color: string) {
   const parts: { x: number; low: number; high: number }[][] = [[]];
   for (const { x, low, high } of points) {
@@ -129,7 +129,7 @@ function bandOf({ points }: Curve, color: string) {
     color,
     tooltip: { show: false },
     data: ends,
-    renderItem: ({ dataIndex }: { dataIndex: number }, { coord }: { coord: (place: Place) => Place }) => {
+    renderItem: ({ dataIndex }: { dataIndex: number }, { coord }: { coord: (value: Coordinates) => Coordinates }) => {
       if (dataIndex > 0) return null;
       const children = parts.map((part) => ({
         type: "polygon",
@@ -153,7 +153,7 @@ function curvesTooltip(curves: Curve[], axis: CurvesAxis, x: number): string {
   return [title, ...lines].join("\n");
 }
 
-/** How the rewards of each run are spread: outlines of histograms, as shares of all episodes. */
+/** Distribution of the rewards of each run: outlines of histograms, as shares of all episodes. */
 export interface Spread {
   name: string;
   edges: number[];

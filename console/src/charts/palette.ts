@@ -13,7 +13,7 @@ export function seriesColour(scheme: Scheme, index: number): string {
   return colours[index % colours.length] ?? "#888888";
 }
 
-/** What is not data: text, axes, grid, background. */
+/** Colours of everything but data: text, axes, grid, background. */
 export interface Ink {
   text: string;
   axis: string;
@@ -42,10 +42,10 @@ const RAMP: readonly [number, number, number][] = [
 
 /** The colour of a share between 0 and 1. */
 export function rampColour(share: number): string {
-  const place = Math.min(Math.max(share, 0), 1) * (RAMP.length - 1);
-  const low = RAMP[Math.floor(place)] ?? [0, 0, 0];
-  const high = RAMP[Math.ceil(place)] ?? low;
-  const part = place - Math.floor(place);
+  const position = Math.min(Math.max(share, 0), 1) * (RAMP.length - 1);
+  const low = RAMP[Math.floor(position)] ?? [0, 0, 0];
+  const high = RAMP[Math.ceil(position)] ?? low;
+  const part = position - Math.floor(position);
   const mixed = low.map((value, channel) => Math.round(value + ((high[channel] ?? value) - value) * part));
   return `rgb(${mixed.join(", ")})`;
 }

@@ -1,4 +1,4 @@
-// Intervals of 95% for figures that the server sends without one.
+// Intervals of 95% for metrics that the server sends without one.
 
 const Z = 1.959963984540054; // 97.5% quantile of the normal distribution
 
@@ -29,7 +29,7 @@ export function differenceOf(one: Interval, other: Interval): Interval {
   return { mean, low: mean - half, high: mean + half };
 }
 
-/** Whether an interval leaves out 0; null where there is no interval. */
+/** True if an interval excludes 0; null where there is no interval. */
 export function isClear({ low, high }: Interval): boolean | null {
   return low === null || high === null ? null : low > 0 || high < 0;
 }

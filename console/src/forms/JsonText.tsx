@@ -1,4 +1,4 @@
-// A text area that holds JSON: says at once what is wrong with it, and passes on only what is right.
+// A text area that holds JSON: shows errors at once, and passes on valid JSON only.
 import { Textarea } from "@mantine/core";
 import { useState } from "react";
 
@@ -20,7 +20,7 @@ export function JsonText({
   value: unknown;
   onChange: (value: unknown) => void;
   required?: boolean;
-  /** Told whether the text is JSON now. */
+  /** Called with true while the text is JSON. */
   onProblem?: (problem: string | null) => void;
   minRows?: number;
 }) {

@@ -22,7 +22,7 @@ import {
   useState,
 } from "react";
 
-import type { JsonSchema } from "../api/types";
+import type { JsonObject } from "../api/json";
 import { adapt, toInput, uiFor } from "./adapt";
 import { JsonText } from "./JsonText";
 import { DateTimeWidget, DateWidget, TimeWidget } from "./MomentWidgets";
@@ -130,7 +130,7 @@ export function ToolForm({
   onSubmit,
   children,
 }: {
-  schema: JsonSchema;
+  schema: JsonObject;
   onSubmit: (input: Record<string, unknown>) => void;
   children: (way: Way, broken: boolean) => ReactNode;
 }) {

@@ -4,7 +4,7 @@
 // "X or null" becomes X that may stay empty, tuples become lists of fixed parts, anything goes becomes a field of JSON.
 import type { RJSFSchema, UiSchema } from "@rjsf/utils";
 
-import type { JsonSchema } from "../api/types";
+import type { JsonObject } from "../api/json";
 import { hasZone } from "./moments";
 
 type Node = Record<string, unknown>;
@@ -13,7 +13,7 @@ const SIMPLE = new Set(["string", "number", "integer", "boolean"]);
 /** A mark on schemas that any JSON fits; the form shows them as text. */
 const ANY_JSON = "x-any-json";
 
-export function adapt(schema: JsonSchema): RJSFSchema {
+export function adapt(schema: JsonObject): RJSFSchema {
   const root = structuredClone(schema) as Node;
   return visit(root, root) as RJSFSchema;
 }
@@ -123,7 +123,7 @@ function markAnything(node: Node): Node {
   return shapeless || freeObject || freeList ? { ...node, [ANY_JSON]: true } : node;
 }
 
-/** Which fields of the adapted schema are shown as JSON text. */
+/** Fields of the adapted schema that are shown as JSON text. */
 export function uiFor(schema: RJSFSchema): UiSchema {
   return fields(schema as Node, schema as Node, 0);
 }
@@ -162,7 +162,7 @@ function fields(node: Node, root: Node, depth: number): UiSchema {
 }
 
 /** The tool's input: what the person left empty is null where the schema wants the field, else missing. */
-export function toInput(data: unknown, schema: JsonSchema): unknown {
+export function toInput(data: unknown, schema: JsonObject): unknown {
   const root = schema as Node;
   return complete(data ?? {}, root, root);
 }

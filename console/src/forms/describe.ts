@@ -1,5 +1,5 @@
 // A JSON schema in words, for lists of a tool's arguments.
-import type { JsonSchema } from "../api/types";
+import type { JsonObject } from "../api/json";
 import { isNode, resolve } from "./adapt";
 
 type Node = Record<string, unknown>;
@@ -22,7 +22,7 @@ const NAMES: Record<string, string> = {
 };
 
 /** The arguments of a tool; those of nested models follow theirs, with dots in their names. */
-export function describeArguments(schema: JsonSchema | null): Argument[] {
+export function describeArguments(schema: JsonObject | null): Argument[] {
   return schema === null ? [] : inside(schema as Node, schema as Node, "", 0);
 }
 

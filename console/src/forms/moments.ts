@@ -10,7 +10,7 @@ const ZONE = /(?:z|[+-]\d\d:?\d\d)$/i;
 const DAY = /^\d{4}-\d\d-\d\d$/;
 const CLOCK = /^\d\d:\d\d(?::\d\d)?/;
 
-/** What the input shows for a value; empty for one that is none. */
+/** Text of the input for a value; empty for an invalid one. */
 export function toField(kind: Moment, value: unknown): string {
   if (typeof value !== "string" || value === INCOMPLETE) return "";
   if (kind === "date") return DAY.test(value) ? value : "";
@@ -28,7 +28,7 @@ export function fromField(kind: Moment, shown: string): string | undefined {
   return whole + zoneAt(new Date(kind === "time" ? `${today()}T${whole}` : whole));
 }
 
-/** Whether a time names its zone, as the formats want it. */
+/** True if a time names its zone, as the formats require. */
 export function hasZone(value: string): boolean {
   return ZONE.test(value);
 }

@@ -1,30 +1,17 @@
 // One tool call: its stream from `task_id` to `end` or `error`, picked up again when the connection breaks.
 import { readEvents } from "../api/events";
 import { RequestError, send } from "../api/request";
-import type { Block } from "../api/types";
+import type { Fault, RunToolOutput, ToolOutput } from "../api/types";
 import { callUrl, pause } from "./requests";
 
-export interface Output {
-  blocks: Block[];
-  metadata: unknown;
-  reward: number | null;
-  finished: boolean;
-}
+/** A fault of the server, which has an id in its log, or one of the way there. */
+export type FaultNote = Fault | (Omit<Fault, "id"> & { id: null });
 
-export interface FaultNote {
-  class: string;
-  message: string;
-  id: string | null;
-  retryable: boolean;
-}
-
-/** How a call ended: the tool's output, its refusal of the input, or no answer at all. */
+/** Outcome of a call: the tool's output, its refusal of the input, or no answer at all. */
 export type Outcome =
-  | { kind: "output"; output: Output }
+  | { kind: "output"; output: ToolOutput }
   | { kind: "refused"; error: string; reason: string | null }
   | { kind: "fault"; fault: FaultNote };
-
-type Result = { ok: true; output: Output } | { ok: false; error: string; reason?: string | null };
 
 const TRIES = 6;
 
@@ -81,8 +68,8 @@ async function readOutcome(response: Response, started: (taskId: string) => void
     else if (event === "fault") note = JSON.parse(data) as FaultNote;
     else if (event === "error") return { kind: "fault", fault: note ?? plainFault("error", data) };
     else if (event === "end") {
-      const result = JSON.parse(pieces + data) as Result;
-      if (result.ok) return { kind: "output", output: result.output };
+      const result = JSON.parse(pieces + data) as RunToolOutput;
+      if ("output" in result) return { kind: "output", output: result.output };
       return { kind: "refused", error: result.error, reason: result.reason ?? null };
     }
   }

@@ -1,10 +1,11 @@
 // The Open Reward Standard as the playground speaks it: sessions, prompts and tools. Calls are in call.ts.
 import { RequestError, send } from "../api/request";
-import type { JsonSchema, Message, ToolListing } from "../api/types";
-import { serverUrl } from "../place";
+import type { JsonObject } from "../api/json";
+import type { ListToolsOutput, Message } from "../api/types";
+import { serverUrl } from "../urls";
 
-/** What a session is for: a task of a split, or a task of one's own. */
-export type TaskChoice = { split: string; index: number } | { task_spec: JsonSchema };
+/** Task of a session: one of a split, or a task of one's own. */
+export type TaskChoice = { split: string; index: number } | { task_spec: JsonObject };
 
 export type Secrets = Record<string, string>;
 
@@ -21,9 +22,9 @@ export async function countTasks(environment: string, split: string, signal?: Ab
   return ((await response.json()) as { num_tasks: number }).num_tasks;
 }
 
-export async function readTask(environment: string, split: string, index: number): Promise<JsonSchema> {
+export async function readTask(environment: string, split: string, index: number): Promise<JsonObject> {
   const response = await send(environmentUrl(environment, "task"), json({ split, index }));
-  return ((await response.json()) as { task: JsonSchema }).task;
+  return ((await response.json()) as { task: JsonObject }).task;
 }
 
 export async function newSession(): Promise<string> {
@@ -49,7 +50,7 @@ export async function create(
   return response.headers.get("X-Orsay-Trace");
 }
 
-/** What the model is told first. Waits as long as `setup` runs. */
+/** First messages to the model. Waits as long as `setup` runs. */
 export async function readMessages(sid: string, environment: string, signal: AbortSignal): Promise<Message[]> {
   const headers = { "X-Session-ID": sid };
   for (;;) {
@@ -64,10 +65,10 @@ export async function readMessages(sid: string, environment: string, signal: Abo
   }
 }
 
-export async function readTools(sid: string, environment: string, signal: AbortSignal): Promise<ToolListing> {
+export async function readTools(sid: string, environment: string, signal: AbortSignal): Promise<ListToolsOutput> {
   const headers = { "X-Session-ID": sid };
   const response = await send(environmentUrl(environment, "task_tools"), { headers, signal });
-  return (await response.json()) as ToolListing;
+  return (await response.json()) as ListToolsOutput;
 }
 
 export async function ping(sid: string): Promise<void> {

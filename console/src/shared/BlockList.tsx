@@ -2,12 +2,12 @@
 import { Image, Stack, Text } from "@mantine/core";
 
 import { pretty } from "../format";
-import type { MessageBlock } from "../api/types";
+import type { Message } from "../api/types";
 
 /** Kinds of images that a browser shows without running anything in them. */
 const SHOWN = /^image\/(png|jpeg|gif|webp|avif|bmp)$/;
 
-export function BlockList({ blocks }: { blocks: readonly MessageBlock[] }) {
+export function BlockList({ blocks }: { blocks: Message["blocks"] }) {
   return (
     <Stack gap="xs">
       {blocks.map((block, index) => (
@@ -17,9 +17,9 @@ export function BlockList({ blocks }: { blocks: readonly MessageBlock[] }) {
   );
 }
 
-function OneBlock({ block, name }: { block: MessageBlock; name: string }) {
-  if (block.type === "image" && block.data !== undefined) {
-    if (!SHOWN.test(block.mimeType ?? "")) {
+function OneBlock({ block, name }: { block: Message["blocks"][number]; name: string }) {
+  if (block.type === "image") {
+    if (!SHOWN.test(block.mimeType)) {
       return (
         <Text size="sm" c="dimmed">
           An image of type {block.mimeType}, which is not shown.
@@ -39,7 +39,7 @@ function OneBlock({ block, name }: { block: MessageBlock; name: string }) {
       />
     );
   }
-  if (typeof block.text === "string") {
+  if ("text" in block) {
     return (
       <Text size="sm" className="as-typed" ff="monospace">
         {block.text}

@@ -11,7 +11,7 @@ export function Tag({
   children,
 }: {
   colour: TagColour;
-  /** What is told under the pointer. */
+  /** Text under the pointer. */
   title?: string;
   small?: boolean;
   className?: string;

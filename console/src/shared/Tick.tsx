@@ -1,4 +1,4 @@
-// What marks a row of a list.
+// Checkbox of a row.
 
 export function Tick({
   checked,

@@ -1,8 +1,7 @@
 // A time: how long ago in the text, the exact time under the pointer.
-import type { Time } from "../api/types";
 import { ago, dateTime, milliseconds, NONE } from "../format";
 
-export function When({ at, now }: { at: Time | null | undefined; now?: number }) {
+export function When({ at, now }: { at: number | null | undefined; now?: number }) {
   if (!at) return <>{NONE}</>;
   return (
     <time dateTime={new Date(milliseconds(at)).toISOString()} title={dateTime(at)}>

@@ -50,7 +50,7 @@ export function Failure({ error, retry, title }: { error: unknown; retry?: () =>
   );
 }
 
-/** Nothing there: says so, and what to do about it (`children`). */
+/** Empty state, with what to do about it (`children`). */
 export function Nothing({ title, children }: { title: string; children?: ReactNode }) {
   return (
     <Center py="xl">

@@ -1,4 +1,4 @@
-// Says on every page when the journal is off or in trouble: what is played now will not be found later.
+// Alert on every page while the journal is off or fails: what is played now will not be found later.
 import { Alert } from "@mantine/core";
 
 import { useServer } from "../api/queries";

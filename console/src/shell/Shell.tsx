@@ -1,4 +1,4 @@
-// What stands around every page: the name of the server, the way to the pages, colours and key.
+// Frame of every page: the name of the server, the way to the pages, colours and key.
 import { ActionIcon, AppShell, Badge, Burger, Group, NavLink, ScrollArea, Text, Tooltip } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { Activity, Blocks, ChartLine, FlaskConical, Grid3x3, KeyRound, ListTree } from "lucide-react";

@@ -66,7 +66,7 @@ def _checker(schema: Mapping[str, Any]) -> Callable[[Any], None]:
     def check(value: Any) -> None:
         problem = jsonschema.exceptions.best_match(validator.iter_errors(value))
         if problem is not None:
-            place = ".".join(str(part) for part in problem.absolute_path)
-            raise ValueError(f"{place}: {problem.message}" if place else problem.message)
+            path = ".".join(str(part) for part in problem.absolute_path)
+            raise ValueError(f"{path}: {problem.message}" if path else problem.message)
 
     return check

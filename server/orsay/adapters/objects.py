@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..authoring.imports import attribute, import_place, place_of, split_target
+from ..authoring.imports import attribute, import_source, importable_target, split_target
 from ..errors import LoadError
 from ..suggest import did_you_mean
 
-__all__ = ["find", "place_or_problem"]
+__all__ = ["find", "target_or_problem"]
 
 
 def find(kind: str, target: str) -> Callable[..., Any]:
     """The class or function that ``module:name`` names. Raises LoadError, with similar names."""
-    place, name = split_target(target)
+    source, name = split_target(target)
     if not name:
         raise LoadError(f"{kind}:{target} names no class; write {kind}:{target}:Class")
-    module = import_place(place)
+    module = import_source(source)
     found = attribute(module, name)
     if found is None:
         known = [key for key, value in vars(module).items() if callable(value)]
-        raise LoadError(f"{place} has no {name!r}{did_you_mean(name, known)}")
+        raise LoadError(f"{source} has no {name!r}{did_you_mean(name, known)}")
     if not callable(found):
         raise LoadError(
             f"{kind}:{target} is one object for all; name its class, or a function that makes one"
@@ -30,12 +30,12 @@ def find(kind: str, target: str) -> Callable[..., Any]:
     return made
 
 
-def place_or_problem(given: Any) -> tuple[str | None, str]:
+def target_or_problem(given: Any) -> tuple[str | None, str]:
     """The target of a class or function, itself where it is a target; else None and why there is none."""
     if isinstance(given, str):
         return given, ""
     try:
-        return place_of(given), ""
+        return importable_target(given), ""
     except LoadError as exc:
         return None, str(exc)
     except AttributeError:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ..authoring.results import ToolOutput
 from ..errors import BadTask, LoadError
 from .inputs import schema_tool
-from .objects import find, place_or_problem
+from .objects import find, target_or_problem
 from .openenv_offer import ActionRefused, Offer, Play
 from .openenv_results import Reply, observation_blocks, to_output, tool_result
 from .openenv_source import Opening, open_source
@@ -163,10 +163,10 @@ def openenv_environment(
     setting, or no Docker to run the image.
     """
     seeds = Seeds.checked(train_tasks=train_tasks, test_tasks=test_tasks, seed=seed)
-    place, problem = place_or_problem(source)
+    target, problem = target_or_problem(source)
     given = changed(
         prompt=(prompt, None),
-        reward=(reward if reward is None else place_or_problem(reward)[0] or reward, None),
+        reward=(reward if reward is None else target_or_problem(reward)[0] or reward, None),
         max_steps=(step_limit(max_steps), None),
         name=(name, None),
         train_tasks=(train_tasks, 10_000),
@@ -180,7 +180,7 @@ def openenv_environment(
     members: dict[str, Any] = {
         "__doc__": offer.description or f"{offer.name} of OpenEnv.",
         "__module__": __name__,
-        "_origin": origin("openenv", place, {**given, **settings}, problem),
+        "_origin": origin("openenv", target, {**given, **settings}, problem),
         "_name": environment_name(name, offer.name),
         "_source": _Source(opening, lead, _score(reward), max_steps),
     }

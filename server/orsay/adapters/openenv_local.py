@@ -21,10 +21,10 @@ from ..errors import Faulted, LoadError, Overloaded
 from .openenv_offer import MCP_ACTIONS, ActionRefused, Offer, ToolOffer
 from .openenv_results import Reply
 
-__all__ = ["LocalPlay", "Room", "describe_class", "require_environment"]
+__all__ = ["Capacity", "LocalPlay", "describe_class", "require_environment"]
 
 
-class Room:
+class Capacity:
     """Most episodes of a class at once in this process: one, unless it supports more."""
 
     def __init__(self, cls: type, *, concurrent: bool | None) -> None:
@@ -33,7 +33,7 @@ class Room:
         self._taken = 0
 
     def enter(self) -> None:
-        """Raises Overloaded when the one place is taken."""
+        """Raises Overloaded beyond one episode, for a class that supports one."""
         if self._taken and not self._open:
             raise Overloaded(
                 f"{self._name} does not support concurrent sessions (SUPPORTS_CONCURRENT_SESSIONS) "
@@ -49,9 +49,9 @@ class Room:
 class LocalPlay:
     """One instance. Sync methods run on one thread, which is this episode's alone; async ones on the loop."""
 
-    def __init__(self, make: Callable[[], Any], room: Room) -> None:
+    def __init__(self, make: Callable[[], Any], capacity: Capacity) -> None:
         self._make = make
-        self._room = room
+        self._capacity = capacity
         self._env: Any = None
         self._entered = False
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="openenv")
@@ -59,7 +59,7 @@ class LocalPlay:
 
     async def reset(self, **settings: Any) -> Reply:
         async with self._lock:
-            self._room.enter()
+            self._capacity.enter()
             self._entered = True
             self._env = await self._on_thread(self._make)
             return await self._run("reset", **_accepted(self._env, settings))
@@ -85,7 +85,7 @@ class LocalPlay:
             self._env = None
             if self._entered:
                 self._entered = False
-                self._room.leave()
+                self._capacity.leave()
             self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _run(self, name: str, *args: Any, **kwargs: Any) -> Reply:

@@ -90,13 +90,13 @@ def _class(source: str | type, settings: Mapping[str, Any], known: Iterable[str]
     parameters = inspect.signature(cls).parameters
     if not any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
         _require_known(target, arguments, (*parameters, "concurrent"), known)
-    room = local.Room(cls, concurrent=settings.get("concurrent"))
+    capacity = local.Capacity(cls, concurrent=settings.get("concurrent"))
 
     def make() -> Any:
         return cls(**arguments)
 
     async def play() -> Play:
-        made: Play = local.LocalPlay(make, room)
+        made: Play = local.LocalPlay(make, capacity)
         return made
 
     return Opening(local.describe_class(cls, make), play)

@@ -31,7 +31,7 @@ TEST_SEEDS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """Which seeds are tasks: ``train`` from ``first`` on, ``test`` a billion later; none is both."""
+    """Seeds that are tasks: ``train`` from ``first`` on, ``test`` a billion later; none is both."""
 
     train: int
     test: int
@@ -91,7 +91,7 @@ class Procedural(Adapted):
         return len(cls._seeds.of(split))
 
     @classmethod
-    def _place(cls, split: str, index: int) -> int:
+    def _position(cls, split: str, index: int) -> int:
         """The index counted from the start. Raises IndexError."""
         count = len(cls._seeds.of(split))
         if not -count <= index < count:
@@ -111,8 +111,8 @@ class Seeded(Procedural):
 
     @classmethod
     def get_task(cls, split: str, index: int) -> dict[str, Any]:
-        place = cls._place(split, index)
-        return {"id": f"{split}-{place}", "seed": cls._seeds.of(split)[place]}
+        position = cls._position(split, index)
+        return {"id": f"{split}-{position}", "seed": cls._seeds.of(split)[position]}
 
 
 def changed(**settings: tuple[Any, Any]) -> dict[str, Any]:

@@ -83,8 +83,8 @@ class _ReasoningGym(Procedural):
 
     @classmethod
     def get_task(cls, split: str, index: int) -> dict[str, Any]:
-        place = cls._place(split, index)
-        return {"id": f"{split}-{place}", "split": split, "index": place}
+        position = cls._position(split, index)
+        return {"id": f"{split}-{position}", "split": split, "index": position}
 
     def setup(self) -> None:
         self._item = self._generator.item(self._split, self._index)

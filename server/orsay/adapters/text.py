@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Protocol, get_type_hints
 from ..authoring.results import ToolOutput, when_ready
 from ..authoring.tools import tool
 from ..errors import LoadError
-from .objects import find, place_or_problem
+from .objects import find, target_or_problem
 from .procedural import Seeded, Seeds, changed, class_name, environment_name, origin, step_limit
 from .spelling import unknown_setting
 
@@ -108,8 +108,8 @@ def text_environment(
     if reward not in ("step", "total"):
         raise LoadError(f"reward must be step or total; found {reward!r}")
     made = find("text", factory) if isinstance(factory, str) else factory
-    place, problem = place_or_problem(factory)
-    title = place or str(getattr(made, "__name__", "text"))
+    target, problem = target_or_problem(factory)
+    title = target or str(getattr(made, "__name__", "text"))
     reset = _check(made, title, arguments)
     given = changed(
         reward=(reward, "step"),
@@ -124,7 +124,7 @@ def text_environment(
     members = {
         "__doc__": inspect.getdoc(made) if inspect.isclass(made) else f"What {own} makes.",
         "__module__": __name__,
-        "_origin": origin("text", place, {**given, **arguments}, problem),
+        "_origin": origin("text", target, {**given, **arguments}, problem),
         "_name": environment_name(name, own),
         "_seeds": seeds,
         "_make": (lambda: made(**arguments),),

@@ -81,7 +81,7 @@ class Environment(ABC):  # noqa: B024  # an ABC so that authors may have abstrac
     """For ``setup``, in place of the server's setting."""
 
     replayable: ClassVar[bool] = False
-    """Whether an episode comes to the same state when its calls are made again, with the same answers: then
+    """An episode comes to the same state when its calls are made again, with the same answers. Then its
     sessions go on after the server was killed and started again with the same journal. Such an environment
     draws chance from seeds of its task, asks nobody outside, and changes nothing outside."""
 
@@ -115,7 +115,7 @@ class Environment(ABC):  # noqa: B024  # an ABC so that authors may have abstrac
         return None
 
     def prompt(self) -> Prompt | Awaitable[Prompt]:
-        """What the model is told first: a str, blocks (str and images among them), or messages.
+        """The first message to the model: a str, blocks (str and images among them), or messages.
 
         The short spelling of ``get_prompt`` and ``get_messages``; implement one of the three.
         """
@@ -160,7 +160,7 @@ class Environment(ABC):  # noqa: B024  # an ABC so that authors may have abstrac
 
     @classmethod
     def num_tasks(cls, split: str) -> Any:
-        """How many tasks ``split`` has."""
+        """Number of tasks in ``split``."""
         return cls._num_tasks(split)
 
     @classmethod
@@ -224,7 +224,7 @@ class Environment(ABC):  # noqa: B024  # an ABC so that authors may have abstrac
 
     @classmethod
     def is_assistant_message_final(cls) -> bool:
-        """Whether a message without tool calls ends the episode: there is a ``@terminal`` tool."""
+        """True if a message without tool calls ends the episode: there is a ``@terminal`` tool."""
         return cls.terminal_tool() is not None
 
     async def call_terminal_tool(self, message: str = "") -> RunToolOutput:
@@ -273,7 +273,7 @@ class Toolset(ABC):  # noqa: B024  # as above
 
     @classmethod
     def name(cls) -> str:
-        """What the toolset is called."""
+        """Name of the toolset."""
         return cls.__name__
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from ..errors import LoadError
 from ..suggest import did_you_mean
 
-__all__ = ["attribute", "import_place", "is_file", "place_of", "search_here", "split_target"]
+__all__ = ["attribute", "import_source", "importable_target", "is_file", "search_here", "split_target"]
 
 _FILE_PREFIX = "orsay_file_"
 _OWN_FILES = (os.path.dirname(__file__) + os.sep, "<frozen ", str(importlib.__file__))
@@ -29,18 +29,18 @@ def split_target(target: str) -> tuple[str, str]:
 
     Raises LoadError when there is no module.
     """
-    place, name = (target, "") if target.endswith(".py") or ":" not in target else target.rsplit(":", 1)
-    if not place:
+    source, name = (target, "") if target.endswith(".py") or ":" not in target else target.rsplit(":", 1)
+    if not source:
         raise LoadError(f"{target!r} names no module; write module:Class or path/to/file.py:Class")
-    return place, name
+    return source, name
 
 
-def import_place(place: str) -> ModuleType:
+def import_source(source: str) -> ModuleType:
     """The module of that dotted name or of that file; the current folder is searched too.
 
     Raises LoadError: there is none (with the nearest names), or it raised (with the author's file and line).
     """
-    return _load_file(place) if is_file(place) else _load_module(place)
+    return _load_file(source) if is_file(source) else _load_module(source)
 
 
 def search_here() -> None:
@@ -48,7 +48,7 @@ def search_here() -> None:
     _add_to_path(os.getcwd())
 
 
-def place_of(found: Any) -> str:
+def importable_target(found: Any) -> str:
     """The target from which another process can load a class or function.
 
     Raises LoadError for one that lives in this process only: in a function, a notebook or a shell.
@@ -75,9 +75,9 @@ def place_of(found: Any) -> str:
     return f"{found.__module__}:{qualname}"
 
 
-def is_file(place: str) -> bool:
+def is_file(source: str) -> bool:
     """True for a path, False for a dotted name."""
-    return place.endswith(".py") or os.sep in place or "/" in place
+    return source.endswith(".py") or os.sep in source or "/" in source
 
 
 def _load_module(name: str) -> ModuleType:
@@ -94,8 +94,8 @@ def _load_module(name: str) -> ModuleType:
         raise _import_failed(name, exc) from exc
 
 
-def _load_file(place: str) -> ModuleType:
-    path = Path(place).expanduser().resolve()
+def _load_file(source: str) -> ModuleType:
+    path = Path(source).expanduser().resolve()
     if not path.is_file():
         raise LoadError(_what_file_is_missing(path))
     package, root = path.stem, path.parent
@@ -112,7 +112,7 @@ def _load_file(place: str) -> ModuleType:
     _add_to_path(str(root))
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise LoadError(f"{place} is no Python file; its name must end in .py")
+        raise LoadError(f"{source} is no Python file; its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -121,7 +121,7 @@ def _load_file(place: str) -> ModuleType:
         del sys.modules[name]
         if isinstance(exc, KeyboardInterrupt):
             raise
-        raise _import_failed(place, exc) from exc
+        raise _import_failed(source, exc) from exc
     return module
 
 
@@ -139,7 +139,7 @@ def attribute(module: ModuleType, qualname: str) -> Any:
     return found
 
 
-def _import_failed(place: str, exc: BaseException) -> LoadError:
+def _import_failed(source: str, exc: BaseException) -> LoadError:
     """Say what the author's module raised and where, without the frames of the import machinery."""
     what = f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
     if isinstance(exc, SystemExit):
@@ -158,7 +158,7 @@ def _import_failed(place: str, exc: BaseException) -> LoadError:
             at = f" at {own[-1].filename}:{own[-1].lineno}"
             if own[-1] is not frames[-1]:
                 what += f" (raised at {frames[-1].filename}:{frames[-1].lineno})"
-    return LoadError(f"importing {place} failed{at}: {what}")
+    return LoadError(f"importing {source} failed{at}: {what}")
 
 
 def _what_is_missing(name: str, missing: str) -> str:

@@ -66,7 +66,7 @@ def _ready_block(item: Any) -> Any:
 
 
 class ToolOutput(WireToolOutput):
-    """What a tool returns: ``blocks`` for the model, an optional ``reward``, whether the episode is over.
+    """Result of a tool: ``blocks`` for the model, an optional ``reward``, and ``finished`` at the end.
 
     ``blocks`` also takes what stands for a block: a str, a PIL image, a numpy array, the bytes of an image
     file; alone or in a list. ``metadata`` is JSON for the trainer, not for the model. Raises ValidationError.

@@ -16,7 +16,7 @@ _VERBS = {
     "build": "build an environment's container image",
     "play": "play a task of a server in the terminal",
     "push": "put an environment into a Hugging Face Space",
-    "check": "run the contract suite against any ORS server",
+    "check": "run the conformance suite against any ORS server",
     "eval": "let a model play tasks, or compare two evaluations",
     "journal": "count, export and prune what was played",
 }
@@ -27,7 +27,7 @@ _EXAMPLES = """examples:
   orsay play http://127.0.0.1:8080      play it yourself
   orsay check http://127.0.0.1:8080     see whether it keeps the standard
 
-'orsay VERB --help' tells more of each verb."""
+'orsay VERB --help' describes a verb."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

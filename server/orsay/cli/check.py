@@ -1,4 +1,4 @@
-"""``orsay check URL``: the contract suite against any ORS server, as a table, JSON or JUnit XML."""
+"""``orsay check URL``: the conformance suite against any ORS server, as a table, JSON or JUnit XML."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the verb; its ``run`` is the default ``run`` of the parsed arguments."""
     parser = subparsers.add_parser(
         "check",
-        help="run the contract suite against an ORS server",
-        description="Runs the contract suite against any ORS server, Orsay or not.",
+        help="run the conformance suite against an ORS server",
+        description="Runs the conformance suite against any ORS server, Orsay or not.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

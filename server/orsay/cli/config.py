@@ -32,7 +32,7 @@ def add_parser(verbs: Any) -> None:
     parser = verbs.add_parser(
         "config",
         help="check orsay.toml, or write one",
-        description="Tell what a server would be told: by a file, by variables, by defaults.",
+        description="Show what a server would use: from a file, from variables, from defaults.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -77,12 +77,12 @@ def _check(named: Path | None) -> int:
 
 
 def _notes(configuration: Configuration) -> dict[str, str]:
-    """Which entries share worker processes."""
+    """Notes on entries that share worker processes."""
     entries = configuration.entries
     notes = {}
-    for place in plan(entries, configuration.settings, ""):
-        if isinstance(place, CodeSpec) and len(place.labels) > 1:
-            for label in place.labels:
-                others = ", ".join(each for each in place.labels if each != label)
+    for spec in plan(entries, configuration.settings, ""):
+        if isinstance(spec, CodeSpec) and len(spec.labels) > 1:
+            for label in spec.labels:
+                others = ", ".join(each for each in spec.labels if each != label)
                 notes[label] = f"shares workers with {others}"
     return notes

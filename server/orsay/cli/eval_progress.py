@@ -33,13 +33,13 @@ class Standing:
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[said]}"),
+            TextColumn("{task.fields[shown]}"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=console,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task("playing", total=None, said="")
+        self._task = self._bar.add_task("playing", total=None, shown="")
         self._told = 0
         self._faults = 0
         self.planned = 0
@@ -60,24 +60,24 @@ class Standing:
     def progress(self, now: Progress) -> None:
         """An episode ended."""
         self.planned, self.done = now.planned, now.done
-        said = "" if now.mean is None else f"mean {now.mean:.3f}  "
-        said += f"{now.per_minute:.0f}/min" if now.last is not None else ""
-        said += f"  {now.lost} lost" if now.lost else ""
-        self._bar.update(self._task, total=now.planned, completed=now.done, said=said)
+        shown = "" if now.mean is None else f"mean {now.mean:.3f}  "
+        shown += f"{now.per_minute:.0f}/min" if now.last is not None else ""
+        shown += f"  {now.lost} lost" if now.lost else ""
+        self._bar.update(self._task, total=now.planned, completed=now.done, shown=shown)
         if now.last is None and now.resumed:
             self.note(f"going on: {now.resumed} of {now.planned} episodes were played before")
         if now.last is not None and now.last.fault is not None:
-            self._tell_fault(now.last.task, now.last.fault, now.last.fault_message)
+            self._report_fault(now.last.task, now.last.fault, now.last.fault_message)
         tenth = _LINES * now.done // max(1, now.planned)
         if not self._console.is_terminal and now.last is not None and tenth > self._told:
             self._told = tenth
-            self._console.print(f"{now.done}/{now.planned}  {said}", soft_wrap=True)
+            self._console.print(f"{now.done}/{now.planned}  {shown}", soft_wrap=True)
 
     def note(self, text: str) -> None:
         """A sentence above the bar."""
         self._bar.console.print(Text(safe(text), style="yellow"), soft_wrap=True)
 
-    def _tell_fault(self, task: str, fault: str, message: str) -> None:
+    def _report_fault(self, task: str, fault: str, message: str) -> None:
         """The first ones; the report has them all."""
         self._faults += 1
         if self._faults <= _MOST_TASKS:

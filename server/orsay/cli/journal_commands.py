@@ -65,7 +65,7 @@ def export_to(options: JournalOptions, export: Export, output: str, kind: str, c
     """Write the file or folder. Raises JournalDown, ConfigError, OSError, and ImportError without
     ``datasets``.
     """
-    with existing(options) as store, _bar(console, lambda: _stage(export)) as show:
+    with existing(options) as store, _bar(console, lambda: _progress(export)) as show:
         if kind == "jsonl":
             _write_lines(store, export, output, show)
         else:
@@ -122,7 +122,7 @@ def vacuum(options: JournalOptions, console: Console, *, rewrite: bool) -> int:
                 _give_back(store)
         with store.reading() as connection:
             after = _disk_bytes(store, connection)
-    console.print(f"{safe(store.place)}: {decimal(before)} before, {decimal(after)} now")
+    console.print(f"{safe(store.location)}: {decimal(before)} before, {decimal(after)} now")
     return 0
 
 
@@ -194,7 +194,7 @@ def _rewrite(store: Store, *, full: bool) -> None:
             if store.is_sqlite:
                 cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     except Exception as exc:  # of either driver
-        raise journal_down(exc, store.place) from exc
+        raise journal_down(exc, store.location) from exc
     finally:
         raw.detach()
         raw.close()
@@ -223,7 +223,7 @@ def _bar(console: Console, now: Callable[[], tuple[str, int, int | None]]) -> It
         yield show
 
 
-def _stage(export: Export) -> tuple[str, int, int | None]:
+def _progress(export: Export) -> tuple[str, int, int | None]:
     if export.unindexed and export.total is not None:
         return "indexing", max(0, export.total - export.unindexed), export.total
     return "exporting", export.seen, export.total

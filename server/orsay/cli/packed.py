@@ -13,7 +13,7 @@ __all__ = ["left_out_lines", "sent_lines"]
 
 _MANY_FILES = 20
 _LARGEST = 5
-_MANY_PLACES = 8
+_MANY = 8
 
 
 def sent_lines(sizes: Mapping[str, int], *, everything: bool) -> list[str]:
@@ -21,9 +21,9 @@ def sent_lines(sizes: Mapping[str, int], *, everything: bool) -> list[str]:
     lines = [f"sends {_files(len(sizes))}, {decimal(sum(sizes.values()))}"]
     named = sorted(sizes)
     if not everything and len(sizes) > _MANY_FILES:
-        named = sorted(sizes, key=lambda place: (-sizes[place], place))[:_LARGEST]
+        named = sorted(sizes, key=lambda relpath: (-sizes[relpath], relpath))[:_LARGEST]
         lines[0] += "; --list names all, the largest are"
-    return lines + [f"  {decimal(sizes[place]):>9}  {one_line(place)}" for place in named]
+    return lines + [f"  {decimal(sizes[relpath]):>9}  {one_line(relpath)}" for relpath in named]
 
 
 def left_out_lines(contents: Contents, *, everything: bool) -> list[str]:
@@ -38,11 +38,11 @@ def left_out_lines(contents: Contents, *, everything: bool) -> list[str]:
 
 
 def _because(reason: str, found: Sequence[LeftOut], everything: bool) -> str:
-    text = f"left out, since it {one_line(reason)}: {_listed([each.place for each in found], everything)}"
+    text = f"left out, since it {one_line(reason)}: {_listed([each.relpath for each in found], everything)}"
     lines = list(dict.fromkeys(each.line for each in found if each.line is not None))
     if not lines:
         return text
-    if len(lines) > _MANY_PLACES and not everything:
+    if len(lines) > _MANY and not everything:
         return f"{text} (a line '!PATH' in .dockerignore, with its whole path, lets a file in)"
     named = ", ".join(f"'{one_line(line)}'" for line in lines)
     if len(lines) == 1:
@@ -50,19 +50,19 @@ def _because(reason: str, found: Sequence[LeftOut], everything: bool) -> str:
     return f"{text} (lines in .dockerignore let them in: {named})"
 
 
-def _listed(places: Sequence[str], everything: bool) -> str:
-    if len(places) > _MANY_PLACES and not everything:
-        places = _by_folder(places)
-    shown = places if everything else places[:_MANY_PLACES]
-    more = f" and {len(places) - len(shown)} more (--list names all)" if len(shown) < len(places) else ""
+def _listed(relpaths: Sequence[str], everything: bool) -> str:
+    if len(relpaths) > _MANY and not everything:
+        relpaths = _by_folder(relpaths)
+    shown = relpaths if everything else relpaths[:_MANY]
+    more = f" and {len(relpaths) - len(shown)} more (--list names all)" if len(shown) < len(relpaths) else ""
     return ", ".join(map(one_line, shown)) + more
 
 
-def _by_folder(places: Sequence[str]) -> list[str]:
+def _by_folder(relpaths: Sequence[str]) -> list[str]:
     """Files of one folder at the top count together."""
     folders: dict[str, list[str]] = {}
-    for place in places:
-        folders.setdefault(place.partition("/")[0], []).append(place)
+    for relpath in relpaths:
+        folders.setdefault(relpath.partition("/")[0], []).append(relpath)
     return [
         found[0] if len(found) == 1 else f"{folder}/ ({_files(len(found))})"
         for folder, found in folders.items()

@@ -136,8 +136,8 @@ def _push(source: folder.Source, space: SpaceName, wishes: Wishes, args: argpars
         progress.say(f"looking at {space}")
         remote = prepare(hub, space, wishes)
         url = remote.url or space.url
-        with tempfile.TemporaryDirectory(prefix="orsay-push-") as place:
-            files = folder.write(source, Path(place), url=url, base=args.base)
+        with tempfile.TemporaryDirectory(prefix="orsay-push-") as scratch:
+            files = folder.write(source, Path(scratch), url=url, base=args.base)
             _show_sent(files, everything=args.list)
             pushed = upload(hub, space, remote, files, wishes, progress.say)
         if not args.no_wait:
@@ -148,7 +148,7 @@ def _push(source: folder.Source, space: SpaceName, wishes: Wishes, args: argpars
 
 
 def _show_sent(files: Mapping[str, Path], *, everything: bool) -> None:
-    sizes = {place: file.stat().st_size for place, file in files.items()}
+    sizes = {relpath: file.stat().st_size for relpath, file in files.items()}
     complain("push", "\n".join(sent_lines(sizes, everything=everything)))
 
 

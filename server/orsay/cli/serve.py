@@ -1,4 +1,4 @@
-"""``orsay serve``: host environment classes until told to stop."""
+"""``orsay serve``: host environments until a signal to stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The border to the terminal: everything that a verb prints goes through here, and nothing steers it.
+"""Output to the terminal: everything that a verb prints goes through here, and nothing steers it.
 
 What servers, environments, models, journals and names of files hold is shown as text. No other module of the
 command line prints or makes a console.

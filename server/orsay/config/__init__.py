@@ -78,6 +78,6 @@ def read(file: Path | None, given: Mapping[str, Any], targets: Sequence[str] = (
     origins = {
         name: found
         for name in Settings.model_fields
-        if (found := origin(name, given) or content.places.get(name)) is not None
+        if (found := origin(name, given) or content.lines.get(name)) is not None
     }
     return Configuration(settings, tuple(entries), origins, file)

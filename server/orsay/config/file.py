@@ -1,6 +1,6 @@
 """Reads ``orsay.toml``: settings at the top, then a table for each entry of environments.
 
-Everything that can be told from the file is told at once, with its line. Entries take values from variables
+All errors of the file are reported together, each with its line. Entries take values from variables
 too: ``ORSAY_ENVIRONMENTS__ECHO__WORKERS`` is ``workers`` of ``[environments.echo]``.
 """
 
@@ -44,11 +44,11 @@ _VARIABLE = re.compile(rf"{ENTRY_VARIABLES}(.+?)__(.+)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class FileContent:
-    """Content of a file. Paths are absolute; ``places`` has the line of each setting."""
+    """Content of a file. Paths are absolute; ``lines`` has the line of each setting."""
 
     values: Mapping[str, Any]
     entries: tuple[Entry, ...]
-    places: Mapping[str, str]
+    lines: Mapping[str, str]
     problems: tuple[Problem, ...]
 
 
@@ -99,8 +99,8 @@ class _Reader:
         else:
             entries = [entry for label in tables for entry in self._entry(label, tables[label], tables)]
             self._check_variables(tables)
-        places = {name: self._where(self.paths.get(name, (name,))) for name in values}
-        return FileContent(values, tuple(entries), places, tuple(sorted(self.problems, key=_line)))
+        lines = {name: self._where(self.paths.get(name, (name,))) for name in values}
+        return FileContent(values, tuple(entries), lines, tuple(sorted(self.problems, key=_line)))
 
     def _where(self, path: tuple[str | int, ...]) -> str:
         return f"{self.path}:{self.lines.of(path)}"
@@ -121,9 +121,9 @@ class _Reader:
         keys_file = values.get("api_keys_file")
         if isinstance(keys_file, str):
             keys_file = values["api_keys_file"] = self._absolute(keys_file)
-        place = values.get(JOURNAL)
-        if isinstance(place, str):
-            values[JOURNAL] = self._journal_place(place)
+        location = values.get(JOURNAL)
+        if isinstance(location, str):
+            values[JOURNAL] = self._journal_location(location)
         for name, error in _errors(FileSettings, values):
             if name in values:
                 del values[name]
@@ -156,7 +156,7 @@ class _Reader:
                 self.paths[name] = at
         return values
 
-    def _journal_place(self, text: str) -> str:
+    def _journal_location(self, text: str) -> str:
         """A path starts from the file's folder."""
         if "://" in text or text in ("auto", "off", ""):
             return text
@@ -253,12 +253,12 @@ class _Reader:
                 self._wrong((ENTRIES, label, "class"), f'{part!r} is no class; say {key} = "{value}"')
             else:
                 try:
-                    place, name = split_target(part)
+                    source, name = split_target(part)
                 except LoadError as exc:
                     self._wrong((ENTRIES, label, "class"), str(exc))
                     continue
-                place = str(self._absolute(place)) if is_file(place) else place
-                parts.append(f"{place}:{name}" if name else place)
+                source = str(self._absolute(source)) if is_file(source) else source
+                parts.append(f"{source}:{name}" if name else source)
         return ",".join(parts)
 
     def _api_key(self, label: str, table: UpstreamOptions) -> SecretStr | None:

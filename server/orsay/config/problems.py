@@ -47,7 +47,7 @@ def config_error(problems: Iterable[Problem]) -> ConfigError:
 
 
 def explain(key: str, error: Mapping[str, Any], *, secret: bool = False) -> str:
-    """A validation error of ``key``, as pydantic tells it; a secret's value is not shown."""
+    """A validation error of ``key`` in pydantic's words; a secret's value is not shown."""
     kind = str(error["type"])
     message = _SAID.get(kind)
     if message is None:

@@ -27,20 +27,20 @@ _FEWEST = 4  # calls of one session that a check makes
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """A call whose answer has a number at ``place`` that starts at ``first`` and moves by ``step``."""
+    """A call whose answer has a number at ``position`` that starts at ``first`` and moves by ``step``."""
 
     tool: str
     value: dict[str, Any]
-    place: int
+    position: int
     first: float
     step: float
 
     def runs(self, reply: Reply) -> int:
         """Number of runs of the tool in its session at this answer. Raises Failed for an odd number."""
         found = _numbers(reply.output)
-        expect(self.place < len(found), f"{self.tool} no longer counts: {reply.output!r:.200}")
-        runs = (found[self.place] - self.first) / self.step + 1
-        expect(runs == int(runs), f"{self.tool} counts to {found[self.place]} from {self.first}")
+        expect(self.position < len(found), f"{self.tool} no longer counts: {reply.output!r:.200}")
+        runs = (found[self.position] - self.first) / self.step + 1
+        expect(runs == int(runs), f"{self.tool} counts to {found[self.position]} from {self.first}")
         return int(runs)
 
     def alike(self, one: Reply, other: Reply) -> bool:
@@ -48,7 +48,7 @@ class Counter:
         return len(_numbers(one.output)) == len(_numbers(other.output))
 
     def expect_runs(self, reply: Reply, wanted: int, when: str) -> None:
-        """Raises Failed unless the tool ran exactly that often; ``when`` tells after what."""
+        """Raises Failed unless the tool ran exactly that often; ``when`` is for the message."""
         runs = self.runs(reply)
         expect(runs == wanted, f"{when}, {self.tool} has run {runs} times in its session, not {wanted}")
 
@@ -71,17 +71,17 @@ async def find_counter(
     sizes = {step, 2 * step} if declared else {1, 2}
     for name, value in tools:
         rows = await _rows(calls, name, value, _CALLS, None if declared else sizes)
-        for place, first, steps in _moving(rows, sizes, _FEWEST):
+        for position, first, steps in _moving(rows, sizes, _FEWEST):
             again = await _rows(calls, name, value, _CALLS_AGAIN)
             if len(again) < _CALLS_AGAIN or {len(row) for row in again} != {len(rows[0])}:
                 continue
-            fresh = [row[place] for row in again]
+            fresh = [row[position] for row in again]
             steps += [after - before for before, after in pairwise(fresh)]
             seen = {abs(each) for each in steps}
             if seen == {step} and len(set(steps)) == 1 and fresh[0] == first:
-                return Counter(name, value, place, first, steps[0])
+                return Counter(name, value, position, first, steps[0])
             if seen <= {1, 2} and 2 in seen and abs(fresh[0] - first) <= 2:
-                shown = f"{name} counts " + ", ".join(f"{row[place]:g}" for row in rows)
+                shown = f"{name} counts " + ", ".join(f"{row[position]:g}" for row in rows)
                 if len(set(steps)) == 1 and fresh[0] == first:
                     by_two = by_two or shown
                 else:
@@ -131,11 +131,11 @@ def _moving(
     """Places where the number moves one way by these sizes, where it began, and its steps."""
     if len(rows) < fewest or len({len(row) for row in rows}) != 1:
         return
-    for place, column in enumerate(zip(*rows, strict=True)):
+    for position, column in enumerate(zip(*rows, strict=True)):
         steps = [after - before for before, after in pairwise(column)]
         one_way = all(each > 0 for each in steps) or all(each < 0 for each in steps)
         if one_way and {abs(each) for each in steps} <= sizes:
-            yield place, column[0], steps
+            yield position, column[0], steps
 
 
 def _numbers(output: Mapping[str, Any]) -> list[float]:

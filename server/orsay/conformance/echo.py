@@ -58,7 +58,7 @@ async def find_echo(tools: list[tuple[str, str]], call: Call) -> tuple[Echo | No
     second: Echo | None = None
     reasons = []
     for name, field in tools:
-        token = f"contract check {uuid.uuid4().hex}"
+        token = f"conformance check {uuid.uuid4().hex}"
         if token not in (_told(await call(name, {field: token})) or ""):
             continue
         if _SHORT not in (_told(await call(name, {field: _SHORT})) or ""):

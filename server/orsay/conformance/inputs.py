@@ -1,4 +1,4 @@
-"""Inputs for tools nobody told us about: values that fit a JSON schema, and values that do not."""
+"""Inputs for unknown tools: values that fit a JSON schema, and values that do not."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from .reply import Reply
 __all__ = ["Probe", "ProbedServer", "ProbedSession", "Roles", "Waiting"]
 
 _TOOLS_TRIED = 24
-_WORDS = "contract check 7f3a"
+_WORDS = "conformance check 7f3a"
 _WAITS = re.compile("second|sleep|delay|duration|wait", re.IGNORECASE)
 _WAIT_S = 0.3
 _TWICE_S = 2
@@ -136,7 +136,7 @@ class Probe:
         return self._first(found, words)
 
     async def counter(self) -> Counter:
-        """A call whose answer tells how often it ran."""
+        """A call whose answer counts its runs."""
         found = await self._once("counter", self._find_counter)
         if found is None:
             tried = await self._once("tried", self._try_tools)
@@ -159,14 +159,14 @@ class Probe:
         return found
 
     async def waiting(self) -> Waiting:
-        """A tool that takes as long as it is told."""
+        """A tool that runs as long as its argument says."""
         found = await self._once("waiting", self._find_waiting)
         if found is None:
             raise NotSupported("no tool takes as long as it is told; one can be named with --waiting-tool")
         return found
 
     async def takes_twice(self) -> str | None:
-        """A waiting tool that takes twice as long as it is told, twice in a row, in words; None for none."""
+        """Description of a waiting tool that took twice as long as asked, twice in a row; None for none."""
         return await self._once("twice", self._takes_twice)
 
     async def _once(self, name: str, ask: Callable[[], Awaitable[_Found]]) -> _Found:

@@ -51,7 +51,7 @@ class ServerFacts:
 class JournalState(BaseModel):
     """State of the journal. ``lost``: rows that were given up since the start."""
 
-    state: str
+    state: Literal["ok", "trouble", "off"]
     reason: str
     lag_s: float
     waiting: int
@@ -80,7 +80,7 @@ class ToolEntry(BaseModel):
 
 
 class EnvironmentEntry(BaseModel):
-    """An environment and its load; one that is ``pending`` is of a place that is not up yet.
+    """An environment and its load; ``pending``: its process or server is not up yet.
 
     Sessions and calls are those of the key that asks.
     """

@@ -37,7 +37,7 @@ async def send_export(
 
     When the journal fails later, the answer breaks off, which clients notice.
     """
-    export = Export(_recipe(wanted, which), told=policy.trajectory)
+    export = Export(_recipe(wanted, which), redact=policy.trajectory)
     packer = zlib.compressobj(5, zlib.DEFLATED, _GZIP) if accepts_gzip(request.http.headers) else None
 
     def more(connection: Connection) -> bytes:

@@ -122,7 +122,7 @@ class History:
         which = replace(filter_of(wanted, request.owner), trials=wanted.trials)
         await send_export(self._writer, self._policy, wanted, which, request)
 
-    # figures
+    # metrics
 
     async def _runs(self, request: JournalRequest) -> bytes:
         wanted = request.query(RunsQuery).model_dump()

@@ -1,7 +1,7 @@
 """Live view of the server: counted once a second, and only while somebody looks.
 
-Counting looks at every session, so it goes in steps that other work can pass between; how many sessions are
-told of is bounded.
+Counting looks at every session, so it goes in steps that other work can pass between; the
+number of sessions in a snapshot is bounded.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_json
 
 from ..logs import get_logger
 from ..sessions.labels import parse_labels
-from ..sessions.session import Place, Session
+from ..sessions.session import Place, Session, State
 from .answers import plain
 
 __all__ = [
@@ -47,6 +47,8 @@ Rates: TypeAlias = Callable[[], tuple[float, float, float | None, float | None, 
 class States(BaseModel):
     """Sessions by their state."""
 
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
+
     opening: int = 0
     starting: int = 0
     ready: int = 0
@@ -71,7 +73,7 @@ class LiveSession(BaseModel):
     task: str
     run: str | None
     owner: str
-    state: str
+    state: State
     age_s: float
     idle_s: float
     calls: int
@@ -206,7 +208,7 @@ class Feed:
             while self._listeners:
                 self._came.clear()
                 try:
-                    await self._tell()
+                    await self._publish()
                 except Exception:
                     _log.exception("snapshot_failed")
                 await asyncio.sleep(_AT_LEAST_S)
@@ -216,7 +218,7 @@ class Feed:
         finally:
             self._task = None
 
-    async def _tell(self) -> None:
+    async def _publish(self) -> None:
         tally = await count(self._live, {listener.owner for listener in self._listeners})
         made = {owner: to_json(self._snapshot(owner, tally)) for owner in tally.newest}
         for listener in self._listeners:

@@ -41,7 +41,7 @@ _OFF = (
     "the journal is off, so nothing that was played is kept: start the server with ORSAY_JOURNAL=auto, or"
     ' with journal = "auto" in orsay.toml'
 )
-_PATIENCE_S = 30.0
+_SEND_TIMEOUT_S = 30.0
 _DISCOVERY = frozenset({"tools", "splits", "tasks", "num_tasks", "task", "task_range"})
 _STREAM: Pairs = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -94,10 +94,12 @@ class ConsoleMount:
             return {}
         if path == _API or path.startswith(_API + "/"):
             return self._find(path[len(_API) :])
-        place = path[len(_ROOT) + 1 :]
-        if place in _DISCOVERY and any(info.key == "console" for info in self._sessions.runtime.environments):
+        subpath = path[len(_ROOT) + 1 :]
+        if subpath in _DISCOVERY and any(
+            info.key == "console" for info in self._sessions.runtime.environments
+        ):
             return {}
-        page = partial(self._page, place)
+        page = partial(self._page, subpath)
         return {"GET": page, "HEAD": page}
 
     def find_socket(self, path: str) -> Endpoint | None:
@@ -132,8 +134,8 @@ class ConsoleMount:
 
     # the page
 
-    async def _page(self, place: str, request: Request) -> None:
-        await self._site.answer(request.scope, request.headers, request.send, place)
+    async def _page(self, subpath: str, request: Request) -> None:
+        await self._site.answer(request.scope, request.headers, request.send, subpath)
 
     # the API
 
@@ -179,7 +181,7 @@ class ConsoleMount:
             while not request.has_gone() and (snapshot := await listener.next()) is not None:
                 event = encode_event("snapshot", snapshot.decode())
                 try:
-                    async with asyncio.timeout(_PATIENCE_S):
+                    async with asyncio.timeout(_SEND_TIMEOUT_S):
                         await request.send({"type": "http.response.body", "body": event, "more_body": True})
                 except TimeoutError:  # it is there, and reads nothing
                     break

@@ -107,7 +107,7 @@ OPERATIONS = (
         query=ExportQuery,
         media="application/x-ndjson",
     ),
-    _get("runs", "Figures of each run.", RunList, errors=_PAST, query=RunsQuery),
+    _get("runs", "Metrics of each run.", RunList, errors=_PAST, query=RunsQuery),
     _get("runs/series", "How one run went on.", Series, errors=_PAST, query=SeriesQuery),
     _get("tasks", "What was solved, task by task.", TaskList, errors=_PAST, query=TasksQuery),
     _get("evaluations", "Evaluations.", EvaluationList, errors=_PAST, query=EvaluationsQuery),

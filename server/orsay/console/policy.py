@@ -13,7 +13,7 @@ S = TypeVar("S", bound=Summary)
 
 
 class DetailPolicy:
-    """Puts an id in place of each exception's text, where the server is told to (S4)."""
+    """Replaces each exception's text by its id, where the settings ask for it (S4)."""
 
     def __init__(self, faults: FaultLog) -> None:
         self._faults = faults

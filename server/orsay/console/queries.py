@@ -29,7 +29,7 @@ class _Query(BaseModel):
 
 
 class FilterQuery(_Query):
-    """Which sessions; conditions that all hold."""
+    """Filter of sessions; all conditions must hold."""
 
     environment: Name | None = None
     run: Name | None = None

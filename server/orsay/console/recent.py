@@ -6,7 +6,7 @@ import time
 from collections import deque
 from typing import Any
 
-from pydantic import BaseModel, RootModel
+from pydantic import BaseModel, ConfigDict, RootModel
 
 from ..errors import Faulted
 from ..faults import FaultLog
@@ -36,14 +36,16 @@ class Faults(RootModel[list[FaultEntry]]):
 
 
 class Ended(BaseModel):
-    """The session that was ended; ``fault`` tells how its teardown failed, if it did."""
+    """The session that was ended; ``fault`` is that of its teardown, null when there was none."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
     sid: str
     fault: str | None = None
 
 
 class RecentFaults:
-    """Hears of faults as they are logged, and keeps the last few hundred.
+    """Listener of the fault log that keeps the last few hundred.
 
     A message is what the client could read of it (S4).
     """

@@ -18,7 +18,7 @@ Q = TypeVar("Q", bound=BaseModel)
 
 
 class BadQuery(Exception):
-    """The query does not fit; ``body`` tells why, as the body of a 422 does."""
+    """The query does not fit; ``body`` is the body of the 422."""
 
     def __init__(self, body: bytes) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class JournalRequest:
         self.owner = owner
 
     def query(self, model: type[Q]) -> Q:
-        """What the query asks for; an empty value is as good as none, as forms send it. Raises BadQuery."""
+        """Parse the query. An empty value counts as none, since forms send those. Raises BadQuery."""
         given = dict(parse_qsl(self.http.scope["query_string"].decode("latin-1")))
         try:
             return model.model_validate(given)

@@ -51,16 +51,16 @@ class Site:
         self._listed_at = 0.0
         self._assets: dict[str, Asset] = {}
 
-    async def answer(self, scope: Scope, headers: Headers, send: Send, place: str) -> None:
-        """Send what is at ``place``, a path below the console's; empty for the console itself."""
+    async def answer(self, scope: Scope, headers: Headers, send: Send, subpath: str) -> None:
+        """Send what is at ``subpath``, a path below the console's; empty for the console itself."""
         await self._look()
-        if place not in self._listing.paths and "." in place:
+        if subpath not in self._listing.paths and "." in subpath:
             await self._look_again()
-        asset = None if place == "index.html" else await self._asset(place)
+        asset = None if subpath == "index.html" else await self._asset(subpath)
         if asset is not None:
-            keep = _FOREVER if place.startswith("assets/") else _ASK_AGAIN
+            keep = _FOREVER if subpath.startswith("assets/") else _ASK_AGAIN
             await send_asset(asset, headers, send, keep=keep, more=strict_headers())
-        elif place.startswith("assets/"):  # of an older build: a page in its place would not help
+        elif subpath.startswith("assets/"):  # of an older build: a page in its place would not help
             text = b"this file is of another build of the console: load the page again"
             kind = (b"content-type", b"text/plain; charset=utf-8")
             await send_once(send, 404, text, (kind, (b"cache-control", b"no-store"), *strict_headers()))
@@ -86,15 +86,15 @@ class Site:
         self._listing = await asyncio.to_thread(_list, self._folder, built_at)
         self._assets.clear()
 
-    async def _asset(self, place: str) -> Asset | None:
-        """The file at that place, if it is in the listing and was not removed meanwhile."""
-        found, path = self._assets.get(place), self._listing.paths.get(place)
+    async def _asset(self, subpath: str) -> Asset | None:
+        """The file at that path, if it is in the listing and was not removed meanwhile."""
+        found, path = self._assets.get(subpath), self._listing.paths.get(subpath)
         if found is None and path is not None:
             try:
                 found = await asyncio.to_thread(read_asset, path)
             except OSError:
                 return None
-            self._assets[place] = found
+            self._assets[subpath] = found
         return found
 
     async def _send_index(self, scope: Scope, send: Send) -> None:

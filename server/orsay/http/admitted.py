@@ -15,9 +15,9 @@ _log = get_logger(__name__)
 
 
 class Admitted:
-    """Cancels the task of each whose key is good no more, as soon as the keys have changed.
+    """Tasks of requests, each with its key: those of a revoked key are cancelled when the keys change.
 
-    A task is in here between ``enter`` and ``leave``. Where it is cancelled, ``revoked`` tells why.
+    A task is in here between ``enter`` and ``leave``. ``revoked``: it was cancelled for its key.
     """
 
     def __init__(self, keys: Keys) -> None:

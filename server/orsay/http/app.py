@@ -1,4 +1,4 @@
-"""The HTTP face: one ASGI application that sends each request to where it is answered.
+"""One ASGI application: dispatches each request to its endpoint.
 
 Endpoints of a session go straight to ``EpisodeEndpoints``; everything else goes to FastAPI, which is loaded
 in the background. Authentication and the translation of errors happen here, for both.
@@ -31,7 +31,7 @@ from .asgi import Receive, Scope, Send, address_of, break_off, replay
 from .episodes import EpisodeEndpoints
 from .errors import error_answer, validation_answer
 from .guard import Guard, note_page
-from .mounts import Face, Faces, Pairs
+from .mounts import Mount, Mounts, Pairs
 from .request import Endpoint, Request
 
 __all__ = ["HttpApp"]
@@ -55,9 +55,9 @@ class HttpApp:
         stopping: Callable[[], bool],
         max_body_bytes: int,
         index_only: bool,
-        faces: Sequence[Face] = (),
+        mounts: Sequence[Mount] = (),
     ) -> None:
-        self.faces = Faces(faces, keys, guard, faults)
+        self.mounts = Mounts(mounts, keys, guard, faults)
         self._max_body = max_body_bytes
         self._keys = keys
         self._guard = guard
@@ -89,13 +89,13 @@ class HttpApp:
     def _build_rest(self) -> Application:
         cold = importlib.import_module(".fastapi_app", __package__)
         app: Application = cold.build(
-            self._runtime, self._faults, index_only=self._index_only, more=self.faces.operations
+            self._runtime, self._faults, index_only=self._index_only, more=self.mounts.operations
         )
         return app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self.faces.answer_socket(scope, receive, send)
+            await self.mounts.answer_socket(scope, receive, send)
             return
         if scope["path"].endswith("/"):  # answered as without it: a redirect would cost a round trip
             scope = {**scope, "path": scope["path"].rstrip("/") or "/"}
@@ -130,15 +130,15 @@ class HttpApp:
                 if not request.owner:
                     self._guard.check(request)
             except (Unauthorized, Forbidden, BadRequest):
-                endpoint = self.faces.find_open(method, path)
+                endpoint = self.mounts.find_open(method, path)
                 if endpoint is None:
                     raise
                 return endpoint
         found = self._exact.get((method, path)) or self._find(method, path)
-        return found or self.faces.find(method, path) or self._answer_rest
+        return found or self.mounts.find(method, path) or self._answer_rest
 
     async def _send_error(self, request: Request, status: int, body: bytes, extra: Pairs = ()) -> None:
-        headers = (*extra, *self.faces.headers(request.path))
+        headers = (*extra, *self.mounts.headers(request.path))
         await request.send_json(body, status=status, headers=headers)
 
     def lets_in(self, scope: Scope) -> bool:
@@ -149,7 +149,7 @@ class HttpApp:
         except Starting:  # good, and not named yet
             return True
         except Unauthorized:
-            return path in _OPEN_PATHS or self.faces.find_open(scope["method"], path) is not None
+            return path in _OPEN_PATHS or self.mounts.find_open(scope["method"], path) is not None
         return True
 
     async def _answer_rest(self, request: Request) -> None:

@@ -27,7 +27,7 @@ _JSON = (b"content-type", b"application/json")
 
 
 def address_of(scope: Scope) -> str:
-    """Of the client: behind a trusted proxy, the one that the proxy tells."""
+    """Address of the client: behind a trusted proxy, the one in its headers."""
     client = scope.get("client")
     return str(client[0]) if client else ""
 
@@ -45,9 +45,9 @@ def replay(body: bytes, receive: Receive) -> Receive:
 
 
 def has_gone(receive: Receive) -> bool:
-    """Whether the client has disconnected, without waiting and without a task.
+    """True if the client has disconnected; found without waiting and without a task.
 
-    uvicorn keeps a flag. Elsewhere ``receive`` blocks while the client is there, so one step of it tells;
+    uvicorn keeps a flag. Elsewhere ``receive`` blocks while the client is there, so one step of it is enough;
     the step is taken back.
     """
     disconnected = getattr(getattr(receive, "__self__", None), "disconnected", None)

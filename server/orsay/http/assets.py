@@ -73,7 +73,7 @@ async def send_asset(asset: Asset, headers: Headers, send: Send, *, keep: bytes,
 
 
 def accepts_gzip(headers: Headers) -> bool:
-    """Whether the client takes a compressed answer."""
+    """True if the client accepts gzip."""
     for each in headers.get(b"accept-encoding", b"").lower().split(b","):
         coding, _, weight = each.strip().partition(b";")
         if coding.strip() in (b"gzip", b"*"):

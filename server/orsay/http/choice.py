@@ -1,4 +1,4 @@
-"""Which of the hosted environments a request means."""
+"""Choice of the hosted environment that a request names."""
 
 from __future__ import annotations
 

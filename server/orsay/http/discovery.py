@@ -141,7 +141,7 @@ class _Discovery:
         return _tasks(info, env, await self._runtime.tasks(query))
 
     async def num_tasks(self, env: Env, body: NumTasks, x_deployment: Deployment = None) -> Response:
-        """How many tasks a split has."""
+        """Count the tasks of a split."""
         return _json(b'{"num_tasks":%d}' % await self._count(self._info(env, x_deployment), body.split))
 
     async def task(self, env: Env, body: GetTask, x_deployment: Deployment = None) -> Response:
@@ -167,7 +167,7 @@ class _Discovery:
         return int(await self._runtime.tasks(TaskQuery(key=info.key, split=split, ask="count")))
 
     def _references(self, split: str, start: int, stop: int) -> bytes:
-        """What ``/create`` takes in place of tasks: with index_only no task leaves the server (S6)."""
+        """Task sources for ``/create`` in place of tasks: with index_only no task leaves the server (S6)."""
         return to_json([{"split": split, "index": index} for index in range(start, stop)])
 
 

@@ -206,10 +206,10 @@ class EpisodeEndpoints:
         await request.send_once(200, _task_id_event(call) + self._result(call), _STREAM_HEADERS)
 
     async def _stream(self, session: Session, call: Call, request: Request) -> bool:
-        """Stream until the outcome; tells whether the client was there to the end.
+        """Stream until the outcome; False if the client left before.
 
         The first second is streamed here, since a busy server has many streams that end in it; what is still
-        open then is left to sse-starlette, which sends comments and hears when the client goes.
+        open then is left to sse-starlette, which sends comments and notices when the client goes.
         """
         send = request.send
         await session.begin_stream(call)

@@ -36,7 +36,7 @@ _STATUS: dict[type[Refused], int] = {
     errors.OpeningLost: 503,
 }
 
-# Released clients retry 429, 502, 503 and 504: only faults that a retry can mend may answer with those.
+# Released clients retry 429, 502, 503 and 504: only faults that a retry can fix may answer with those.
 _FAULT_STATUS = {
     "worker_lost": 410,
     "session_gone": 410,

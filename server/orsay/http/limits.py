@@ -21,7 +21,7 @@ _BETWEEN_LINES_S = 10.0
 
 @dataclass(slots=True)
 class Door:
-    """What the connections of one server share: their limits, how many are being turned away, and the log."""
+    """State that the connections of one server share: limits, the number being refused, and the log."""
 
     head_time_s: float
     transfer_time_s: float
@@ -38,7 +38,7 @@ class Door:
         return max(8, min(256, self.connections // 8))
 
     def is_full(self, connections: int, descriptor: int) -> bool:
-        """Whether a new connection is one too many; ``connections`` has it in."""
+        """True if a new connection is over the limit; ``connections`` counts it too."""
         return connections - self.lingering > self.connections or descriptor >= self.descriptors
 
     def note(self, event: str, *, serious: bool = False, **about: object) -> None:

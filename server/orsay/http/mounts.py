@@ -1,7 +1,7 @@
-"""Other protocols that the server speaks beside ORS: where their requests go.
+"""Mounts: sub-applications with paths of their own, over HTTP and WebSocket.
 
-A face answers some paths of its own, over HTTP and WebSocket. Keys and pages are checked and errors become
-status codes here and in ``http/app.py``, for every face alike. ``orsay.protocols`` holds the faces.
+The console, the metrics, the pages of the OpenAPI document and the protocols beside ORS are mounts. Keys and
+origins are checked, and errors become status codes, here and in ``http/app.py``, for all of them.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from .guard import Guard, note_page
 from .operations import Operation
 from .request import Endpoint, Request
 
-__all__ = ["Face", "Faces", "Page", "Pairs"]
+__all__ = ["Mount", "Mounts", "Page", "Pairs"]
 
 _log = get_logger(__name__)
 _REVOKED = "the API key was taken back"
 _POLICY = 1008
-_PATIENCE_S = 5.0
+_CLOSE_TIMEOUT_S = 5.0
 Pairs: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Names and values of headers."""
 
 
-class Face(Protocol):
-    """One protocol."""
+class Mount(Protocol):
+    """A sub-application of the server."""
 
     @property
     def operations(self) -> Sequence[Operation]:
-        """How its endpoints are described."""
+        """Entries of its endpoints in the OpenAPI document."""
 
     def find(self, path: str) -> Mapping[str, Endpoint]:
-        """Endpoints of that path by method; empty when the path is not of this protocol."""
+        """Endpoints of that path by method; empty when the path is of no endpoint here."""
 
     def find_socket(self, path: str) -> Endpoint | None:
-        """What answers a WebSocket on that path. It may raise until it accepts the connection."""
+        """Endpoint of WebSockets on that path. It may raise until it accepts the connection."""
 
     async def close(self) -> None:
         """Sessions are closed: answer what still waits, and release everything."""
@@ -52,21 +52,21 @@ class Face(Protocol):
 
 @runtime_checkable
 class Page(Protocol):
-    """What a face tells beside, when browsers load pages from it."""
+    """A mount from which browsers load pages."""
 
     def is_open(self, path: str) -> bool:
-        """Whether that path is answered to anybody, by any name, since nothing secret is there."""
+        """True for a path without secrets, answered without a key and under any host name."""
 
     def headers(self, path: str) -> Pairs:
-        """What each answer at that path carries, errors included; its endpoints add them by themselves."""
+        """Headers of each answer at that path. Endpoints add them themselves; the app adds them to errors."""
 
 
-class Faces:
-    """The faces of one server."""
+class Mounts:
+    """The mounts of one server."""
 
-    def __init__(self, faces: Sequence[Face], keys: Keys, guard: Guard, faults: FaultLog) -> None:
-        self._faces = faces
-        self._pages = [face for face in faces if isinstance(face, Page)]
+    def __init__(self, mounts: Sequence[Mount], keys: Keys, guard: Guard, faults: FaultLog) -> None:
+        self._mounts = mounts
+        self._pages = [mount for mount in mounts if isinstance(mount, Page)]
         self._keys = keys
         self._guard = guard
         self._admitted = Admitted(keys)
@@ -74,23 +74,23 @@ class Faces:
 
     @property
     def operations(self) -> list[Operation]:
-        return [operation for face in self._faces for operation in face.operations]
+        return [operation for mount in self._mounts for operation in mount.operations]
 
     def find(self, method: str, path: str) -> Endpoint | None:
-        """The endpoint, or one that says which methods there are."""
-        for face in self._faces:
-            if methods := face.find(path):
+        """The endpoint, or one that answers 405 with the methods of the path."""
+        for mount in self._mounts:
+            if methods := mount.find(path):
                 return methods.get(method) or partial(_not_allowed, ", ".join(methods), self.headers(path))
         return None
 
     def find_open(self, method: str, path: str) -> Endpoint | None:
-        """The same for a request that is not let in, where that path is for anybody."""
+        """The same for a request without a valid key; None unless the path is open."""
         if any(page.is_open(path) for page in self._pages):
             return self.find(method, path)
         return None
 
     def headers(self, path: str) -> Pairs:
-        """What an error at that path carries beside its own headers."""
+        """Additional headers of an error at that path."""
         return tuple(pair for page in self._pages for pair in page.headers(path))
 
     async def answer_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,11 +101,11 @@ class Faces:
             request.owner = self._keys.owner(request.headers)
             if not request.owner:
                 self._guard.check(request)
-            found = (face.find_socket(request.path) for face in self._faces)
+            found = (mount.find_socket(request.path) for mount in self._mounts)
             endpoint = next((each for each in found if each is not None), None)
             if endpoint is None:
                 raise UnknownEnvironment(f"no WebSocket is answered at {request.path}")
-            await self._converse(endpoint, request)
+            await self._serve_socket(endpoint, request)
         except (Refused, Faulted) as exc:
             if isinstance(exc, Forbidden):
                 note_page(request)
@@ -116,8 +116,8 @@ class Faces:
             _log.exception("socket_failed", path=request.path)
             await self._refuse_socket(Faulted("internal", exception_text(exc)), send)
 
-    async def _converse(self, endpoint: Endpoint, request: Request) -> None:
-        """Until one side ends it, or the key is taken back; the other side is told of that at once."""
+    async def _serve_socket(self, endpoint: Endpoint, request: Request) -> None:
+        """Serve one WebSocket until either side ends it; a revoked key closes it at once."""
         task = self._admitted.enter(request)
         work = asyncio.ensure_future(endpoint(request))
         try:
@@ -127,7 +127,7 @@ class Faces:
                 raise
             work.cancel()
             with contextlib.suppress(RuntimeError, OSError, TimeoutError):
-                async with asyncio.timeout(_PATIENCE_S):  # it may read nothing
+                async with asyncio.timeout(_CLOSE_TIMEOUT_S):  # it may read nothing
                     await self._refuse_socket(Unauthorized(_REVOKED), request.send)  # unless it was accepted
                     close = {"type": "websocket.close", "code": _POLICY, "reason": _REVOKED}
                     await request.send(close)
@@ -137,8 +137,8 @@ class Faces:
             await asyncio.wait([work])
 
     async def close(self) -> None:
-        for face in self._faces:
-            await face.close()
+        for mount in self._mounts:
+            await mount.close()
 
     async def _refuse_socket(self, error: Refused | Faulted, send: Send) -> None:
         status, body, extra = error_answer(error, self._faults)

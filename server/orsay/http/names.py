@@ -16,7 +16,7 @@ _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _PRIVATE = (".local", ".internal", ".localhost", ".test", ".home.arpa")
 """Endings that are reserved (RFC 6761, 6762, 8375; ICANN): nobody has a public name below them."""
 _FROM_CONTAINERS = ("host.docker.internal", "gateway.docker.internal", "host.containers.internal")
-"""What Docker and Podman call the machine on which a container runs."""
+"""Names of the machine on which a container runs, as Docker and Podman give them."""
 
 
 def name_of(authority: str) -> str | None:

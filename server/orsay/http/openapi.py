@@ -44,7 +44,7 @@ class DeleteAnswer(BaseModel):
 
 
 class CancelAnswer(BaseModel):
-    """Whether there was such a call and it was still running."""
+    """``cancelled``: there was such a call, and it was still running."""
 
     cancelled: bool
 
@@ -65,7 +65,7 @@ class ServerSentEvent(BaseModel):
 
 
 class ErrorAnswer(BaseModel):
-    """What went wrong, for people."""
+    """The error, for people."""
 
     detail: str
 

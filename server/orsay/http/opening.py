@@ -1,4 +1,4 @@
-"""From what a client says of a new session to what the runtime opens."""
+"""Translate a create request into ``OpenSession``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONGEST_READ = 8_192  # of which that is what is left without secrets
 
 
 def secrets_of(request: Request) -> dict[str, str] | None:
-    """What X-Secrets carries; None without it. Raises BadRequest."""
+    """Secrets from X-Secrets; None without the header. Raises BadRequest."""
     header = request.header(b"x-secrets")
     if header is None:
         return None
@@ -32,7 +32,7 @@ def secrets_of(request: Request) -> dict[str, str] | None:
 
 
 def run_of(request: Request, hide: Redactor) -> str | None:
-    """What the client calls this session in X-Orsay-Run, cut to a bounded length; None without it."""
+    """Labels of the session from X-Orsay-Run, cut to a bounded length; None without the header."""
     header = request.header(b"x-orsay-run")
     if not header:
         return None
@@ -42,7 +42,7 @@ def run_of(request: Request, hide: Redactor) -> str | None:
 
 
 def traceparent_of(request: Request) -> str | None:
-    """What the client says of its trace, as it stands there."""
+    """The client's trace headers, unchanged."""
     return request.header(b"traceparent")
 
 

@@ -1,4 +1,4 @@
-"""How an endpoint is described to the OpenAPI document; importable without FastAPI."""
+"""Descriptions of endpoints for the OpenAPI document; importable without FastAPI."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel
 __all__ = ["OPENING_ERRORS", "Operation"]
 
 OPENING_ERRORS = (400, 401, 404, 409, 410, 413, 422, 429, 500, 503)
-"""What an endpoint answers that opens a session, or runs code in one."""
+"""Error statuses of an endpoint that opens a session or runs code in one."""
 
 
 @dataclass(frozen=True)

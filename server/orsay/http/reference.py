@@ -17,7 +17,7 @@ from .mounts import Pairs
 from .operations import Operation
 from .request import Endpoint, Request
 
-__all__ = ["ReferenceFace"]
+__all__ = ["ReferenceMount"]
 
 _FILES = Path(__file__).parent / "pages"
 _BELOW = "/docs/"
@@ -49,7 +49,7 @@ _PAGES = {
 """Styles and scripts of each."""
 
 
-class ReferenceFace:
+class ReferenceMount:
     """``framers``: origins of other pages that may show these in a frame."""
 
     operations: Sequence[Operation] = ()

@@ -97,7 +97,7 @@ class Connection(HttpToolsProtocol):
         super().resume_writing()
 
     def shutdown(self) -> None:
-        if self._stage == "body" and not self.cycle.response_started:
+        if self._phase == "body" and not self.cycle.response_started:
             self._refuse(503, "the server is shutting down")
         else:
             super().shutdown()
@@ -157,9 +157,9 @@ class Connection(HttpToolsProtocol):
 
     def _check_bounds(self) -> None:
         if self._unparsed > HEAD_BYTES:
-            if self._stage == "body":
+            if self._phase == "body":
                 self._refuse(400, f"more than {HEAD_BYTES} bytes without a byte of the request's body")
-            elif self._stage == "head" and len(self.url) > HEAD_BYTES // 2:
+            elif self._phase == "head" and len(self.url) > HEAD_BYTES // 2:
                 self._refuse(414, f"the URL is longer than this server takes, {HEAD_BYTES // 2} bytes")
             else:
                 self._refuse(431, f"the head of the request has more than {HEAD_BYTES} bytes")
@@ -194,7 +194,7 @@ class Connection(HttpToolsProtocol):
         super().on_body(body)
 
     @property
-    def _stage(self) -> Literal["head", "body", "between"]:
+    def _phase(self) -> Literal["head", "body", "between"]:
         """The part of a request that is to come. uvicorn makes a scope at its begin, a cycle after the head.
 
         A body that is answered before its end seems to have none: uvicorn does not say when it was there.
@@ -263,7 +263,7 @@ class Connection(HttpToolsProtocol):
     def _watch_on(self, size: int) -> None:
         if self._deaf:
             return
-        first = self._unparsed == size and self._stage != "body"  # of a head
+        first = self._unparsed == size and self._phase != "body"  # of a head
         if self._since is None or (first and self.url):
             self._since = self.loop.time()
         if self._watch is None:
@@ -274,15 +274,15 @@ class Connection(HttpToolsProtocol):
         if self._since is None or self._deaf:
             return
         now = self.loop.time()
-        stage = self._stage
-        if stage == "body" and not self.cycle.response_complete:
+        phase = self._phase
+        if phase == "body" and not self.cycle.response_complete:
             limit_s = self._door.transfer_time_s
             if self._moved >= MOVED_BYTES or self._is_waited_for_in_vain():
                 self._since = now
                 self._moved = 1  # not the first piece
-        elif stage == "body":
+        elif phase == "body":
             limit_s = max(self._door.transfer_time_s, self.timeout_keep_alive)
-        elif stage == "between" and not self._unparsed:
+        elif phase == "between" and not self._unparsed:
             limit_s = self.timeout_keep_alive if self.cycle.response_complete else math.inf
         else:
             limit_s = self._door.head_time_s
@@ -300,12 +300,12 @@ class Connection(HttpToolsProtocol):
         return self.flow.read_paused or self.cycle.waiting_for_100_continue
 
     def _time_out(self) -> None:
-        if not self._unparsed and self._stage != "body":  # idle; or opened in advance and never used
+        if not self._unparsed and self._phase != "body":  # idle; or opened in advance and never used
             self._stop_watching()
             self.transport.close()
             return
         self._door.note("client_does_not_go_on", client=self._client)
-        part = "body" if self._stage == "body" else "head"
+        part = "body" if self._phase == "body" else "head"
         self._refuse(408, f"the {part} of the request did not arrive in time")
 
     def _stop_watching(self) -> None:
@@ -332,7 +332,7 @@ class Connection(HttpToolsProtocol):
         if status != 503:
             self._door.note("request_refused", status=status, detail=detail, client=self._client)
         self._hear_no_more()
-        broken = self.cycle if self._stage == "body" else None
+        broken = self.cycle if self._phase == "body" else None
         if broken is not None and self.pipeline:
             self.pipeline.popleft()
             _abandon(broken)
@@ -351,7 +351,7 @@ class Connection(HttpToolsProtocol):
 
     def _close(self) -> None:
         """The last answer is given. Where the client is still to send more, that is waited for a little."""
-        if self._stage == "body" or self._deaf:
+        if self._phase == "body" or self._deaf:
             self._say_last(b"")
         else:
             self._writer.close_now()

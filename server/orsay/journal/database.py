@@ -39,7 +39,7 @@ class Store:
 
     def __init__(self, options: JournalOptions) -> None:
         self.options = options
-        self.place = shown(options.url)
+        self.location = shown(options.url)
         self._engine: Engine | None = None
         self._inode = 0
         self.is_open = False
@@ -47,7 +47,7 @@ class Store:
     @property
     def engine(self) -> Engine:
         if self._engine is None:
-            raise JournalDown(f"the journal {self.place} is not open")
+            raise JournalDown(f"the journal {self.location} is not open")
         return self._engine
 
     @property
@@ -72,7 +72,7 @@ class Store:
         except Exception as exc:  # of any layer between here and the disk
             if not self.is_open:
                 self.close()
-            raise journal_down(exc, self.place) from exc
+            raise journal_down(exc, self.location) from exc
 
     def _take_over(self, path: Path) -> None:
         """Replay the write-ahead logs that killed servers left behind."""
@@ -83,7 +83,7 @@ class Store:
             try:
                 statements = SqliteStatements(connection)
                 for batch in batches:
-                    write_all(statements, batch, self.place)
+                    write_all(statements, batch, self.location)
             finally:
                 release()
             log.info("journal_rest_taken_over", groups=len(batches))
@@ -98,7 +98,7 @@ class Store:
         except FileNotFoundError:
             there = False
         if not there:
-            reason = f"the file of the journal {self.place} was removed or replaced"
+            reason = f"the file of the journal {self.location} was removed or replaced"
             raise JournalDown(reason, "a new one is begun where there is none", kind="lost")
 
     @contextmanager
@@ -144,7 +144,7 @@ class Store:
                     if (now is None or now.pool is not pool) and not connection.invalidated:
                         connection.detach()  # else a pool that nobody has would get it back
         except DatabaseError as exc:
-            raise journal_down(exc, self.place) from exc
+            raise journal_down(exc, self.location) from exc
 
     def close(self) -> None:
         """Close idle connections; those in use close when they are given back."""

@@ -1,4 +1,4 @@
-"""Translation of database drivers' errors into JournalDown, at one border."""
+"""Translation of database drivers' errors into JournalDown."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _POSTGRES: Final = {
     "55P03": "see what holds locks on its tables",
     "25006": "name the server that takes writes",
 }
-_SAID: Final = {  # of who is not let in, there is no code
+_MESSAGES: Final = {  # of who is not let in, there is no code
     "authentication failed": "28P01",
     "no pg_hba.conf entry": "28000",
     "does not exist": "3D000",
@@ -66,21 +66,21 @@ def is_about_rows(exc: BaseException) -> bool:
     return any(each.__module__ == "psycopg" and each.__name__ == "DataError" for each in type(found).__mro__)
 
 
-def journal_down(exc: BaseException, place: str) -> JournalDown:
-    """The error in our words; ``place`` is the journal's, without a password."""
+def journal_down(exc: BaseException, location: str) -> JournalDown:
+    """The error in our words; ``location`` is the journal's, without a password."""
     found = driver_error(exc)
     if isinstance(found, JournalDown):
         return found
-    start = f"the journal {place} does not work"
+    start = f"the journal {location} does not work"
     if isinstance(found, sqlite3.Error):
         code = getattr(found, "sqlite_errorcode", 0) & 0xFF
         if code in _CORRUPT:
             return JournalDown(f"{start}: the file is damaged ({found})", kind="damaged")
-        said, hint = _SQLITE.get(code, (str(found), ""))
-        return JournalDown(f"{start}: {said}", hint)
+        text, hint = _SQLITE.get(code, (str(found), ""))
+        return JournalDown(f"{start}: {text}", hint)
     if isinstance(found, OSError) and found.errno in (errno.ENOSPC, errno.EDQUOT):
-        said, hint = _SQLITE[sqlite3.SQLITE_FULL]
-        return JournalDown(f"{start}: {said}", hint)
+        text, hint = _SQLITE[sqlite3.SQLITE_FULL]
+        return JournalDown(f"{start}: {text}", hint)
     if isinstance(found, OSError):
         return JournalDown(f"{start}: {found.strerror or found}", "see to the folder, its owner and its disk")
     if type(found).__module__.partition(".")[0] not in ("psycopg", "psycopg_pool"):
@@ -89,8 +89,8 @@ def journal_down(exc: BaseException, place: str) -> JournalDown:
             "this looks like a mistake of ours: report it",
             kind="mistake",
         )
-    said = " ".join(str(found).split())
+    message = " ".join(str(found).split())
     state = getattr(found, "sqlstate", None) or next(
-        (each for text, each in _SAID.items() if text in said), ""
+        (each for text, each in _MESSAGES.items() if text in message), ""
     )
-    return JournalDown(f"{start}: {said}", _POSTGRES.get(state, _AWAY))
+    return JournalDown(f"{start}: {message}", _POSTGRES.get(state, _AWAY))

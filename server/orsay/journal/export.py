@@ -66,13 +66,13 @@ class Export:
     ``seen`` counts sessions that were looked at, of ``total`` (known after the first page), ``written`` those
     that were given out, ``trials`` those left out as trials (known after the first page), ``silent`` those
     left out because their client never asked for a prompt,
-    ``without_tools`` those given out although nobody knows which tools there were. ``told`` makes of a
-    trajectory what the reader may know of it; everything, without it.
+    ``without_tools`` those given out although nobody knows which tools there were. ``redact`` removes from a
+    trajectory what the reader may not see.
     """
 
-    def __init__(self, recipe: Recipe, *, told: Callable[[Trajectory], Trajectory] | None = None) -> None:
+    def __init__(self, recipe: Recipe, *, redact: Callable[[Trajectory], Trajectory] | None = None) -> None:
         self.recipe = recipe
-        self._told = told
+        self._redact = redact
         self.total: int | None = None
         self.seen = self.written = self.trials = self.silent = self.without_tools = self.unindexed = 0
         self.done = False
@@ -80,7 +80,7 @@ class Export:
         self._tools: dict[str, list[dict[str, Any]]] = {}
 
     def page(self, connection: Connection) -> list[dict[str, Any]]:
-        """The next records, perhaps none; ``done`` tells whether these were the last."""
+        """The next records, perhaps none; ``done`` is true after the last."""
         recipe = self.recipe
         if self.total is None:
             self.total = count(connection, recipe.wanted)
@@ -98,7 +98,7 @@ class Export:
         found = [
             record
             for each in whole(connection, ids)
-            if (record := self._record(connection, self._told(each) if self._told else each)) is not None
+            if (record := self._record(connection, self._redact(each) if self._redact else each)) is not None
         ]
         self.written += len(found)
         return found
@@ -132,15 +132,15 @@ class Export:
     def _tools_of(self, connection: Connection, environment: str) -> list[dict[str, Any]]:
         """The tools that the newest session of the environment listed."""
         if environment not in self._tools:
-            told = (
+            query = (
                 select(prompts.c.session, prompts.c.text)
                 .join(sessions, sessions.c.id == prompts.c.session)
                 .where(sessions.c.environment == environment, prompts.c.kind == "task_tools")
                 .order_by(sessions.c.id.desc())
                 .limit(1)
             )
-            row = connection.execute(told).one_or_none()
-            self._tools[environment] = [] if row is None else _told(connection, row.session, row.text)
+            row = connection.execute(query).one_or_none()
+            self._tools[environment] = [] if row is None else _listed(connection, row.session, row.text)
         return self._tools[environment]
 
 
@@ -318,7 +318,7 @@ def _features(datasets: Any) -> Any:
     )
 
 
-def _told(connection: Connection, session: int, text: str | None) -> list[dict[str, Any]]:
+def _listed(connection: Connection, session: int, text: str | None) -> list[dict[str, Any]]:
     beside = select(values.c.data).where(values.c.row == session, values.c.field == "task_tools")
     data = connection.execute(beside).scalar() if text is None else None
     large = {} if data is None else {(session, "task_tools"): data}

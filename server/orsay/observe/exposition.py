@@ -1,4 +1,4 @@
-"""Figures as text, in the format that the scraper asks for."""
+"""Metrics as text, in the format that the scraper asks for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Families of Prometheus as OpenTelemetry's metrics, so that each figure is counted once."""
+"""Families of Prometheus as OpenTelemetry's metrics, so that each value is counted once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A runtime with spans around it: one for each session, and in it one for its setup and for each call.
 
 The session's span belongs to the session's trace, below the client's own span where that is known; servers
-and containers behind this one are told of it, and put theirs below.
+and containers behind this one receive it, and put their spans below.
 """
 
 from __future__ import annotations

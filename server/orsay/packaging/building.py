@@ -55,8 +55,8 @@ async def build(
             raise ConfigError(f"the project's Dockerfile has no ARG {name}{hint}")
     more = installed.files if "ORSAY" in offered else {}
     written = {**more, "Dockerfile": dockerfile.encode()}
-    sizes = {place: kept.size for place, kept in contents.files.items()}
-    on_packed(contents, sizes | {place: len(data) for place, data in written.items()})
+    sizes = {relpath: kept.size for relpath, kept in contents.files.items()}
+    on_packed(contents, sizes | {relpath: len(data) for relpath, data in written.items()})
     with tar(project, contents, dockerfile=dockerfile, more=more) as packed:
         return await engine.build(
             packed,

@@ -56,16 +56,16 @@ def find_targets(folder: Path) -> tuple[str, ...]:
 
 
 def _files(root: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(root):
+    for folder, folders, files in os.walk(root):
         folders[:] = sorted(
             name
             for name in folders
             if not name.startswith((".", "_"))
             and name not in _NOT_SEARCHED
-            and not os.path.exists(os.path.join(place, name, "pyvenv.cfg"))
+            and not os.path.exists(os.path.join(folder, name, "pyvenv.cfg"))
         )
         for name in sorted(files):
-            path = Path(place, name)
+            path = Path(folder, name)
             wanted = name.endswith(".py") and name not in _NOT_READ and not name.startswith("test_")
             if wanted and path.is_file():  # a pipe would be waited for
                 yield path
@@ -112,7 +112,7 @@ def _bases(modules: Mapping[str, _Module], module: _Module, node: ast.ClassDef) 
 
 
 def _resolve(modules: Mapping[str, _Module], module: _Module, base: ast.expr) -> _Class:
-    """Definition of a base class, as far as the project's own files tell."""
+    """Definition of a base class, if the project's own files have it."""
     if isinstance(base, ast.Subscript):
         return _resolve(modules, module, base.value)
     if isinstance(base, ast.Attribute):

@@ -25,7 +25,7 @@ _IGNORE_FILE = ".dockerignore"
 class Contents:
     """Files that go into an image, and files that stay out.
 
-    ``files``: place in the context, with slashes, to the file. ``left_out``: what a person should know of,
+    ``files``: each file by its path in the context, with slashes. ``left_out``: what a person should know of,
     each with why. ``ignored``: what .dockerignore names, folders with a slash at the end. ``readme``: the
     project's, whether it goes in or not; None where there is none that may be shown.
     """
@@ -38,12 +38,12 @@ class Contents:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Left out since everyone who gets the image could read them."""
-        return tuple(each.place for each in self.left_out if each.kind == "private")
+        return tuple(each.relpath for each in self.left_out if each.kind == "private")
 
     @property
     def links(self) -> tuple[str, ...]:
         """Left out because they lead to a folder, out of the project, or nowhere."""
-        return tuple(each.place for each in self.left_out if each.kind == "link")
+        return tuple(each.relpath for each in self.left_out if each.kind == "link")
 
     @property
     def size_bytes(self) -> int:
@@ -52,11 +52,13 @@ class Contents:
 
 
 def read(project: Project) -> Contents:
-    """What of the project's folder belongs into its image. Raises LoadError for a bad .dockerignore, and for
-    what cannot be read."""
+    """Select the files of the project's folder that go into its image.
+
+    Raises LoadError for a bad .dockerignore, and for what cannot be read.
+    """
     found = judge(project.folder, _own_patterns(project))
     if project.own_dockerfile and "Dockerfile" not in found.texts:
-        reason = next((each.reason for each in found.left_out if each.place == "Dockerfile"), "stays out")
+        reason = next((each.reason for each in found.left_out if each.relpath == "Dockerfile"), "stays out")
         raise LoadError(f"{project.folder / 'Dockerfile'} cannot be used: it {reason}")
     return Contents(found.files, found.left_out, found.ignored, found.texts.get("README.md"))
 
@@ -73,11 +75,11 @@ def tar(
     packed = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115  # the caller closes it
     try:
         with tarfile.open(fileobj=packed, mode="w") as archive:
-            for place, kept in sorted(contents.files.items()):
-                if place not in written:
-                    _add(archive, place, kept)
-            for place, data in sorted(written.items()):
-                entry = tarfile.TarInfo(place)
+            for relpath, kept in sorted(contents.files.items()):
+                if relpath not in written:
+                    _add(archive, relpath, kept)
+            for relpath, data in sorted(written.items()):
+                entry = tarfile.TarInfo(relpath)
                 entry.size = len(data)
                 archive.addfile(entry, io.BytesIO(data))
     except OSError as exc:
@@ -103,8 +105,8 @@ def _own_patterns(project: Project) -> Patterns:
     return Patterns(lines, source=str(path))
 
 
-def _add(archive: tarfile.TarFile, place: str, kept: Kept) -> None:
-    entry = tarfile.TarInfo(place)
+def _add(archive: tarfile.TarFile, relpath: str, kept: Kept) -> None:
+    entry = tarfile.TarInfo(relpath)
     entry.mode = 0o755 if kept.executable else 0o644
     with kept.open() as source:
         entry.size = source.seek(0, io.SEEK_END)

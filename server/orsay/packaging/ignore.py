@@ -1,4 +1,4 @@
-"""Which files stay out of an image by the project's .dockerignore, or as clutter."""
+"""Patterns of files that stay out of an image: the project's .dockerignore, and clutter."""
 
 from __future__ import annotations
 

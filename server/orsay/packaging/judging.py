@@ -39,7 +39,7 @@ _UNNAMEABLE = "has a name that cannot be sent: rename it to letters that can be 
 class LeftOut:
     """``reason`` ends a sentence about the file. ``line`` of .dockerignore lets it in, where one does."""
 
-    place: str
+    relpath: str
     kind: Literal["private", "link", "special", "name"]
     reason: str
     line: str | None = None
@@ -66,7 +66,7 @@ def judge(root: Path, own: Patterns) -> Judgement:
 class _Other:
     """A file that stays out, as a reason for its other names to stay out too. ``private``: not as clutter."""
 
-    place: str
+    relpath: str
     reason: str
     private: bool
 
@@ -87,41 +87,41 @@ class _Judge:
     def judge(self) -> Judgement:
         named = _Named(self.root, self.tree)
         folders = self._secret_folders()
-        for place, entry in self.tree.entries.items():
-            ignored = self._is_ignored(place)
-            read_before = place in _READ_BEFORE
+        for relpath, entry in self.tree.entries.items():
+            ignored = self._is_ignored(relpath)
+            read_before = relpath in _READ_BEFORE
             reason = None
-            if not self.own.names(place):
-                reason = secret_name(place) or named.reason(entry) or _below(folders, place)
+            if not self.own.names(relpath):
+                reason = secret_name(relpath) or named.reason(entry) or _below(folders, relpath)
                 # A link is judged by the file itself, but for one that may lie where nobody looks.
                 if not reason and (read_before or (entry.kind == "file" and not ignored)):
                     reason = _content(entry)
             self._remember(entry, reason, ignored=ignored and not read_before)
             if ignored:
-                self.ignored.append(place)
+                self.ignored.append(relpath)
             found = _left_out(entry, reason)
             if found is None and entry.kept is not None:
                 if not ignored:
-                    self.files[place] = entry.kept
+                    self.files[relpath] = entry.kept
                 if read_before:
-                    self.texts[place] = entry.kept
+                    self.texts[relpath] = entry.kept
             elif found is not None and (read_before or not ignored):
                 self.left_out.append(found)
         self._leave_out_other_names()
-        self.ignored += [f"{place}/" for place in self.tree.closed if self.own.verdict(place)]
-        left_out = sorted(self.left_out, key=lambda each: each.place)
+        self.ignored += [f"{relpath}/" for relpath in self.tree.closed if self.own.verdict(relpath)]
+        left_out = sorted(self.left_out, key=lambda each: each.relpath)
         return Judgement(self.files, tuple(left_out), tuple(sorted(self.ignored)), self.texts)
 
-    def _is_ignored(self, place: str) -> bool:
-        verdict = self.own.verdict(place)
-        return bool(self.clutter.verdict(place)) if verdict is None else verdict
+    def _is_ignored(self, relpath: str) -> bool:
+        verdict = self.own.verdict(relpath)
+        return bool(self.clutter.verdict(relpath)) if verdict is None else verdict
 
     def _secret_folders(self) -> list[tuple[str, str]]:
         """Folders with a link to them that has the name of a secret one, and that name."""
         return [
-            (entry.target, entry.place)
+            (entry.target, entry.relpath)
             for entry in self.tree.entries.values()
-            if entry.kind == "folder link" and entry.target is not None and secret_name(f"{entry.place}/x")
+            if entry.kind == "folder link" and entry.target is not None and secret_name(f"{entry.relpath}/x")
         ]
 
     def _remember(self, entry: Entry, reason: str | None, *, ignored: bool) -> None:
@@ -130,24 +130,24 @@ class _Judge:
             return
         key = (entry.kept.device, entry.kept.inode)
         if reason:
-            self.others[key] = _Other(entry.place, reason, private=True)
+            self.others[key] = _Other(entry.relpath, reason, private=True)
         elif ignored and entry.kind == "file":
-            self.others.setdefault(key, _Other(entry.place, "stays out", private=False))
+            self.others.setdefault(key, _Other(entry.relpath, "stays out", private=False))
 
     def _leave_out_other_names(self) -> None:
         entries = self.tree.entries
-        if any(entries[place].links > 1 for place in (*self.files, *self.texts)):
-            for key, place in inodes_below(self.root, self.tree.closed):
-                self.others.setdefault(key, _closed(place))
-        for place in {**self.files, **self.texts}:
-            other = self._other(entries[place])
-            if other is None or (self.own.names(place) and secret_name(place)):
+        if any(entries[relpath].links > 1 for relpath in (*self.files, *self.texts)):
+            for key, relpath in inodes_below(self.root, self.tree.closed):
+                self.others.setdefault(key, _closed(relpath))
+        for relpath in {**self.files, **self.texts}:
+            other = self._other(entries[relpath])
+            if other is None or (self.own.names(relpath) and secret_name(relpath)):
                 continue
-            if self.files.pop(place, None) or other.private:
-                reason = f"is the same file as {other.place}, which {other.reason}"
-                self.left_out.append(LeftOut(place, "private", reason, line_for(other.place)))
+            if self.files.pop(relpath, None) or other.private:
+                reason = f"is the same file as {other.relpath}, which {other.reason}"
+                self.left_out.append(LeftOut(relpath, "private", reason, line_for(other.relpath)))
             if other.private:
-                self.texts.pop(place, None)
+                self.texts.pop(relpath, None)
 
     def _other(self, entry: Entry) -> _Other | None:
         """Another name of the file, under which it stays out."""
@@ -159,21 +159,21 @@ class _Judge:
         return found
 
 
-def _closed(place: str) -> _Other:
+def _closed(relpath: str) -> _Other:
     """A file in a folder that stays out as a whole, so that nobody looked into it."""
-    reason = secret_name(place)
-    return _Other(place, reason or "stays out", private=reason is not None)
+    reason = secret_name(relpath)
+    return _Other(relpath, reason or "stays out", private=reason is not None)
 
 
 def _left_out(entry: Entry, reason: str | None) -> LeftOut | None:
-    place = entry.place
+    relpath = entry.relpath
     if entry.kind == "special":
-        return LeftOut(place, "special", _SPECIAL)
+        return LeftOut(relpath, "special", _SPECIAL)
     if entry.kept is None:
-        return LeftOut(place, "link", _FOLDER_LINK if entry.kind == "folder link" else _STRAY_LINK)
+        return LeftOut(relpath, "link", _FOLDER_LINK if entry.kind == "folder link" else _STRAY_LINK)
     if reason:
-        return LeftOut(place, "private", reason, line_for(place))
-    return None if place.isprintable() else LeftOut(place, "name", _UNNAMEABLE)
+        return LeftOut(relpath, "private", reason, line_for(relpath))
+    return None if relpath.isprintable() else LeftOut(relpath, "name", _UNNAMEABLE)
 
 
 class _Named:
@@ -181,31 +181,31 @@ class _Named:
 
     def __init__(self, root: Path, tree: Tree) -> None:
         self._root, self._tree = root, tree
-        self._by_place: dict[str, str] = {}
+        self._by_relpath: dict[str, str] = {}
         self._by_inode: dict[tuple[int, int], str] = {}
         self._journals: list[tuple[str, re.Pattern[str], str]] = []
         self._settings = list(_settings(root, tree))
-        for place, document in self._settings:
+        for relpath, document in self._settings:
             if has_secrets(document):
-                self._by_place[place] = "holds keys or a password"
+                self._by_relpath[relpath] = "holds keys or a password"
         for private in self._private():
             self._add(private)
 
     def reason(self, entry: Entry) -> str | None:
         """Why the file stays out, as the end of a sentence."""
-        if found := self._by_place.get(entry.place):
+        if found := self._by_relpath.get(entry.relpath):
             return found
         if entry.kept and (found := self._by_inode.get((entry.kept.device, entry.kept.inode))):
             return found
-        above, _, name = entry.place.rpartition("/")
+        above, _, name = entry.relpath.rpartition("/")
         for folder, names, reason in self._journals:
             if folder == above and names.fullmatch(name.casefold()):
                 return reason
         return None
 
     def _private(self) -> Iterator[PrivateFile]:
-        for place, document in self._settings:
-            yield from of_document(self._root / place, document)
+        for relpath, document in self._settings:
+            yield from of_document(self._root / relpath, document)
         here = find_file(None)
         if here is not None:
             yield from of_document(here, _document(here, must=True))
@@ -219,12 +219,12 @@ class _Named:
             return
         for each in {path, private.path}:
             if each.is_relative_to(self._root):
-                place = each.relative_to(self._root).as_posix()
-                self._by_place[place] = private.reason
-                if place in self._tree.entries:
+                relpath = each.relative_to(self._root).as_posix()
+                self._by_relpath[relpath] = private.reason
+                if relpath in self._tree.entries:
                     found = None  # its other names are found as those of any file
                 if private.is_journal:
-                    folder, _, name = place.rpartition("/")
+                    folder, _, name = relpath.rpartition("/")
                     self._journals.append((folder, of_journal(name), private.reason))
         if found is not None:
             self._by_inode[found.st_dev, found.st_ino] = private.reason
@@ -232,12 +232,12 @@ class _Named:
 
 def _settings(root: Path, tree: Tree) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Files of settings in the project, as they are read; also those that a link brings from elsewhere."""
-    for place, entry in tree.entries.items():
-        name = place.rpartition("/")[2].casefold()
+    for relpath, entry in tree.entries.items():
+        name = relpath.rpartition("/")[2].casefold()
         if name.endswith(".toml") and name != "pyproject.toml" and entry.kind != "special":
-            document = _document(root / place, must=name == DEFAULT_FILE and entry.kept is not None)
+            document = _document(root / relpath, must=name == DEFAULT_FILE and entry.kept is not None)
             if is_settings(name, document):
-                yield place, document
+                yield relpath, document
 
 
 def _document(path: Path, *, must: bool) -> Mapping[str, Any]:
@@ -254,10 +254,10 @@ def _document(path: Path, *, must: bool) -> Mapping[str, Any]:
         ) from exc
 
 
-def _below(folders: list[tuple[str, str]], place: str) -> str | None:
+def _below(folders: list[tuple[str, str]], relpath: str) -> str | None:
     for folder, name in folders:
         above = "" if folder == "." else f"{folder}/"
-        if place.startswith(above) and secret_name(f"{name}/{place.removeprefix(above)}"):
+        if relpath.startswith(above) and secret_name(f"{name}/{relpath.removeprefix(above)}"):
             return f"lies in a folder that is also called {name}"
     return None
 
@@ -268,7 +268,7 @@ def _content(entry: Entry) -> str | None:
         return None
     try:
         with entry.kept.open() as file:
-            return secret_content(file, entry.place, entry.kept.path, entry.kept.size)
+            return secret_content(file, entry.relpath, entry.kept.path, entry.kept.size)
     except OSError as exc:
         raise LoadError(
             f"cannot read {entry.kept.path}: {exc.strerror or exc}; let this user read it, or name it in"

@@ -108,32 +108,32 @@ _PACKAGES = _any_of(
 )
 
 
-def secret_name(place: str) -> str | None:
+def secret_name(relpath: str) -> str | None:
     """Why a file of that path, with slashes, stays out; None where its name says nothing.
 
     A source file stays out by its name only in a folder such as ``.ssh``.
     """
-    return _reason(place, source=_is_source(place))
+    return _reason(relpath, source=_is_source(relpath))
 
 
-def secret_source(place: str) -> bool:
+def secret_source(relpath: str) -> bool:
     """Source files of a name that any other file stays out by."""
-    return _is_source(place) and _reason(place, source=False) is not None
+    return _is_source(relpath) and _reason(relpath, source=False) is not None
 
 
-def names_packages(place: str) -> bool:
+def names_packages(relpath: str) -> bool:
     """Files of package managers that may hold the address of an index or of a repository."""
-    *folders, name = place.split("/")
+    *folders, name = relpath.split("/")
     above = f"{_plain(folders[-1])}/" if folders else ""
     return any(_PACKAGES.match(each) for form in _forms(_plain(name)) for each in (form, above + form))
 
 
-def _is_source(place: str) -> bool:
-    return _SOURCE.fullmatch(_plain(place.rpartition("/")[2])) is not None
+def _is_source(relpath: str) -> bool:
+    return _SOURCE.fullmatch(_plain(relpath.rpartition("/")[2])) is not None
 
 
-def _reason(place: str, *, source: bool) -> str | None:
-    *folders, name = place.split("/")
+def _reason(relpath: str, *, source: bool) -> str | None:
+    *folders, name = relpath.split("/")
     for folder in folders:
         for plain in _forms(_plain(folder)):
             if source and not plain.startswith("."):

@@ -22,7 +22,7 @@ _TABLE_KEYS = ("environments",)
 
 @dataclass(frozen=True)
 class Project:
-    """An environment project, as far as its folder tells.
+    """An environment project, read from its folder.
 
     ``name`` is fit for an image or a Space: lower-case letters, digits, single dots, dashes, underscores.
     ``targets`` are what ``orsay serve`` hosts, the default environment first; empty only where the project
@@ -44,16 +44,16 @@ def read(folder: Path | str) -> Project:
     names, else all that its files define. Raises LoadError, with what to do: no such folder, no environment
     in it, or a file that cannot be read.
     """
-    place = Path(folder).expanduser()
-    if place.is_file():
-        raise LoadError(f"{folder} is a file; name the folder of the environment: {place.parent}")
-    if not place.is_dir():
+    root = Path(folder).expanduser()
+    if root.is_file():
+        raise LoadError(f"{folder} is a file; name the folder of the environment: {root.parent}")
+    if not root.is_dir():
         raise LoadError(f"no folder {folder}; 'orsay init NAME' starts a new project")
-    place = place.resolve()
-    settings = _pyproject(place)
+    root = root.resolve()
+    settings = _pyproject(root)
     installable = isinstance(settings.get("project"), dict)
-    own_dockerfile = (place / "Dockerfile").is_file()
-    targets = _named_targets(place, settings) or find_targets(place)
+    own_dockerfile = (root / "Dockerfile").is_file()
+    targets = _named_targets(root, settings) or find_targets(root)
     if not targets and not own_dockerfile:
         raise LoadError(
             f"{folder} defines no environment and has no Dockerfile: derive a class from orsay.Environment,"
@@ -61,17 +61,17 @@ def read(folder: Path | str) -> Project:
         )
     kind: Kind = "package" if installable else "files" if targets else "image"
     return Project(
-        folder=place,
-        name=_name(place, settings),
+        folder=root,
+        name=_name(root, settings),
         kind=kind,
         targets=targets,
-        requirements=(place / "requirements.txt").is_file(),
+        requirements=(root / "requirements.txt").is_file(),
         own_dockerfile=own_dockerfile,
     )
 
 
-def _pyproject(place: Path) -> dict[str, Any]:
-    path = place / "pyproject.toml"
+def _pyproject(root: Path) -> dict[str, Any]:
+    path = root / "pyproject.toml"
     if not path.is_file():
         return {}
     try:
@@ -80,24 +80,24 @@ def _pyproject(place: Path) -> dict[str, Any]:
         raise LoadError(f"{path} is no TOML: {exc}") from exc
 
 
-def _named_targets(place: Path, settings: dict[str, Any]) -> tuple[str, ...]:
+def _named_targets(root: Path, settings: dict[str, Any]) -> tuple[str, ...]:
     table = settings.get("tool", {}).get("orsay", {})
     for key in table:
         if key not in _TABLE_KEYS:
             raise LoadError(
-                f"{place / 'pyproject.toml'}: [tool.orsay] knows no {key!r}{did_you_mean(key, _TABLE_KEYS)}"
+                f"{root / 'pyproject.toml'}: [tool.orsay] knows no {key!r}{did_you_mean(key, _TABLE_KEYS)}"
             )
     named = table.get("environments", [])
     if not isinstance(named, list) or not all(isinstance(each, str) and each for each in named):
         raise LoadError(
-            f"{place / 'pyproject.toml'}: [tool.orsay] environments is a list of texts, "
+            f"{root / 'pyproject.toml'}: [tool.orsay] environments is a list of texts, "
             'such as ["my_env.env:MyEnv"]'
         )
     return tuple(named)
 
 
-def _name(place: Path, settings: dict[str, Any]) -> str:
+def _name(root: Path, settings: dict[str, Any]) -> str:
     project = settings.get("project", {})
     named = project.get("name") if isinstance(project, dict) else None
-    text = named if isinstance(named, str) else place.name
+    text = named if isinstance(named, str) else root.name
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "environment"

@@ -37,17 +37,17 @@ _BEFORE_OBJECT = b"\xef\xbb\xbf \t\r\n["
 """Bytes that may stand before the first object: a byte order mark, empty lines, a bracket."""
 
 
-def secret_content(file: IO[bytes], place: str, path: Path, size: int) -> str | None:
+def secret_content(file: IO[bytes], relpath: str, path: Path, size: int) -> str | None:
     """Why this file stays out; None where nothing is known of it. Reads little of a file that is large.
 
-    ``place`` is its path in the project, ``path`` where it lies.
+    ``relpath`` is its path in the project, ``path`` where it lies.
     """
     head = file.read(_SMALL_BYTES)
     if size <= _SMALL_BYTES and holds_private_key(head):
         return "holds a private key"
-    if secret_source(place) and holds_token(head):
+    if secret_source(relpath) and holds_token(head):
         return "looks like a secret: it holds a token"
-    if names_packages(place) and holds_password_in_url(head):
+    if names_packages(relpath) and holds_password_in_url(head):
         return "holds a password in a URL"
     if head.startswith(_SQLITE):
         return "is a journal of Orsay" if _is_journal(head, path) else None

@@ -20,14 +20,14 @@ Kind = Literal["file", "link", "folder link", "stray link", "special"]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """``place`` is its path in the project, with slashes.
+    """``relpath`` is its path in the project, with slashes.
 
     ``link``: to a file of the project; ``folder link``: to a folder of it; ``stray link``: out of the
     project, or nowhere; ``special``: a pipe, a socket, a device. ``kept`` is the file, that of a link too;
     ``target`` the place where a link of the project ends.
     """
 
-    place: str
+    relpath: str
     kind: Kind
     kept: Kept | None = None
     target: str | None = None
@@ -53,13 +53,13 @@ def walk(root: Path, own: Patterns, clutter: Patterns) -> Tree:
             inside = waiting.pop()
             below = []
             for found in sorted(os.scandir(root / inside), key=lambda each: each.name):
-                place = f"{inside}/{found.name}" if inside else found.name
+                relpath = f"{inside}/{found.name}" if inside else found.name
                 if not found.is_dir(follow_symlinks=False):
-                    entries[place] = _entry(root, place)
-                elif _is_closed(root, place, own, clutter):
-                    closed.append(place)
+                    entries[relpath] = _entry(root, relpath)
+                elif _is_closed(root, relpath, own, clutter):
+                    closed.append(relpath)
                 else:
-                    below.append(place)
+                    below.append(relpath)
             waiting += reversed(below)
     except OSError as exc:
         raise LoadError(f"cannot read {exc.filename}: {exc.strerror}") from exc
@@ -80,36 +80,36 @@ def inodes_below(root: Path, folders: tuple[str, ...]) -> Iterator[tuple[tuple[i
                     yield (found.st_dev, found.st_ino), path.relative_to(root).as_posix()
 
 
-def _entry(root: Path, place: str) -> Entry:
-    path = root / place
+def _entry(root: Path, relpath: str) -> Entry:
+    path = root / relpath
     found = path.lstat()
     if stat.S_ISREG(found.st_mode):
-        return Entry(place, "file", _kept(path, found), links=found.st_nlink)
+        return Entry(relpath, "file", _kept(path, found), links=found.st_nlink)
     if not stat.S_ISLNK(found.st_mode):
-        return Entry(place, "special")
+        return Entry(relpath, "special")
     try:
         end = Path(os.path.realpath(path, strict=True))
         found = end.lstat()
     except OSError:  # it leads nowhere, or in a circle
-        return Entry(place, "stray link")
+        return Entry(relpath, "stray link")
     if not end.is_relative_to(root):
-        return Entry(place, "stray link")
+        return Entry(relpath, "stray link")
     target = end.relative_to(root).as_posix()
     if stat.S_ISDIR(found.st_mode):
-        return Entry(place, "folder link", target=target)
+        return Entry(relpath, "folder link", target=target)
     if not stat.S_ISREG(found.st_mode):
-        return Entry(place, "special")
-    return Entry(place, "link", _kept(end, found), target, found.st_nlink)
+        return Entry(relpath, "special")
+    return Entry(relpath, "link", _kept(end, found), target, found.st_nlink)
 
 
 def _kept(path: Path, found: os.stat_result) -> Kept:
     return Kept(path, found.st_dev, found.st_ino, found.st_size, bool(found.st_mode & 0o100))
 
 
-def _is_closed(root: Path, place: str, own: Patterns, clutter: Patterns) -> bool:
-    if os.path.exists(root / place / "pyvenv.cfg"):
+def _is_closed(root: Path, relpath: str, own: Patterns, clutter: Patterns) -> bool:
+    if os.path.exists(root / relpath / "pyvenv.cfg"):
         return True
-    verdict = own.verdict(place)
+    verdict = own.verdict(relpath)
     if verdict is None:
-        return bool(clutter.verdict(place)) and not own.names_below(place)
-    return verdict and not own.may_keep_below(place)
+        return bool(clutter.verdict(relpath)) and not own.names_below(relpath)
+    return verdict and not own.may_keep_below(relpath)

@@ -80,16 +80,16 @@ def _packed(installed: Distribution) -> bytes:
     """A wheel of the packages that can be imported here, with the metadata that they are installed with."""
     folder = f"orsay-{installed.version}.dist-info"
     wheel = "Wheel-Version: 1.0\nGenerator: orsay\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    contents = {place: path.read_bytes() for package in _PACKAGES for place, path in _files(package)}
+    contents = {relpath: path.read_bytes() for package in _PACKAGES for relpath, path in _files(package)}
     contents[f"{folder}/WHEEL"] = wheel.encode()
     for name in _METADATA:
         contents[f"{folder}/{name}"] = (installed.read_text(name) or "").encode()
-    record = [f"{place},sha256={_digest(data)},{len(data)}" for place, data in contents.items()]
+    record = [f"{relpath},sha256={_digest(data)},{len(data)}" for relpath, data in contents.items()]
     contents[f"{folder}/RECORD"] = "\n".join([*record, f"{folder}/RECORD,,", ""]).encode()
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for place, data in contents.items():
-            entry = zipfile.ZipInfo(place, _TIME)
+        for relpath, data in contents.items():
+            entry = zipfile.ZipInfo(relpath, _TIME)
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, data, zipfile.ZIP_DEFLATED)
     return packed.getvalue()
@@ -103,10 +103,10 @@ def _files(package: str) -> Iterator[tuple[str, Path]]:
         )
     folder = Path(spec.origin).parent
     for path in sorted(folder.rglob("*")):
-        place = path.relative_to(folder).as_posix()
+        relpath = path.relative_to(folder).as_posix()
         clutter = "__pycache__" in path.parts or path.suffix == ".pyc"
-        if not clutter and path.is_file() and not path.is_symlink() and secret_name(place) is None:
-            yield f"{package}/{place}", path
+        if not clutter and path.is_file() and not path.is_symlink() and secret_name(relpath) is None:
+            yield f"{package}/{relpath}", path
 
 
 def _digest(data: bytes) -> str:

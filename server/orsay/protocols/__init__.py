@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Sequence
 
 from ..errors import ConfigError
-from ..http.mounts import Face
+from ..http.mounts import Mount
 from ..sessions.registry import Sessions
 from .session_driver import SessionDrivers
 
@@ -33,10 +33,10 @@ def require(names: Sequence[str]) -> None:
 
 def make_mounts(
     names: Sequence[str], sessions: Sessions, *, index_only: bool, max_body_bytes: int
-) -> list[Face]:
+) -> list[Mount]:
     """The mounts of these protocols. Modules are imported here, since each needs an extra."""
     drivers = SessionDrivers(sessions, index_only=index_only)
-    mounts: list[Face] = []
+    mounts: list[Mount] = []
     plain = None
     if "openenv" in names:
         from .openenv.mount import OpenEnvMount  # optional: extra openenv

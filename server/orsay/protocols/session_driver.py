@@ -36,7 +36,7 @@ _RANDOM = random.SystemRandom()
 
 
 class Choice(BaseModel):
-    """Which task a client wants: by index, by seed (the same one for the same seed), or any."""
+    """Choice of a task: by index, by seed (the same one for the same seed), or any."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 

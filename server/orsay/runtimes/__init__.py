@@ -1,1 +1,1 @@
-"""Places where environment code runs, behind one contract."""
+"""Hosts of environment code, behind one contract."""

@@ -1,4 +1,4 @@
-"""The seam between the protocol and the place where environment code runs.
+"""The contract between sessions and the hosts of environment code.
 
 A runtime loads environment classes and opens sessions; a handle is one open session in it. Both are used
 from the server's event loop only. ``tests/runtimes`` is the one test suite that every runtime passes.
@@ -108,7 +108,7 @@ class EnvironmentInfo(BaseModel):
 
 
 class OpenSession(BaseModel):
-    """Which task to play, and with what. Either ``task_spec``, or ``split`` and ``index``."""
+    """A session to open: its task, as ``task_spec`` or as ``split`` and ``index``, and its secrets."""
 
     key: str
     task_spec: dict[str, Any] | None = None
@@ -119,7 +119,7 @@ class OpenSession(BaseModel):
     run: str | None = None
     """Name that the client gives it (X-Orsay-Run), for logs; requests that differ only in it are the same."""
     trace: str | None = None
-    """The trace that it belongs to, 32 hex digits; tells requests apart as little as ``run`` does."""
+    """The trace that it belongs to, 32 hex digits; like ``run``, it does not identify the request."""
     traceparent: str | None = None
     """W3C ``traceparent`` of who asks for it; None when nobody named one."""
 
@@ -143,13 +143,13 @@ class TaskQuery(BaseModel):
 
 
 class Listener(Protocol):
-    """Hears what happens to a session in its runtime."""
+    """Callbacks of a session: events in its runtime."""
 
     def setup_ended(self, error: Faulted | Refused | None) -> None:
         """Setup is over; comes once, before or after ``open`` returned."""
 
     def lost(self, fault: FaultClass, reason: str) -> None:
-        """The place where the session lived is gone; running operations were answered before."""
+        """The process or server of the session is gone; running operations were answered before."""
 
 
 class Handle(Protocol):
@@ -171,7 +171,7 @@ class Handle(Protocol):
 
         ``limit_s`` is the time after which a place that does not even answer may be given up.
         The returned function asks the operation to stop; it is still answered.
-        ``progress`` hears whole stream events that come before the last ones; what it heard is not part of
+        ``progress`` receives whole stream events before the last ones; what it received is not part of
         the Outcome any more. A place where results come in one piece ignores it.
         """
 
@@ -180,7 +180,7 @@ class Handle(Protocol):
 
 
 class Runtime(Protocol):
-    """A place where environment code runs."""
+    """Host of environment code."""
 
     @property
     def environments(self) -> Sequence[EnvironmentInfo]:

@@ -8,7 +8,7 @@ from types import ModuleType
 
 from ..adapters import adapt, is_adapter_target, target_of
 from ..authoring.hosted import environment_base, host
-from ..authoring.imports import attribute, import_place, place_of, split_target
+from ..authoring.imports import attribute, import_source, importable_target, split_target
 from ..errors import LoadError
 from ..suggest import did_you_mean
 
@@ -32,9 +32,9 @@ def load(target: str) -> list[type]:
     if "," in target:  # one at a time: in the settings of an adapter a comma is just a comma
         parts = target.split(",", 1)
         return [cls for part in parts if part.strip() for cls in load(part.strip())]
-    place, name = split_target(target)
-    module = import_place(place)
-    return [_class(module, name, place)] if name else _classes(module, place)
+    source, name = split_target(target)
+    module = import_source(source)
+    return [_class(module, name, source)] if name else _classes(module, source)
 
 
 def source_of(cls: type) -> str:
@@ -43,24 +43,24 @@ def source_of(cls: type) -> str:
     Raises LoadError for a class that lives in this process only: one of a function, a notebook or a shell.
     """
     target = target_of(cls)
-    return place_of(cls) if target is None else target
+    return importable_target(cls) if target is None else target
 
 
-def _class(module: ModuleType, name: str, place: str) -> type:
+def _class(module: ModuleType, name: str, source: str) -> type:
     found = attribute(module, name)
     if found is None:
         classes = {key: value for key, value in vars(module).items() if inspect.isclass(value)}
         known = [key for key, value in classes.items() if environment_base(value) not in (None, value)]
-        raise LoadError(f"{place} has no class {name!r}{did_you_mean(name, known)}")
+        raise LoadError(f"{source} has no class {name!r}{did_you_mean(name, known)}")
     if not inspect.isclass(found) or environment_base(found) is None:
         raise LoadError(
-            f"{place}:{name} is not an environment: derive it from orsay.Environment "
+            f"{source}:{name} is not an environment: derive it from orsay.Environment "
             "(classes of openreward.environments and ors are taken too)"
         )
     return found
 
 
-def _classes(module: ModuleType, place: str) -> list[type]:
+def _classes(module: ModuleType, source: str) -> list[type]:
     """Environments of a module, without those that only serve as bases of the others."""
     found: list[type] = []
     for name, value in vars(module).items():
@@ -71,7 +71,7 @@ def _classes(module: ModuleType, place: str) -> list[type]:
             found.append(value)
     served = [cls for cls in found if not _has_child(cls, found) or _is_hostable(cls)]
     if not served:
-        raise LoadError(f"{place} defines no environment; name the class: {place}:MyEnvironment")
+        raise LoadError(f"{source} defines no environment; name the class: {source}:MyEnvironment")
     return served
 
 

@@ -17,8 +17,8 @@ class Outcome:
     """An answer (``wire`` holds the events ``chunk`` and ``end``) or a fault, never both.
 
     ``discarded`` holds the events of what the tool returned when the answer is a refusal all the same: the
-    episode had finished meanwhile (D4). ``queue_s`` and ``run_s`` tell how long the call waited for others of
-    its session, and how long it ran; None where the place cannot tell.
+    episode had finished meanwhile (D4). ``queue_s`` and ``run_s`` are how long the call waited for others of
+    its session, and how long it ran; None where the runtime does not know.
     """
 
     wire: bytes = b""

@@ -25,9 +25,9 @@ from ..http.asgi import Scope
 from ..http.episodes import EpisodeEndpoints
 from ..http.guard import Guard
 from ..http.limits import Door
-from ..http.mounts import Face
+from ..http.mounts import Mount
 from ..http.names import Names
-from ..http.reference import ReferenceFace
+from ..http.reference import ReferenceMount
 from ..http.uvicorn_protocol import Connection
 from ..logs import get_logger, set_level
 from ..observe.mount import MetricsMount
@@ -77,17 +77,17 @@ class Running:
             stream_ping_s=settings.stream_ping_s,
             index_only=settings.index_only,
         )
-        faces = _other_mounts(settings, self.sessions)
+        mounts = _other_mounts(settings, self.sessions)
         if settings.shows_console:
-            faces.insert(0, _console(settings, self.sessions, self._keys, self.journal))
+            mounts.insert(0, _console(settings, self.sessions, self._keys, self.journal))
         guard = _guard(settings)
         self._observed = Observed(
             self.sessions, runtime, self._keys, guard, self.journal, version("orsay"), time.time()
         )
         self._observed.watch()
-        faces.append(ReferenceFace(settings.framers))
+        mounts.append(ReferenceMount(settings.framers))
         if settings.metrics:
-            faces.append(MetricsMount(self._observed))
+            mounts.append(MetricsMount(self._observed))
         self.app = HttpApp(
             episodes,
             runtime,
@@ -97,7 +97,7 @@ class Running:
             stopping=lambda: self.sessions.stopping,
             max_body_bytes=settings.max_body_bytes,
             index_only=settings.index_only,
-            faces=faces,
+            mounts=mounts,
         )
         if isinstance(runtime, RouterRuntime):
             runtime.changed = self._learn
@@ -154,9 +154,7 @@ class Running:
             await asyncio.to_thread(self._keys.name_of, key)
 
     async def _find_salt(self) -> None:
-        """Names of keys are those of before, which the journal tells; without one they last as long as this
-        server does.
-        """
+        """Restore the names of keys from the journal; without one they last as long as this server."""
         if self.journal is None:
             self._keys.know(os.urandom(32))
             return
@@ -199,7 +197,7 @@ class Running:
         if self._naming is not None:
             self._naming.cancel()
             await asyncio.gather(self._naming, return_exceptions=True)
-        await self.app.faces.close()
+        await self.app.mounts.close()
         if self.journal is not None:
             await self.journal.close()
         if self._telemetry is not None:
@@ -295,7 +293,7 @@ def _sessions(
     )
 
 
-def _other_mounts(settings: Settings, sessions: Sessions) -> list[Face]:
+def _other_mounts(settings: Settings, sessions: Sessions) -> list[Mount]:
     if not settings.other_protocols:
         return []
     from ..protocols import make_mounts  # loaded only when asked for
@@ -308,7 +306,7 @@ def _other_mounts(settings: Settings, sessions: Sessions) -> list[Face]:
     )
 
 
-def _console(settings: Settings, sessions: Sessions, keys: Keys, journal: Writer | None) -> Face:
+def _console(settings: Settings, sessions: Sessions, keys: Keys, journal: Writer | None) -> Mount:
     facts = ServerFacts(
         name=settings.server_name or socket.gethostname(),
         runtime=settings.runtime,

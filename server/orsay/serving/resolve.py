@@ -1,4 +1,4 @@
-"""Completes entries with what only their surroundings tell, as far as nothing has to be started for it.
+"""Completes entries from their surroundings, as far as nothing has to be started for it.
 
 A project folder is asked what it hosts, options of containers are checked together, and with
 ``look_for_code`` modules are looked for, without importing them.
@@ -71,11 +71,11 @@ def _look_for_code(entry: Entry) -> None:
         if is_adapter_target(target):
             continue
         for part in target.split(","):
-            place, _ = split_target(part)
-            if not is_file(place):
-                _look_for_module(place, [*entry.folders, os.getcwd(), *sys.path])
-            elif not Path(place).is_file():
-                raise LoadError(f"no file {place}")
+            source, _ = split_target(part)
+            if not is_file(source):
+                _look_for_module(source, [*entry.folders, os.getcwd(), *sys.path])
+            elif not Path(source).is_file():
+                raise LoadError(f"no file {source}")
 
 
 def _look_for_module(name: str, folders: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""From environments and settings to a server that runs until it is told to stop."""
+"""The server: made of environments and settings, runs until it is stopped."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def _server_id(settings: Settings, sock: socket.socket) -> str:
     """Id that containers of this server bear: the same after a restart, and no other server's."""
     if settings.server_name is not None:
         return settings.server_name
-    place = f"{socket.gethostname()} {settings.host} {sock.getsockname()[1]}"
-    return hashlib.sha256(place.encode()).hexdigest()[:12]
+    address = f"{socket.gethostname()} {settings.host} {sock.getsockname()[1]}"
+    return hashlib.sha256(address.encode()).hexdigest()[:12]
 
 
 class Server:

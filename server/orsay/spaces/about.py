@@ -16,18 +16,18 @@ def about(project: Project, readme: str, *, port: int) -> Card:
     """Title (the first heading of ``readme``, else the project's name), description and licence."""
     path = project.folder / "pyproject.toml"
     settings: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    told = settings.get("project", {}) if isinstance(settings.get("project"), dict) else {}
-    description = told.get("description", "")
+    metadata = settings.get("project", {}) if isinstance(settings.get("project"), dict) else {}
+    description = metadata.get("description", "")
     return Card(
         title=heading(readme) or project.name.replace("-", " ").capitalize(),
         description=description if isinstance(description, str) else "",
-        license=_license(told.get("license")),
+        license=_license(metadata.get("license")),
         port=port,
     )
 
 
-def _license(told: Any) -> str:
+def _license(given: Any) -> str:
     """The name, from either form of the table; a file's text names none."""
-    if isinstance(told, dict):
-        told = told.get("text", "")
-    return told if isinstance(told, str) and "\n" not in told else ""
+    if isinstance(given, dict):
+        given = given.get("text", "")
+    return given if isinstance(given, str) and "\n" not in given else ""

@@ -83,15 +83,15 @@ def write(
     ).encode()
     try:
         _clear(into, force=force)
-        for place in names:
-            if place in made:
-                _write(into, place, io.BytesIO(made[place]))
+        for relpath in names:
+            if relpath in made:
+                _write(into, relpath, io.BytesIO(made[relpath]))
             else:
-                with taken[place].open() as file:
-                    _write(into, place, file, executable=taken[place].executable)
+                with taken[relpath].open() as file:
+                    _write(into, relpath, file, executable=taken[relpath].executable)
     except OSError as exc:
         raise SpaceError(f"cannot write the Space to {into}: {exc}") from exc
-    return {place: into / place for place in names}
+    return {relpath: into / relpath for relpath in names}
 
 
 def _text(readme: Kept | None) -> str:
@@ -105,9 +105,9 @@ def _text(readme: Kept | None) -> str:
         raise SpaceError(f"cannot read {readme.path}: {exc}") from exc
 
 
-def _write(into: Path, place: str, data: IO[bytes], *, executable: bool = False) -> None:
+def _write(into: Path, relpath: str, data: IO[bytes], *, executable: bool = False) -> None:
     """A new file, in place of whatever has its name: never through a link, and so never elsewhere."""
-    target = into / place
+    target = into / relpath
     target.parent.mkdir(parents=True, exist_ok=True)
     if not target.parent.resolve().is_relative_to(into.resolve()):
         raise OSError(f"{target.parent} leads out of it")
@@ -119,11 +119,11 @@ def _write(into: Path, place: str, data: IO[bytes], *, executable: bool = False)
 
 def _taken(files: Mapping[str, Kept]) -> Mapping[str, Kept]:
     """Files of the project itself: not those of a dry run inside it, nor what is written anew."""
-    written = tuple(place.removesuffix(MARK) for place in files if place.endswith(f"/{MARK}"))
+    written = tuple(relpath.removesuffix(MARK) for relpath in files if relpath.endswith(f"/{MARK}"))
     return {
-        place: file
-        for place, file in files.items()
-        if place not in _LEFT_OUT and not (written and place.startswith(written))
+        relpath: file
+        for relpath, file in files.items()
+        if relpath not in _LEFT_OUT and not (written and relpath.startswith(written))
     }
 
 
@@ -132,9 +132,9 @@ def _clear(into: Path, *, force: bool) -> None:
     mark = into / MARK
     if mark.is_file():
         for line in mark.read_bytes().decode(errors="replace").split("\n")[1:]:
-            place = into / line
-            if line.isprintable() and line and place.resolve().is_relative_to(into.resolve()):
-                place.unlink(missing_ok=True)
+            path = into / line
+            if line.isprintable() and line and path.resolve().is_relative_to(into.resolve()):
+                path.unlink(missing_ok=True)
                 with contextlib.suppress(OSError):  # something else is in there
                     for parent in PurePosixPath(line).parents[:-1]:
                         (into / parent).rmdir()

@@ -1,4 +1,4 @@
-"""The border to the Hugging Face hub: the only module that imports ``huggingface_hub``.
+"""The Hugging Face hub: the only module that imports ``huggingface_hub``.
 
 What the hub or the way to it refuses becomes a SpaceError that says what to do. Values of secrets are sent,
 and appear in no text that leaves this module.
@@ -133,7 +133,7 @@ class Hub:
         return Runtime(str(stage), raw.get("sha"), self._hidden(str(raw.get("errorMessage") or "")))
 
     def log(self, space: str, *, build: bool) -> list[str]:
-        """The last lines that the build, or the server, wrote; none where the hub does not tell."""
+        """The last lines that the build, or the server, wrote; none where the hub gives none."""
         fetch = getattr(self._api(), "fetch_space_logs", None)  # not in older releases
         if fetch is None:
             return []
@@ -142,7 +142,7 @@ class Hub:
             with self._translated("read the log of", space):
                 lines.extend(islice(fetch(space, build=build), 10_000))
         except SpaceError:
-            return []  # the failure that it would explain is told anyway
+            return []  # the failure that it would explain is reported anyway
         return [self._hidden(line.rstrip("\n")) for line in lines][-_LOG_LINES:]
 
     def _api(self) -> Any:
@@ -193,7 +193,7 @@ class Hub:
 def _refusal(error: Any, what: str, of: str) -> str:
     """Why the hub refused, and what helps."""
     status = error.response.status_code
-    said = (getattr(error, "server_message", None) or "").strip().rstrip(".") or str(
+    detail = (getattr(error, "server_message", None) or "").strip().rstrip(".") or str(
         error
     ).strip().splitlines()[0]
     hints = {
@@ -206,4 +206,4 @@ def _refusal(error: Any, what: str, of: str) -> str:
         429: "too many requests; wait a few minutes and push again",
     }
     hint = hints.get(status, "push again later" if status >= 500 else "fix that and push again")
-    return f"cannot {what} {of}: {said} ({status}); {hint}"
+    return f"cannot {what} {of}: {detail} ({status}); {hint}"

@@ -58,7 +58,7 @@ class _Belief:
 def wait(
     hub: Hub, space: str, commit: str, *, pace: Pace, report: Callable[[str, float], None], changed: bool
 ) -> None:
-    """Return when the server of that commit runs. ``report`` is told stage and seconds, again and again.
+    """Return when the server of that commit runs. ``report`` is called with stage and seconds.
 
     ``changed`` is whether the hub has anything to build. Raises SpaceError: the Space failed, stands still,
     or took too long.

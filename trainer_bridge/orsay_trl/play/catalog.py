@@ -61,24 +61,24 @@ class CatalogSource:
         self._client = AsyncOpenReward(api_key=key)
         self._environment = self._client.environments.get(name, variant=env_name)
         self._secrets = dict(secrets) if secrets is not None else {"api_key": key}
-        self._border = _Border(Redact([key, *self._secrets.values()]))
+        self._boundary = _Boundary(Redact([key, *self._secrets.values()]))
 
     async def count(self, split: str) -> int:
-        async with self._border:
+        async with self._boundary:
             return int(await self._environment.num_tasks(split))
 
     async def specs(self, split: str, indices: Sequence[int]) -> list[Mapping[str, Any]]:
         limit = asyncio.Semaphore(_AT_A_TIME)
 
         async def fetch(index: int) -> Mapping[str, Any]:
-            async with limit, self._border:
+            async with limit, self._boundary:
                 found: Mapping[str, Any] = (await self._environment.get_task(split, index)).task_spec
                 return found
 
         return await asyncio.gather(*(fetch(index) for index in indices))
 
     async def listing(self) -> ListToolsOutput:
-        async with self._border:
+        async with self._boundary:
             tools = await self._environment.list_tools()
             terminal = await self._environment.terminal_tool()
             groups = await self._environment.supports_score_group()
@@ -86,15 +86,17 @@ class CatalogSource:
 
     def session(self, task: TaskRef, labels: Mapping[str, str | int]) -> PlayedSession:
         """``labels`` stay here: the catalog takes none."""
-        return _CatalogSession(self._environment, task, self._secrets, self._border)
+        return _CatalogSession(self._environment, task, self._secrets, self._boundary)
 
     async def aclose(self) -> None:
         await self._client.environments.aclose()
 
 
 class _CatalogSession:
-    def __init__(self, environment: Any, task: TaskRef, secrets: Mapping[str, str], border: _Border) -> None:
-        self._border = border
+    def __init__(
+        self, environment: Any, task: TaskRef, secrets: Mapping[str, str], boundary: _Boundary
+    ) -> None:
+        self._boundary = boundary
         where: dict[str, Any] = {"split": task.split, "index": task.index}
         if task.spec is not None:
             from openreward.api.environments.client import Task
@@ -114,19 +116,19 @@ class _CatalogSession:
         return str(self._session.sid or "")
 
     async def open(self) -> None:
-        async with self._border:
+        async with self._boundary:
             await self._session.__aenter__()
 
     async def close(self) -> None:
-        async with self._border:
+        async with self._boundary:
             await self._session.__aexit__(None, None, None)
 
     async def prompt(self) -> list[TextBlock | ImageBlock]:
-        async with self._border:
+        async with self._boundary:
             return _blocks(await self._session.get_prompt())
 
     async def listing(self) -> ListToolsOutput:
-        async with self._border:
+        async with self._boundary:
             tools = await self._session.list_tools()
             return _listing(
                 tools, await self._session.terminal_tool(), await self._session.supports_score_group()
@@ -138,7 +140,7 @@ class _CatalogSession:
         body = call_body(name, input)
         try:
             encode_json(body)
-            async with self._border, asyncio.timeout(timeout_s):
+            async with self._boundary, asyncio.timeout(timeout_s):
                 output = await self._session.call_tool(name, body["input"])
         except errors.BadRequest as exc:
             if exc.status not in _NO_INPUT:
@@ -164,12 +166,12 @@ class _CatalogSession:
             )
             for candidate in candidates
         ]
-        async with self._border:
+        async with self._boundary:
             scores = await self._session.score_group(group)
             return [GroupScore(reward=score.reward, metadata=score.metadata) for score in scores]
 
 
-class _Border:
+class _Boundary:
     """Context in which the package's errors are raised as those of ``orsay_client.errors``.
 
     A class, and no generator: its ``__aexit__`` returns None, so it visibly swallows nothing.

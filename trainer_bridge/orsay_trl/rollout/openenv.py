@@ -183,8 +183,8 @@ class OpenEnvBackend:
     def drivers(self, prompts: Sequence[Any], trainer: Any) -> list[RolloutDriver]:
         groups = groups_of(len(prompts), trainer, may_end_early=True)
         found: list[RolloutDriver] = [
-            _OpenEnvDriver(self, prompt, self.clients.task(groups.number(place), self._batches))
-            for place, prompt in enumerate(prompts)
+            _OpenEnvDriver(self, prompt, self.clients.task(groups.number(position), self._batches))
+            for position, prompt in enumerate(prompts)
         ]
         self._batches += 1
         return found

@@ -171,11 +171,11 @@ class ChatFormat:
         if key not in self._boundaries:
             messages = self._messages(kind, name)
             question, closed = self._render(messages[:1]), self._render(messages)
-            self._check_place(messages, "tool" if kind == "tool" else "user", name)
+            self._check_position(messages, "tool" if kind == "tool" else "user", name)
             self._boundaries[key] = (question[: _common(question, closed)], closed)
         return self._boundaries[key]
 
-    def _check_place(self, messages: list[Message], role: str, name: str) -> None:
+    def _check_position(self, messages: list[Message], role: str, name: str) -> None:
         """Some templates leave out messages that they do not know, without a word."""
         found = self._render([*messages, {"role": role, "name": name, "content": _ANSWER}], open_turn=True)
         if _ANSWER not in self._tokenizer.decode(found):

@@ -222,7 +222,7 @@ class VLLMSampler:
         assert choice.logprobs is not None
         if any(abs(logprob) > _ROUNDING for logprob in choice.logprobs.token_logprobs):
             raise RawLogprobs(
-                f"vLLM at {self._transport.place} answers raw logprobs, which differ from the "
+                f"vLLM at {self._transport.address} answers raw logprobs, which differ from the "
                 f"distribution sampled from under {self.sampling}; "
                 "start it with --logprobs-mode processed_logprobs"
             )
@@ -246,7 +246,7 @@ class VLLMSampler:
                     return answer
                 delay_s = attempts.after_answer(answer.status, answer.headers)
                 if delay_s is None:
-                    raise await self._refusal(f"{method} {self._transport.place}{path}", answer, body)
+                    raise await self._refusal(f"{method} {self._transport.address}{path}", answer, body)
             await asyncio.sleep(delay_s)
 
     async def _refusal(self, asked: str, answer: Answer, body: Mapping[str, Any] | None) -> SamplerError:
@@ -270,7 +270,7 @@ class VLLMSampler:
 
     def _unknown(self, names: Sequence[str], message: str = "") -> str:
         there = message or f"it serves {', '.join(names) or 'no model'}"
-        return f"vLLM at {self._transport.place} does not serve {self.model!r}: {there}"
+        return f"vLLM at {self._transport.address} does not serve {self.model!r}: {there}"
 
     def _sample(self, answer: Answer, sent: list[int], max_tokens: int) -> Sample:
         choice = self._choice(answer, sent)
@@ -282,7 +282,7 @@ class VLLMSampler:
             reason = "length"
         else:
             raise ServerLost(
-                f"vLLM at {self._transport.place} ended a completion with {choice.finish_reason!r} "
+                f"vLLM at {self._transport.address} ended a completion with {choice.finish_reason!r} "
                 "instead of 'stop' or 'length'; the server's own log says why"
             )
         if len(choice.token_ids) > max_tokens:

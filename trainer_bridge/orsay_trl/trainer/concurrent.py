@@ -53,18 +53,18 @@ class _Turns:
 
     def playing(self, prompts: Sequence[list[int]]) -> list[int] | None:
         """Places of the rollouts that are about to generate; None when that is not certain."""
-        places = [
-            place
-            for place, messages in enumerate(self.completions)
-            if place not in self.ended and messages and messages[-1]["role"] == "tool"
+        positions = [
+            position
+            for position, messages in enumerate(self.completions)
+            if position not in self.ended and messages and messages[-1]["role"] == "tool"
         ]
-        if len(places) != len(prompts):
+        if len(positions) != len(prompts):
             return None
-        for place, ids in zip(places, prompts, strict=True):
-            so_far = self.prompt_ids[place] + self.completion_ids[place]
+        for position, ids in zip(positions, prompts, strict=True):
+            so_far = self.prompt_ids[position] + self.completion_ids[position]
             if ids[: len(so_far)] != so_far:
                 return None
-        return places
+        return positions
 
 
 class ConcurrentEnvironments:
@@ -92,8 +92,8 @@ class ConcurrentEnvironments:
             for live in environments:
                 live.pool.close_episodes()
             raise
-        places: list[Any] = self.environments or []  # type: ignore[attr-defined]
-        played = [e if isinstance(e, RolloutEnvironment) and e.episode is not None else None for e in places]
+        held: list[Any] = self.environments or []  # type: ignore[attr-defined]
+        played = [e if isinstance(e, RolloutEnvironment) and e.episode is not None else None for e in held]
         self._orsay_mask(output, self._orsay_lost(inputs))
         for live in environments:
             live.release([e.episode for e in played if e is not None and e.live is live and e.episode])
@@ -102,15 +102,15 @@ class ConcurrentEnvironments:
     def _orsay_open(self, inputs: Sequence[Mapping[str, Any]]) -> None:
         """Open the episodes of all rows at the same time."""
         rows: dict[int, tuple[LiveEnvironment, dict[int, Mapping[str, Any]]]] = {}
-        for place, row in enumerate(inputs):
+        for position, row in enumerate(inputs):
             factory = factory_of(self, row)
             if isinstance(factory, EnvironmentFactory):
                 task = {key: value for key, value in row.items() if key != "environment"}
-                rows.setdefault(id(factory.live), (factory.live, {}))[1][place] = task
+                rows.setdefault(id(factory.live), (factory.live, {}))[1][position] = task
         served = self.use_vllm and self.vllm_mode == "server"  # type: ignore[attr-defined]
         groups = groups_of(len(inputs), self) if served else None
         for live, tasks in rows.values():
-            numbers = None if groups is None else [groups.number(place) for place in tasks]
+            numbers = None if groups is None else [groups.number(position) for position in tasks]
             live.prepare(tasks.values(), one_prompt_per_task=served, groups=numbers)
 
     def _calculate_rewards(
@@ -128,12 +128,12 @@ class ConcurrentEnvironments:
 
     def _orsay_lost(self, inputs: Sequence[Mapping[str, Any]]) -> list[bool]:
         """One flag for each rollout: lost to a fault. Those of a rollout function are in its columns."""
-        places: list[Any] = self.environments  # type: ignore[attr-defined]
-        if not places:
+        held: list[Any] = self.environments  # type: ignore[attr-defined]
+        if not held:
             return ["rollout_id" in row and row.get("fault") is not None for row in inputs]
         return [
             isinstance(e, RolloutEnvironment) and e.episode is not None and e.episode.fault is not None
-            for e in places
+            for e in held
         ]
 
     def _orsay_mask(self, output: dict[str, Any], lost: Sequence[bool]) -> None:
@@ -171,7 +171,7 @@ class ConcurrentEnvironments:
         self._orsay_turns = turns if simple and _environments(self) else None
         try:
             if self._orsay_turns is not None:
-                first = {place: messages[0] for place, messages in enumerate(completions)}
+                first = {position: messages[0] for position, messages in enumerate(completions)}
                 self._orsay_call_ahead(turns, first)
             result = super()._tool_call_loop(  # type: ignore[misc]
                 prompts, prompt_ids, completion_ids, completions, logprobs, images, multimodal_fields
@@ -179,8 +179,8 @@ class ConcurrentEnvironments:
         finally:
             self._orsay_turns = None
         tool_mask, completions, completion_ids, logprobs, *rest = result
-        for place in turns.over:
-            _end_at_last_sample(place, tool_mask, completion_ids, logprobs)
+        for position in turns.over:
+            _end_at_last_sample(position, tool_mask, completion_ids, logprobs)
         return (tool_mask, completions, completion_ids, logprobs, *rest)
 
     def _generate_single_turn(
@@ -192,20 +192,20 @@ class ConcurrentEnvironments:
         has_tool_images: bool = False,
     ) -> Any:
         turns = self._orsay_turns
-        places = None
+        positions = None
         if turns is not None and images is None and not has_tool_images:
-            places = turns.playing(prompt_ids)
-        if turns is None or places is None:
+            positions = turns.playing(prompt_ids)
+        if turns is None or positions is None:
             self._orsay_turns = None  # followed no further in this batch
             return super()._generate_single_turn(  # type: ignore[misc]
                 prompt_ids, images, multimodal_fields, num_generations, has_tool_images=has_tool_images
             )
-        over = {place for place in places if _is_over(self.environments[place])}  # type: ignore[attr-defined]
+        over = {position for position in positions if _is_over(self.environments[position])}  # type: ignore[attr-defined]
         # Processes generate in step with each other, so with several none may leave out a turn.
         alone = self.accelerator.num_processes == 1  # type: ignore[attr-defined]
-        asked = [j for j, place in enumerate(places) if not alone or place not in over]
-        ids: list[list[int]] = [[] for _ in places]
-        logprobs: list[list[float]] | None = [[] for _ in places]
+        asked = [j for j, position in enumerate(positions) if not alone or position not in over]
+        ids: list[list[int]] = [[] for _ in positions]
+        logprobs: list[list[float]] | None = [[] for _ in positions]
         if asked:
             sampled, scores = super()._generate_single_turn(  # type: ignore[misc]
                 [prompt_ids[j] for j in asked],
@@ -215,7 +215,7 @@ class ConcurrentEnvironments:
                 has_tool_images=has_tool_images,
             )
             for at, j in enumerate(asked):
-                if places[j] not in over:
+                if positions[j] not in over:
                     ids[j] = sampled[at]
                     if scores is not None and logprobs is not None:
                         logprobs[j] = scores[at]
@@ -225,22 +225,26 @@ class ConcurrentEnvironments:
             logprobs = None
         turns.iteration += 1
         turns.over |= over
-        self._orsay_after_turn(turns, places, prompt_ids, ids)
+        self._orsay_after_turn(turns, positions, prompt_ids, ids)
         return ids, logprobs
 
     def _orsay_after_turn(
-        self, turns: _Turns, places: Sequence[int], prompts: Sequence[list[int]], sampled: Sequence[list[int]]
+        self,
+        turns: _Turns,
+        positions: Sequence[int],
+        prompts: Sequence[list[int]],
+        sampled: Sequence[list[int]],
     ) -> None:
         """Read the turn as TRL is about to, and begin the calls that it will make."""
         messages = {}
-        for place, ids, new in zip(places, prompts, sampled, strict=True):
-            room = self.max_completion_length - (len(ids) - len(turns.prompt_ids[place]))  # type: ignore[attr-defined]
+        for position, ids, new in zip(positions, prompts, sampled, strict=True):
+            room = self.max_completion_length - (len(ids) - len(turns.prompt_ids[position]))  # type: ignore[attr-defined]
             kept = new[: max(room, 0)]
             if not kept:
-                turns.ended.add(place)
+                turns.ended.add(position)
                 continue
-            messages[place] = parse_response(
-                tokenizer_of(self), kept, prefix=ids, tools=tool_schemas(self, place)
+            messages[position] = parse_response(
+                tokenizer_of(self), kept, prefix=ids, tools=tool_schemas(self, position)
             )
         self._orsay_call_ahead(turns, messages)
 
@@ -248,14 +252,14 @@ class ConcurrentEnvironments:
         """Begin the calls of all rollouts at the same time; TRL then asks for their results one by one."""
         if turns.iteration >= self.max_tool_calling_iterations:  # type: ignore[attr-defined]
             return
-        for place, message in messages.items():
-            environment = self.environments[place]  # type: ignore[attr-defined]
+        for position, message in messages.items():
+            environment = self.environments[position]  # type: ignore[attr-defined]
             calls = message.get("tool_calls")
             if not calls:
-                turns.ended.add(place)
+                turns.ended.add(position)
                 continue
             if isinstance(environment, RolloutEnvironment):
-                environment._call_ahead(_callable(calls, tools_bound(self, place)))
+                environment._call_ahead(_callable(calls, tools_bound(self, position)))
 
 
 class GRPOTrainer(ConcurrentEnvironments, trl.GRPOTrainer):  # type: ignore[misc]
@@ -314,17 +318,17 @@ def _callable(
 
 
 def _end_at_last_sample(
-    place: int,
+    position: int,
     tool_mask: Sequence[list[int]],
     completion_ids: Sequence[list[int]],
     logprobs: Sequence[list[float]] | None,
 ) -> None:
     """Drop what follows the last sampled token: after the end of an episode nothing is read any more."""
-    mask = tool_mask[place]
+    mask = tool_mask[position]
     length = len(mask)
     while length > 1 and mask[length - 1] == 0:
         length -= 1
     del mask[length:]
-    del completion_ids[place][length:]
+    del completion_ids[position][length:]
     if logprobs is not None:
-        del logprobs[place][length:]
+        del logprobs[position][length:]

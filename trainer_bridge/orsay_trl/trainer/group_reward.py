@@ -33,7 +33,7 @@ Completion: TypeAlias = Sequence[Mapping[str, Any]] | str
 class _Member:
     """One rollout of a group, as processes exchange it. No candidate: it was lost to a fault."""
 
-    place: int
+    position: int
     """Among the rollouts of all processes."""
     task: str
     candidate: GroupCandidate | None
@@ -68,20 +68,22 @@ class GroupReward:
         groups = groups_of(len(environments), trainer_of(log_metric), num_generations)
         mine = {
             number: [
-                _member(groups.first + at, environments[at], prompts[at], completions[at]) for at in places
+                _member(groups.first + at, environments[at], prompts[at], completions[at]) for at in positions
             ]
-            for number, places in groups.here().items()
+            for number, positions in groups.here().items()
         }
         scores: dict[int, float | None] = {}
         for number, members in _with_others(mine, groups).items():
             require_one_task(number, [member.task for member in members])
-            compared = {member.place: member.candidate for member in members if member.candidate is not None}
+            compared = {
+                member.position: member.candidate for member in members if member.candidate is not None
+            }
             if compared and groups.has(min(compared)):
-                own = [environments[groups.local(place)] for place in compared if groups.has(place)]
+                own = [environments[groups.local(position)] for position in compared if groups.has(position)]
                 found = own[0].live.run(_score([_episode(e) for e in own], list(compared.values())))
                 scores |= dict(zip(compared, found, strict=True))
         if not groups.are_whole:
-            scores = {place: score for theirs in everywhere(scores) for place, score in theirs.items()}
+            scores = {position: score for theirs in everywhere(scores) for position, score in theirs.items()}
         return [scores.get(groups.first + at) for at in range(groups.count)]
 
 
@@ -95,13 +97,13 @@ def _with_others(mine: dict[int, list[_Member]], groups: Groups) -> dict[int, li
     return mine | joined
 
 
-def _member(place: int, environment: RolloutEnvironment, prompt: Any, completion: Completion) -> _Member:
+def _member(position: int, environment: RolloutEnvironment, prompt: Any, completion: Completion) -> _Member:
     episode = environment.episode
     if episode is None:
-        return _Member(place, "no task", None)
+        return _Member(position, "no task", None)
     task = f"{environment.live.class_name} {episode.task!r}"
     kept = episode.fault is None
-    return _Member(place, task, candidate(prompt, completion, episode) if kept else None)
+    return _Member(position, task, candidate(prompt, completion, episode) if kept else None)
 
 
 def _episode(environment: RolloutEnvironment) -> Episode:

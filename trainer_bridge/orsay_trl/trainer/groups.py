@@ -1,6 +1,6 @@
-"""Groups of a batch: the rollouts that a trainer compares with each other, by their places.
+"""Groups of a batch: the rollouts that a trainer compares with each other, by their positions.
 
-TRL forms them by place alone: each ``num_generations`` rollouts in a row are one group, counted over the
+TRL forms them by position alone: each ``num_generations`` rollouts in a row are one group, counted over the
 batches of all processes, and two groups in a row may play one task. A group may begin in one process and end
 in another.
 """
@@ -16,7 +16,7 @@ __all__ = ["Groups", "generations", "groups_of", "require_one_task"]
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """A process's ``count`` rollouts in groups of ``size``; its place 0 is place ``first`` of all."""
+    """A process's ``count`` rollouts in groups of ``size``; its position 0 is position ``first`` of all."""
 
     count: int
     size: int
@@ -27,23 +27,23 @@ class Groups:
         """No group has rollouts in two processes; the answer is the same in all of them."""
         return self.count % self.size == 0
 
-    def has(self, place: int) -> bool:
-        """A place of all is one of this process."""
-        return self.first <= place < self.first + self.count
+    def has(self, position: int) -> bool:
+        """A position of all is one of this process."""
+        return self.first <= position < self.first + self.count
 
-    def local(self, place: int) -> int:
-        """The place here of a place of all."""
-        return place - self.first
+    def local(self, position: int) -> int:
+        """The position here of a position of all."""
+        return position - self.first
 
-    def number(self, place: int) -> int:
-        """The group of a place of this process; over all processes, from 0."""
-        return (self.first + place) // self.size
+    def number(self, position: int) -> int:
+        """The group of a position of this process; over all processes, from 0."""
+        return (self.first + position) // self.size
 
     def here(self) -> dict[int, list[int]]:
-        """The places of this process by group: the first and the last group may go on in others."""
+        """The positions of this process by group: the first and the last group may go on in others."""
         found: dict[int, list[int]] = {}
-        for place in range(self.count):
-            found.setdefault(self.number(place), []).append(place)
+        for position in range(self.count):
+            found.setdefault(self.number(position), []).append(position)
         return found
 
 

@@ -109,8 +109,8 @@ def _require_prompts_of_groups(environments: Sequence[RolloutEnvironment], log_m
         return
     groups = groups_of(len(environments), trainer)
     here = {
-        number: [e for place in places if (e := environments[place].episode) is not None]
-        for number, places in groups.here().items()
+        number: [e for position in positions if (e := environments[position].episode) is not None]
+        for number, positions in groups.here().items()
     }
     began = {number: [(e.began, e.observation) for e in group] for number, group in here.items()}
     ranks = [began] if groups.are_whole else everywhere(began)

@@ -4,7 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "react-router";
 
 import { useEnvironments } from "../../api/queries";
-import type { Environment, Split, Tool } from "../../api/types";
+import type { EnvironmentEntry, Split, ToolEntry } from "../../api/types";
 import { count } from "../../format";
 import { describeArguments } from "../../forms/describe";
 import { countTasks } from "../../ors/requests";
@@ -27,7 +27,7 @@ export function Detail() {
   );
 }
 
-function One({ environment }: { environment: Environment }) {
+function One({ environment }: { environment: EnvironmentEntry }) {
   const { name, key, description, splits, tools } = environment;
   return (
     <>
@@ -118,7 +118,7 @@ function Size({ environment, split }: { environment: string; split: string }) {
   return <>{size.data === undefined ? "…" : count(size.data)}</>;
 }
 
-function ToolDetail({ tool }: { tool: Tool }) {
+function ToolDetail({ tool }: { tool: ToolEntry }) {
   const given = describeArguments(tool.input_schema);
   return (
     <Stack gap="sm">

@@ -1,11 +1,11 @@
-// What this server hosts, with how much of it is in use now.
+// Environments of this server, with their load.
 import { Anchor, Button, Card, Code, Group, SimpleGrid, Stack, Text, TextInput, Title } from "@mantine/core";
 import { Search } from "lucide-react";
 import { useState } from "react";
 import { Link } from "react-router";
 
 import { useEnvironments } from "../../api/queries";
-import type { Environment } from "../../api/types";
+import type { EnvironmentEntry } from "../../api/types";
 import { PageHeader } from "../../shared/PageHeader";
 import { Nothing, Result } from "../../shared/states";
 import { environmentPath, playgroundPath } from "./paths";
@@ -26,7 +26,7 @@ export function Environments() {
   );
 }
 
-function List({ environments }: { environments: Environment[] }) {
+function List({ environments }: { environments: EnvironmentEntry[] }) {
   const [text, setText] = useState("");
   const wanted = text.trim().toLowerCase();
   const shown = environments.filter((each) => `${each.name}\n${each.description ?? ""}`.toLowerCase().includes(wanted));
@@ -52,7 +52,7 @@ function List({ environments }: { environments: Environment[] }) {
   );
 }
 
-function OneCard({ environment }: { environment: Environment }) {
+function OneCard({ environment }: { environment: EnvironmentEntry }) {
   const { name, key, description, tools } = environment;
   return (
     <Card withBorder component="article" aria-label={name}>

@@ -1,10 +1,10 @@
 // Small facts about an environment: whether it is ready, what it can do, how busy it is.
 import { Badge, Group, Text } from "@mantine/core";
 
-import type { Environment } from "../../api/types";
+import type { EnvironmentEntry } from "../../api/types";
 import { count } from "../../format";
 
-export function Marks({ environment }: { environment: Environment }) {
+export function Marks({ environment }: { environment: EnvironmentEntry }) {
   return (
     <Group gap={6} justify="flex-end">
       {environment.state === "pending" && (
@@ -21,7 +21,7 @@ export function Marks({ environment }: { environment: Environment }) {
   );
 }
 
-export function Load({ environment }: { environment: Environment }) {
+export function Load({ environment }: { environment: EnvironmentEntry }) {
   const { splits, runtime, sessions, calls_running, state } = environment;
   if (state === "pending") {
     return (

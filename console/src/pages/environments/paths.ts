@@ -1,4 +1,4 @@
-// Where the pages about an environment are.
+// Paths of the pages about an environment.
 
 export function environmentPath(key: string): string {
   return `/environments/${encodeURIComponent(key)}`;

@@ -3,6 +3,7 @@ import { Alert, Anchor, NativeSelect, Paper, SimpleGrid, Stack, Table, Text, Tit
 import { useMemo } from "react";
 import { Link } from "react-router";
 
+import type { SavedEvaluation } from "../../api/types";
 import { count, dateTime, duration, NONE, number } from "../../format";
 import { PageHeader } from "../../shared/PageHeader";
 import { Failure, Nothing, Waiting } from "../../shared/states";
@@ -10,7 +11,7 @@ import { share, signed, withInterval } from "../runs/words";
 import { useAddress } from "../trajectories/address";
 import "../trajectories/trajectories.css";
 import { compare, type Comparison, type Difference, type TaskChange } from "./compare";
-import { total, useEvaluation, useEvaluations, type Report } from "./report";
+import { total, useEvaluation, useEvaluations } from "./report";
 
 const NOISE = 0.05;
 const MOST = 15;
@@ -58,7 +59,7 @@ export function CompareEvaluations() {
   );
 }
 
-function Both({ a, b }: { a: Report; b: Report }) {
+function Both({ a, b }: { a: SavedEvaluation; b: SavedEvaluation }) {
   const comparable = a.environment === b.environment && a.split === b.split;
   const found = useMemo(() => (comparable ? compare(a, b) : null), [a, b, comparable]);
   return (
@@ -74,7 +75,7 @@ function Both({ a, b }: { a: Report; b: Report }) {
       ) : (
         <Verdict of={found} />
       )}
-      <Figures a={a} b={b} found={found} />
+      <Metrics a={a} b={b} found={found} />
       {found && <Changes tasks={found.tasks} a={a} b={b} />}
     </>
   );
@@ -99,15 +100,15 @@ function Verdict({ of }: { of: Comparison }) {
   );
 }
 
-function Figures({ a, b, found }: { a: Report; b: Report; found: Comparison | null }) {
+function Metrics({ a, b, found }: { a: SavedEvaluation; b: SavedEvaluation; found: Comparison | null }) {
   const change = (of: Difference | undefined) =>
     of ? `${withInterval(of.difference.mean, of.difference.low, of.difference.high, signed)}, p = ${number(of.p)}` : NONE;
   const ks = [...new Set([...a.summary.pass_at_k, ...b.summary.pass_at_k].map(({ k }) => k))].sort((x, y) => x - y);
-  const passed = (of: Report, k: number) => {
+  const passed = (of: SavedEvaluation, k: number) => {
     const point = of.summary.pass_at_k.find((each) => each.k === k);
     return withInterval(point?.mean, point?.low, point?.high, share);
   };
-  const both = (read: (of: Report) => string): [string, string] => [read(a), read(b)];
+  const both = (read: (of: SavedEvaluation) => string): [string, string] => [read(a), read(b)];
   const rows: [string, string, string, string?][] = [
     ["Model", ...both((of) => of.model)],
     [
@@ -129,7 +130,7 @@ function Figures({ a, b, found }: { a: Report; b: Report; found: Comparison | nu
     ["Turns, mean", ...both(({ summary }) => number(summary.turns?.mean, 1))],
   ];
   return (
-    <div className="scroll-x" tabIndex={0} role="region" aria-label="Figures of both">
+    <div className="scroll-x" tabIndex={0} role="region" aria-label="Metrics of both">
       <Table withTableBorder verticalSpacing={6}>
         <Table.Thead>
           <Table.Tr>
@@ -158,7 +159,7 @@ function Figures({ a, b, found }: { a: Report; b: Report; found: Comparison | nu
   );
 }
 
-function Changes({ tasks, a, b }: { tasks: TaskChange[]; a: Report; b: Report }) {
+function Changes({ tasks, a, b }: { tasks: TaskChange[]; a: SavedEvaluation; b: SavedEvaluation }) {
   const changed = tasks.filter((task) => task.a !== task.b).sort((one, other) => other.b - other.a - (one.b - one.a));
   const better = changed.filter((task) => task.b > task.a);
   const worse = changed.filter((task) => task.b < task.a).reverse();
@@ -170,7 +171,7 @@ function Changes({ tasks, a, b }: { tasks: TaskChange[]; a: Report; b: Report })
   );
 }
 
-function ChangeTable({ title, tasks, a, b }: { title: string; tasks: TaskChange[]; a: Report; b: Report }) {
+function ChangeTable({ title, tasks, a, b }: { title: string; tasks: TaskChange[]; a: SavedEvaluation; b: SavedEvaluation }) {
   return (
     <section aria-label={title}>
       <Title order={2} size="h5" mb={6}>
@@ -205,7 +206,7 @@ function ChangeTable({ title, tasks, a, b }: { title: string; tasks: TaskChange[
   );
 }
 
-function TaskLink({ of, task, value, side }: { of: Report; task: string; value: number; side: string }) {
+function TaskLink({ of, task, value, side }: { of: SavedEvaluation; task: string; value: number; side: string }) {
   const search = new URLSearchParams({ environment: of.environment, run: of.run, task }).toString();
   return (
     <Anchor component={Link} to={`/trajectories?${search}`} size="sm" aria-label={`${task} in ${side}: ${number(value)}`}>

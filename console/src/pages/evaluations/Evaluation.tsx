@@ -5,6 +5,7 @@ import { useMemo, type ReactNode } from "react";
 import { Link, useParams } from "react-router";
 
 import { saveFile } from "../../api/request";
+import type { Quantiles, SavedEvaluation } from "../../api/types";
 import { Chart } from "../../charts/Chart";
 import "../../charts/charts.css";
 import { fileName, saveCsv } from "../../charts/csv";
@@ -17,7 +18,7 @@ import { Recorded } from "../trajectories/Recorded";
 import "../trajectories/trajectories.css";
 import { State } from "./Evaluations";
 import { histogram } from "./histogram";
-import { scored, total, useEvaluation, type Quantiles, type Report } from "./report";
+import { scored, total, useEvaluation } from "./report";
 import { TaskTable } from "./TaskTable";
 
 export function EvaluationPage() {
@@ -33,7 +34,7 @@ export function EvaluationPage() {
   );
 }
 
-function Whole({ of }: { of: Report }) {
+function Whole({ of }: { of: SavedEvaluation }) {
   const { summary } = of;
   const file = `evaluation-${of.name}`;
   return (
@@ -74,22 +75,22 @@ function Whole({ of }: { of: Report }) {
           </Anchor>
         </Group>
         <SimpleGrid cols={{ base: 2, md: 4 }} spacing="sm">
-          <Figure
+          <Metric
             name="Mean reward"
             value={number(summary.mean_reward?.mean)}
             note={withBounds(summary.mean_reward?.low, summary.mean_reward?.high, number)}
           />
-          <Figure
+          <Metric
             name={`Success (reward of ${number(summary.success_threshold)} or more)`}
             value={percent(summary.success?.mean)}
             note={withBounds(summary.success?.low, summary.success?.high, share)}
           />
-          <Figure
+          <Metric
             name="Episodes"
             value={count(summary.scored)}
             note={`scored, of ${count(summary.planned)}: ${count(summary.n_tasks)} tasks, ${count(summary.k)} attempts`}
           />
-          <Figure name="Lasted" value={duration(summary.wall_seconds)} note={`an episode ${spread(summary.seconds, duration)}`} />
+          <Metric name="Lasted" value={duration(summary.wall_seconds)} note={`an episode ${spread(summary.seconds, duration)}`} />
         </SimpleGrid>
         <Faults of={of} />
         <SimpleGrid cols={{ base: 1, lg: 2 }} spacing="md">
@@ -120,7 +121,7 @@ function spread(of: Quantiles | null, format: (value: number) => string): string
   return of === null ? NONE : `${format(of.p50)}, p95 ${format(of.p95)}`;
 }
 
-function Figure({ name, value, note }: { name: string; value: ReactNode; note: string }) {
+function Metric({ name, value, note }: { name: string; value: ReactNode; note: string }) {
   return (
     <Paper withBorder p="sm">
       <Text size="xs" c="dimmed">
@@ -136,7 +137,7 @@ function Figure({ name, value, note }: { name: string; value: ReactNode; note: s
   );
 }
 
-function Faults({ of }: { of: Report }) {
+function Faults({ of }: { of: SavedEvaluation }) {
   const { faults, retried } = of.summary;
   const lost = total(faults);
   const again = total(retried);
@@ -165,7 +166,7 @@ function Faults({ of }: { of: Report }) {
   );
 }
 
-function PassAtK({ of }: { of: Report }) {
+function PassAtK({ of }: { of: SavedEvaluation }) {
   const points = of.summary.pass_at_k;
   const option = useMemo(
     () => (scheme: "light" | "dark") =>
@@ -193,7 +194,7 @@ function PassAtK({ of }: { of: Report }) {
   );
 }
 
-function Distribution({ of }: { of: Report }) {
+function Distribution({ of }: { of: SavedEvaluation }) {
   const spreadOf = useMemo(() => histogram(scored(of.episodes).map(({ reward }) => reward)), [of.episodes]);
   const option = useMemo(
     () => (scheme: "light" | "dark") => spreadOption([{ name: of.name, ...spreadOf }], scheme),
@@ -214,27 +215,27 @@ function Distribution({ of }: { of: Report }) {
   );
 }
 
-function Cost({ of }: { of: Report }) {
+function Cost({ of }: { of: SavedEvaluation }) {
   const { tokens, latency, turns, stops, scored: episodes } = of.summary;
   const each = (value: number) => (episodes ? `${count(value / episodes)} an episode` : "");
   return (
     <SimpleGrid cols={{ base: 2, md: 4 }} spacing="sm">
-      <Figure
+      <Metric
         name="Tokens read"
         value={count(tokens.input)}
         note={`${each(tokens.input)}${tokens.cached ? `, ${count(tokens.cached)} from the cache` : ""}`}
       />
-      <Figure
+      <Metric
         name="Tokens written"
         value={count(tokens.output)}
         note={`${each(tokens.output)}${tokens.reasoning ? `, ${count(tokens.reasoning)} of them reasoning` : ""}`}
       />
-      <Figure
+      <Metric
         name="Latency of an answer"
         value={duration(latency?.p50)}
         note={latency ? `median; p95 ${duration(latency.p95)}, longest ${duration(latency.max)}` : "no model"}
       />
-      <Figure
+      <Metric
         name="Turns"
         value={number(turns?.mean, 1)}
         note={Object.entries(stops)
@@ -245,7 +246,7 @@ function Cost({ of }: { of: Report }) {
   );
 }
 
-function episodesTable(of: Report) {
+function episodesTable(of: SavedEvaluation) {
   return {
     columns: ["task", "attempt", "reward", "success", "fault", "stop", "turns", "calls", "tokens_in", "tokens_out", "seconds", "sid"],
     rows: of.episodes.map((episode) => [

@@ -3,6 +3,7 @@ import { Anchor, Badge, Button, Checkbox, Code, Group, Stack, Table, Text } from
 import { GitCompare } from "lucide-react";
 import { Link, useNavigate } from "react-router";
 
+import type { EvaluationItem } from "../../api/types";
 import { count, percent } from "../../format";
 import { PageHeader } from "../../shared/PageHeader";
 import { Nothing } from "../../shared/states";
@@ -12,7 +13,7 @@ import { Recorded } from "../trajectories/Recorded";
 import { KeyHelp, moveFocus, type KeyAction } from "../trajectories/keys";
 import { useMarks } from "../trajectories/marks";
 import "../trajectories/trajectories.css";
-import { total, useEvaluations, type EvaluationItem } from "./report";
+import { total, useEvaluations } from "./report";
 
 export function Evaluations() {
   const found = useEvaluations();

@@ -3,14 +3,15 @@ import { Anchor, Badge, Group, NativeSelect, Pagination, Table, Title } from "@m
 import { useMemo, useState } from "react";
 import { Link } from "react-router";
 
+import type { EvaluatedEpisode, SavedEvaluation } from "../../api/types";
 import { duration, number } from "../../format";
-import { byTask, scored, type Episode, type Report } from "./report";
+import { byTask, scored } from "./report";
 
 const ROWS = 50;
 
 type Order = "task" | "worst" | "best" | "faults";
 
-export function TaskTable({ of }: { of: Report }) {
+export function TaskTable({ of }: { of: SavedEvaluation }) {
   const [page, setPage] = useState(1);
   const [order, setOrder] = useState<Order>("task");
   const tasks = useMemo(() => {
@@ -103,7 +104,7 @@ export function TaskTable({ of }: { of: Report }) {
   );
 }
 
-function Attempt({ of }: { of: Episode }) {
+function Attempt({ of }: { of: EvaluatedEpisode }) {
   const title = [`attempt ${of.attempt + 1}`, of.stop, `${of.calls} calls`, duration(of.seconds), of.fault_message]
     .filter(Boolean)
     .join(", ");

@@ -1,6 +1,7 @@
 // Two evaluations against each other, as orsay eval --compare does it: task by task, on the tasks that both have scored.
+import type { EvaluatedEpisode, SavedEvaluation } from "../../api/types";
 import { meanInterval, type Interval } from "../../charts/statistics";
-import { byTask, scored, type Episode, type Report } from "./report";
+import { byTask, scored } from "./report";
 
 const EXACT = 13; // tasks: 8192 ways to swap
 const DRAWS = 5000;
@@ -15,7 +16,7 @@ export interface Difference {
   a: number;
   b: number;
   difference: Interval;
-  /** How likely at least so large a difference is, either way, were both the same. */
+  /** Two-sided p-value: probability of a difference at least this large if both were the same. */
   p: number;
 }
 
@@ -27,18 +28,18 @@ export interface Comparison {
 }
 
 /** Null where no task was scored in both. */
-export function compare(a: Report, b: Report): Comparison | null {
+export function compare(a: SavedEvaluation, b: SavedEvaluation): Comparison | null {
   const ours = byTask(scored(a.episodes));
   const theirs = byTask(scored(b.episodes));
   const common = [...ours.keys()].filter((task) => theirs.has(task));
   if (common.length === 0) return null;
-  const means = (of: Map<string, Episode[]>, read: (episode: Episode) => number) =>
+  const means = (of: Map<string, EvaluatedEpisode[]>, read: (episode: EvaluatedEpisode) => number) =>
     common.map((task) => average((of.get(task) ?? []).map(read)));
-  const reward = (episode: Episode) => episode.reward ?? 0;
-  const success = (episode: Episode) => (episode.success ? 1 : 0);
+  const reward = (episode: EvaluatedEpisode) => episode.reward ?? 0;
+  const success = (episode: EvaluatedEpisode) => (episode.success ? 1 : 0);
   const [one, other] = [means(ours, reward), means(theirs, reward)];
   return {
-    tasks: common.map((task, place) => ({ task, a: one[place] ?? 0, b: other[place] ?? 0 })),
+    tasks: common.map((task, index) => ({ task, a: one[index] ?? 0, b: other[index] ?? 0 })),
     leftOut: ours.size + theirs.size - 2 * common.length,
     reward: differenceBetween(one, other),
     success: differenceBetween(means(ours, success), means(theirs, success)),
@@ -50,7 +51,7 @@ function average(values: readonly number[]): number {
 }
 
 function differenceBetween(a: readonly number[], b: readonly number[]): Difference {
-  const differences = b.map((value, place) => value - (a[place] ?? 0));
+  const differences = b.map((value, index) => value - (a[index] ?? 0));
   const found = meanInterval(differences) ?? { mean: 0, low: null, high: null };
   const same = differences.every((value) => value === differences[0]);
   return {
@@ -66,12 +67,12 @@ export function swapTest(differences: readonly number[]): number {
   const changed = differences.filter((value) => value !== 0);
   if (changed.length === 0) return 1;
   const edge = Math.abs(changed.reduce((sum, value) => sum + value, 0)) * (1 - 1e-9); // rounding must not decide
-  const beyond = (sign: (place: number) => boolean) =>
-    Math.abs(changed.reduce((sum, value, place) => (sign(place) ? sum + value : sum - value), 0)) >= edge;
+  const beyond = (sign: (index: number) => boolean) =>
+    Math.abs(changed.reduce((sum, value, index) => (sign(index) ? sum + value : sum - value), 0)) >= edge;
   if (changed.length <= EXACT) {
     const ways = 2 ** changed.length;
     let hits = 0;
-    for (let way = 0; way < ways; way++) if (beyond((place) => ((way >> place) & 1) === 1)) hits += 1;
+    for (let way = 0; way < ways; way++) if (beyond((index) => ((way >> index) & 1) === 1)) hits += 1;
     return hits / ways;
   }
   const random = randomBits(1);

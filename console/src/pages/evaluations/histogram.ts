@@ -1,4 +1,4 @@
-// How values are spread over ranges of equal width; the last one holds its upper edge too.
+// Histogram of values over ranges of equal width; the last one holds its upper edge too.
 
 const BINS = 20;
 

@@ -1,4 +1,4 @@
-// What the server does now: sessions, calls per second, latency, faults.
+// Live view of the server: sessions, calls per second, latency, faults.
 import { Alert, Button, Card, SimpleGrid, Stack, Text } from "@mantine/core";
 import { Pause, Play } from "lucide-react";
 import { useState } from "react";
@@ -43,7 +43,7 @@ export function Live() {
         {snapshot === null && problem === null && <Waiting what="Waiting for the live feed" />}
         {snapshot !== null && (
           <>
-            <Figures snapshot={snapshot} past={past} />
+            <Metrics snapshot={snapshot} past={past} />
             <Sessions snapshot={snapshot} />
           </>
         )}
@@ -53,7 +53,7 @@ export function Live() {
   );
 }
 
-function Figures({ snapshot, past }: { snapshot: Snapshot; past: Feed["past"] }) {
+function Metrics({ snapshot, past }: { snapshot: Snapshot; past: Feed["past"] }) {
   const { sessions, latency_ms } = snapshot;
   const others = (["opening", "starting", "failed", "closing"] as const)
     .filter((state) => sessions[state] > 0)
@@ -61,31 +61,31 @@ function Figures({ snapshot, past }: { snapshot: Snapshot; past: Feed["past"] })
   const ms = (value: number | null) => duration(value === null ? null : value / 1000);
   return (
     <SimpleGrid cols={{ base: 1, xs: 2, lg: 4 }}>
-      <Figure
+      <Metric
         name="Sessions"
         value={count(snapshot.total)}
         more={[`${count(sessions.ready)} ready`, ...others].join(", ")}
       />
-      <Figure
+      <Metric
         name="Calls per second"
         value={number(snapshot.calls_per_s, 1)}
         more={`${count(snapshot.calls_running)} running`}
       >
         <Spark values={past.map((each) => each.calls)} label="Calls per second, last two minutes" />
-      </Figure>
-      <Figure
+      </Metric>
+      <Metric
         name="Latency, median"
         value={ms(latency_ms.p50)}
         more={`95%: ${ms(latency_ms.p95)}, 99%: ${ms(latency_ms.p99)}`}
       />
-      <Figure name="Faults per second" value={number(snapshot.faults_per_s, 2)} more="the newest are listed below">
+      <Metric name="Faults per second" value={number(snapshot.faults_per_s, 2)} more="the newest are listed below">
         <Spark values={past.map((each) => each.faults)} label="Faults per second, last two minutes" />
-      </Figure>
+      </Metric>
     </SimpleGrid>
   );
 }
 
-function Figure({
+function Metric({
   name,
   value,
   more,

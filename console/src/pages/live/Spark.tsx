@@ -1,4 +1,4 @@
-// A small line of the last moments, without axes: the figure beside it has the number.
+// A small line of the last moments, without axes: the metric beside it has the number.
 
 const WIDTH = 240;
 const HEIGHT = 36;

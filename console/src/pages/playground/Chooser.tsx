@@ -1,4 +1,4 @@
-// Which environment, split and task to play.
+// Choice of environment, split and task.
 import {
   Alert,
   Button,
@@ -15,7 +15,8 @@ import { useQuery } from "@tanstack/react-query";
 import { Dices, Plus } from "lucide-react";
 import { type FormEvent, useState } from "react";
 
-import type { Environment, JsonSchema } from "../../api/types";
+import type { JsonObject } from "../../api/json";
+import type { EnvironmentEntry } from "../../api/types";
 import { count } from "../../format";
 import { JsonText } from "../../forms/JsonText";
 import { countTasks, readTask, type Secrets, type TaskChoice } from "../../ors/requests";
@@ -35,8 +36,8 @@ export function Chooser({
   onStart,
   busy,
 }: {
-  environments: Environment[];
-  environment: Environment;
+  environments: EnvironmentEntry[];
+  environment: EnvironmentEntry;
   chosen: Chosen;
   onEnvironment: (key: string) => void;
   onChoose: (chosen: Chosen) => void;
@@ -60,7 +61,7 @@ export function Chooser({
   function start(event: FormEvent) {
     event.preventDefault();
     const given: Secrets = Object.fromEntries(secrets.filter(([name]) => name.trim() !== ""));
-    if (way === "own") onStart({ task_spec: (own ?? {}) as JsonSchema }, given);
+    if (way === "own") onStart({ task_spec: (own ?? {}) as JsonObject }, given);
     else if (split !== null) onStart({ split, index }, given);
   }
 

@@ -4,7 +4,7 @@ import { useEffect, useState, useSyncExternalStore } from "react";
 import { useBlocker, useNavigate, useParams, useSearchParams } from "react-router";
 
 import { useEnvironments } from "../../api/queries";
-import type { Environment } from "../../api/types";
+import type { EnvironmentEntry } from "../../api/types";
 import type { Secrets, TaskChoice } from "../../ors/requests";
 import { PageHeader } from "../../shared/PageHeader";
 import { Nothing, Result } from "../../shared/states";
@@ -28,7 +28,7 @@ export function Playground() {
   );
 }
 
-function Ground({ environments, environment }: { environments: Environment[]; environment: Environment }) {
+function Ground({ environments, environment }: { environments: EnvironmentEntry[]; environment: EnvironmentEntry }) {
   const navigate = useNavigate();
   const [search] = useSearchParams();
   const [play, setPlay] = useState<Play | null>(null);

@@ -20,7 +20,7 @@ import { Link } from "react-router";
 import { useServer } from "../../api/queries";
 import type { Message } from "../../api/types";
 import { number } from "../../format";
-import { serverUrl } from "../../place";
+import { serverUrl } from "../../urls";
 import { BlockList } from "../../shared/BlockList";
 import { Code } from "../../shared/Code";
 import { Failure, Waiting } from "../../shared/states";

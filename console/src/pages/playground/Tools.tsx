@@ -2,14 +2,15 @@
 import { Button, Group, Select, Stack, Tabs, Text } from "@mantine/core";
 import { useMemo, useState } from "react";
 
-import type { JsonSchema, ToolListing } from "../../api/types";
+import type { JsonObject } from "../../api/json";
+import type { ListToolsOutput } from "../../api/types";
 import { submitByKeys, ToolForm } from "../../forms/ToolForm";
 
 interface Callable {
   name: string;
   label: string;
-  description: string | null;
-  schema: JsonSchema | null;
+  description: string;
+  schema: JsonObject | null;
 }
 
 /** More tools than this are a list to choose from, not tabs. */
@@ -21,7 +22,7 @@ export function Tools({
   running,
   onCall,
 }: {
-  listing: ToolListing;
+  listing: ListToolsOutput;
   disabled: boolean;
   running: boolean;
   onCall: (tool: string, input: Record<string, unknown>) => void;
@@ -66,7 +67,7 @@ export function Tools({
   );
 }
 
-function callables(listing: ToolListing): Callable[] {
+function callables(listing: ListToolsOutput): Callable[] {
   const tools = listing.tools.map((tool) => ({
     name: tool.name,
     label: tool.name,
@@ -75,11 +76,12 @@ function callables(listing: ToolListing): Callable[] {
   }));
   const last = listing.terminal_tool;
   if (!last) return tools;
-  const schema: JsonSchema | null =
-    last.arg === null
+  const { arg = null, description = "" } = last;
+  const schema: JsonObject | null =
+    arg === null
       ? null
-      : { type: "object", properties: { [last.arg]: { type: "string", title: "Message" } }, required: [last.arg] };
-  return [...tools, { name: last.name, label: "Last message", description: last.description, schema }];
+      : { type: "object", properties: { [arg]: { type: "string", title: "Message" } }, required: [arg] };
+  return [...tools, { name: last.name, label: "Last message", description, schema }];
 }
 
 function One({

@@ -1,7 +1,7 @@
 // One session that a person plays: what happened in it so far, and what can be done. Lives outside React, which
 // reads it through snapshots that are never changed.
 import { RequestError } from "../../api/request";
-import type { Message, ToolListing } from "../../api/types";
+import type { ListToolsOutput, Message } from "../../api/types";
 import { callTool, type Outcome } from "../../ors/call";
 import {
   cancelCall,
@@ -33,7 +33,7 @@ export interface PlayState {
   sid: string | null;
   trace: string | null;
   messages: Message[] | null;
-  listing: ToolListing | null;
+  listing: ListToolsOutput | null;
   entries: Entry[];
   problem: unknown;
 }
@@ -162,10 +162,10 @@ export class Play {
   }
 }
 
-/** What the calls have brought so far, in the order in which they were made. */
+/** Rewards of the calls so far, in the order of the calls. */
 export function rewardsOf(entries: readonly Entry[]): number[] {
   return entries.flatMap(({ outcome }) =>
-    outcome?.kind === "output" && outcome.output.reward !== null ? [outcome.output.reward] : [],
+    outcome?.kind === "output" && typeof outcome.output.reward === "number" ? [outcome.output.reward] : [],
   );
 }
 

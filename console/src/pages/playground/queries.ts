@@ -1,9 +1,9 @@
-// What the playground asks of the journal.
+// Queries of the playground to the journal.
 import { useQuery } from "@tanstack/react-query";
 
 import { useServer } from "../../api/queries";
 import { get } from "../../api/request";
-import type { TrajectoryPage } from "../../api/types";
+import type { Page } from "../../api/types";
 
 const SOON_MS = 250;
 const LATE_MS = 10_000;
@@ -13,7 +13,7 @@ export function useTrajectoryOf(sid: string | null): string | undefined {
   const journal = useServer().data?.journal ?? null;
   return useQuery({
     queryKey: ["trajectory of", sid],
-    queryFn: ({ signal }) => get<TrajectoryPage>("trajectories", { sid, limit: 1 }, signal),
+    queryFn: ({ signal }) => get<Page>("trajectories", { sid, limit: 1 }, signal),
     enabled: sid !== null && journal !== null && journal.state !== "off",
     select: (page) => page.items[0]?.id,
     // the journal may be behind, or in trouble for a while

@@ -6,7 +6,7 @@ export interface Recorded {
   environment: string;
   choice: TaskChoice;
   calls: { tool: string; input: Record<string, unknown>; outcome: { kind: string } | null }[];
-  /** Whether the server has keys: the code reads one from ORSAY_API_KEY. */
+  /** True if the server has keys: the code reads one from ORSAY_API_KEY. */
   keys: boolean;
   secrets: boolean;
 }

@@ -4,7 +4,7 @@ import { ChevronDown, FileSpreadsheet } from "lucide-react";
 import { memo, useMemo, useRef, useState } from "react";
 import { Link } from "react-router";
 
-import type { Run, Series } from "../../api/types";
+import type { RunSummary, Series } from "../../api/types";
 import { Chart } from "../../charts/Chart";
 import "../../charts/charts.css";
 import { saveCsv } from "../../charts/csv";
@@ -15,11 +15,11 @@ import { Field, SelectField, TextField, type Option } from "../../shared/Fields"
 import { PageHeader } from "../../shared/PageHeader";
 import { Failure, Nothing, Waiting } from "../../shared/states";
 import { useAddress, useAhead, type Change } from "../trajectories/address";
-import { FIGURES, curveOf, figureTable, pointsTable, smoothed, spreadTable, type Figure } from "./figures";
+import { METRICS, curveOf, metricTable, pointsTable, smoothed, spreadTable, type Metric } from "./metrics";
 import { MOST_COMPARED, readChoice, SMOOTH, useRuns, useSeries, type Choice } from "./queries";
 import { Totals } from "./Totals";
 
-const NO_RUNS: Run[] = [];
+const NO_RUNS: RunSummary[] = [];
 
 export function Compare() {
   const [search, set] = useAddress();
@@ -77,7 +77,7 @@ export function Compare() {
 function useSame<T>(list: T[]): T[] {
   const kept = useRef(list);
   const before = kept.current;
-  if (list.length !== before.length || list.some((each, place) => each !== before[place])) kept.current = list;
+  if (list.length !== before.length || list.some((each, index) => each !== before[index])) kept.current = list;
   return kept.current;
 }
 
@@ -88,7 +88,7 @@ function Fields({
   set,
 }: {
   names: string[];
-  runs: Run[];
+  runs: RunSummary[];
   choice: Choice;
   set: Change;
 }) {
@@ -152,7 +152,7 @@ function SuccessField({ success, onChange }: { success: number; onChange: (succe
 }
 
 /** The names of those chosen; what chooses others is made when it is first asked for. */
-function RunsField({ names, runs, onChange }: { names: string[]; runs: Run[]; onChange: (names: string[]) => void }) {
+function RunsField({ names, runs, onChange }: { names: string[]; runs: RunSummary[]; onChange: (names: string[]) => void }) {
   const [asked, setAsked] = useState(false);
   if (!asked) {
     return (
@@ -247,31 +247,31 @@ interface CurvesProps {
 function Curves(props: CurvesProps) {
   return (
     <div className="plots">
-      {FIGURES.map((figure) => (
-        <OneFigure key={figure.name} figure={figure} {...props} />
+      {METRICS.map((metric) => (
+        <OneMetric key={metric.name} metric={metric} {...props} />
       ))}
     </div>
   );
 }
 
-function OneFigure({ figure, series, shown, axis, smooth, success }: CurvesProps & { figure: Figure }) {
+function OneMetric({ metric, series, shown, axis, smooth, success }: CurvesProps & { metric: Metric }) {
   // a run keeps its colour in every plot, so those that are not shown here are curves without points
   const option = useMemo(
     () => (scheme: "light" | "dark") =>
       curvesOption(
-        series.map((one) => (shown.includes(one) ? smoothed(curveOf(one, figure), smooth) : { name: one.run, points: [] })),
-        { kind: axis, format: figure.format, bounds: figure.bounds },
+        series.map((one) => (shown.includes(one) ? smoothed(curveOf(one, metric), smooth) : { name: one.run, points: [] })),
+        { kind: axis, format: metric.format, bounds: metric.bounds },
         scheme,
       ),
-    [figure, series, shown, axis, smooth],
+    [metric, series, shown, axis, smooth],
   );
   return (
     <Chart
-      title={axis === "step" ? figure.name : `${figure.name} over time`}
-      summary={`${figure.about(success)}${smooth > 1 ? ` Running means over ${smooth} points, without intervals.` : ""} Over ${axis === "step" ? "steps" : "time"}, for ${shown.map(({ run }) => run).join(", ")}.`}
+      title={axis === "step" ? metric.name : `${metric.name} over time`}
+      summary={`${metric.about(success)}${smooth > 1 ? ` Running means over ${smooth} points, without intervals.` : ""} Over ${axis === "step" ? "steps" : "time"}, for ${shown.map(({ run }) => run).join(", ")}.`}
       option={option}
-      table={() => figureTable(shown, figure)}
-      file={`runs-${figure.name}`}
+      table={() => metricTable(shown, metric)}
+      file={`runs-${metric.name}`}
     />
   );
 }

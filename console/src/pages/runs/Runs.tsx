@@ -4,7 +4,7 @@ import { GitCompare } from "lucide-react";
 import { memo, useCallback, useMemo, useRef } from "react";
 import { Link, useHref, useNavigate } from "react-router";
 
-import type { Run } from "../../api/types";
+import type { RunSummary } from "../../api/types";
 import { count, number, percent } from "../../format";
 import { linkOf } from "../../shared/links";
 import { PageHeader } from "../../shared/PageHeader";
@@ -21,7 +21,7 @@ import "../trajectories/trajectories.css";
 import { MOST_COMPARED, useRuns } from "./queries";
 import { share, withInterval } from "./words";
 
-const NO_RUNS: Run[] = [];
+const NO_RUNS: RunSummary[] = [];
 
 export function Runs() {
   const [search, change] = useAddress();
@@ -88,7 +88,7 @@ export function compareAddress(runs: string[]): string {
   return `/runs/compare?${new URLSearchParams(runs.map((run) => ["run", run])).toString()}`;
 }
 
-function Rows({ runs, marked, mark }: { runs: Run[]; marked: string[]; mark: (run: string) => void }) {
+function Rows({ runs, marked, mark }: { runs: RunSummary[]; marked: string[]; mark: (run: string) => void }) {
   const navigate = useNavigate();
   const address = useHref("/runs/compare");
   const latest = useRef(mark);
@@ -137,7 +137,7 @@ const Row = memo(function Row({
   marked,
   onMark,
 }: {
-  run: Run;
+  run: RunSummary;
   address: string;
   now: number;
   marked: boolean;

@@ -1,12 +1,12 @@
 // The runs as a whole beside each other, and whether the difference to the first one is more than chance.
 import { Table, Text, Title } from "@mantine/core";
 
-import type { Run, Series } from "../../api/types";
+import type { RunSummary, Series } from "../../api/types";
 import { differenceOf, isClear, type Interval } from "../../charts/statistics";
 import { count, NONE, number, percent } from "../../format";
 import { signed, withInterval } from "./words";
 
-export function Totals({ series, runs, success }: { series: Series[]; runs: Run[]; success: number }) {
+export function Totals({ series, runs, success }: { series: Series[]; runs: RunSummary[]; success: number }) {
   const rows = series.map(({ run }) => ({ name: run, run: runs.find((other) => other.run === run) }));
   const first = rows[0]?.run;
   return (
@@ -61,11 +61,11 @@ export function Totals({ series, runs, success }: { series: Series[]; runs: Run[
   );
 }
 
-function reward(run: Run): Interval | null {
+function reward(run: RunSummary): Interval | null {
   return run.reward_mean === null ? null : { mean: run.reward_mean, low: run.reward_low, high: run.reward_high };
 }
 
-function Difference({ first, other }: { first: Run | undefined; other: Run | undefined }) {
+function Difference({ first, other }: { first: RunSummary | undefined; other: RunSummary | undefined }) {
   const one = first && reward(first);
   const two = other && reward(other);
   if (!one || !two) return <>{NONE}</>;

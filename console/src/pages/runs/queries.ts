@@ -1,9 +1,9 @@
-// What the pages of runs ask the server.
+// Queries of the pages of runs.
 import { queryOptions, useQueries, useQuery } from "@tanstack/react-query";
 
 import { unlessJustLoaded } from "../../api/queries";
 import { get } from "../../api/request";
-import type { Run, Series } from "../../api/types";
+import type { RunSummary, Series } from "../../api/types";
 
 export const MOST_COMPARED = 8;
 const MOST_RUNS = 500;
@@ -14,7 +14,7 @@ export const SMOOTH: readonly number[] = [1, 3, 10, 30];
 export function runsQuery(success = 1) {
   return queryOptions({
     queryKey: ["runs", MOST_RUNS, success],
-    queryFn: ({ signal }) => get<Run[]>("runs", { limit: MOST_RUNS, success }, signal),
+    queryFn: ({ signal }) => get<RunSummary[]>("runs", { limit: MOST_RUNS, success }, signal),
   });
 }
 
@@ -37,7 +37,7 @@ export interface Choice {
   smooth: number;
 }
 
-/** Which runs are compared, and how, as the address says it. */
+/** Compared runs and the options of the comparison, from the address. */
 export function readChoice(search: URLSearchParams): { names: string[]; choice: Choice } {
   return {
     names: [...new Set(search.getAll("run"))].slice(0, MOST_COMPARED),

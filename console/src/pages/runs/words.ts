@@ -1,4 +1,4 @@
-// Figures with their intervals, in words.
+// Metrics with their intervals, in words.
 import { NONE, number, percent } from "../../format";
 
 /** `0.53 (0.47 to 0.59)`. */
@@ -13,7 +13,7 @@ export function withInterval(
   return `${format(mean)} (${format(low)} to ${format(high)})`;
 }
 
-/** A difference with its sign, so that it cannot be taken for a figure of its own. */
+/** A difference with its sign, so that it cannot be taken for a metric of its own. */
 export function signed(value: number | null | undefined): string {
   if (value === null || value === undefined) return NONE;
   return value > 0 ? `+${number(value)}` : number(value).replace("-", "−");

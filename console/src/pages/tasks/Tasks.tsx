@@ -234,8 +234,8 @@ const Rows = memo(function Rows({
       <div
         className="scroll-x"
         onClick={(event) => {
-          const place = linkOf(event, "a[data-place]")?.dataset.place;
-          const cell = place === undefined ? undefined : shown[Number(place)];
+          const index = linkOf(event, "a[data-index]")?.dataset.index;
+          const cell = index === undefined ? undefined : shown[Number(index)];
           if (cell) void navigate(`/trajectories${searchOf(cell, run)}`);
         }}
       >
@@ -250,13 +250,13 @@ const Rows = memo(function Rows({
             </tr>
           </thead>
           <tbody>
-            {shown.map((cell, place) => (
+            {shown.map((cell, index) => (
               <tr key={`${cell.environment} ${cell.task}`}>
                 <td>
                   <svg width={12} height={12} aria-hidden className="swatch">
                     <rect width={12} height={12} fill={colourOf(cell)} />
                   </svg>
-                  <a href={address + searchOf(cell, run)} data-place={place} className="link row-name">
+                  <a href={address + searchOf(cell, run)} data-index={index} className="link row-name">
                     {`${cell.environment} ${taskName(cell)}`}
                   </a>
                 </td>

@@ -1,10 +1,10 @@
-// What the page of tasks asks the server.
+// Queries of the page of tasks.
 import { queryOptions } from "@tanstack/react-query";
 
 import { get } from "../../api/request";
 import type { TaskCell } from "../../api/types";
 
-/** Which tasks are meant; empty for all. */
+/** Filter of tasks; empty for all. */
 export interface Wanted {
   environment: string;
   run: string;

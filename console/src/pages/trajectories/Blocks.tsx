@@ -1,9 +1,9 @@
 // Blocks of a prompt, a message or a result. Texts can be long here, so they are cut until one asks for them.
-import type { MessageBlock } from "../../api/types";
+import type { Message } from "../../api/types";
 import { BlockList } from "../../shared/BlockList";
 import { Long, Value } from "./Value";
 
-export function Blocks({ blocks }: { blocks: readonly MessageBlock[] }) {
+export function Blocks({ blocks }: { blocks: Message["blocks"] }) {
   if (blocks.length === 0) return <p className="plain small dimmed">nothing</p>;
   return (
     <div className="stack">
@@ -14,11 +14,11 @@ export function Blocks({ blocks }: { blocks: readonly MessageBlock[] }) {
   );
 }
 
-function One({ block }: { block: MessageBlock }) {
-  if (block.type === "text" && typeof block.text === "string") return <Long text={block.text} />;
-  if (block.type === "tool_call") return <Labelled label={`calls ${block.name ?? ""}`} value={block.input} />;
+function One({ block }: { block: Message["blocks"][number] }) {
+  if (block.type === "text") return <Long text={block.text} />;
+  if (block.type === "tool_call") return <Labelled label={`calls ${block.name}`} value={block.input} />;
   if (block.type === "reasoning") return <Labelled label="reasoning" value={block.text} />;
-  if (block.type === "tool_result") return <Blocks blocks={block.blocks ?? []} />;
+  if (block.type === "tool_result") return <Blocks blocks={block.blocks} />;
   return <BlockList blocks={[block]} />;
 }
 

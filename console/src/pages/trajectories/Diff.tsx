@@ -4,7 +4,7 @@ import { ArrowLeftRight } from "lucide-react";
 import { useMemo, type ReactNode } from "react";
 import { Link, useSearchParams } from "react-router";
 
-import type { Block, Step, Trajectory } from "../../api/types";
+import type { Message, Step, Trajectory } from "../../api/types";
 import { Bars } from "../../charts/Bars";
 import "../../charts/charts.css";
 import { count, dateTime, duration, NONE, number, secondsBetween, taskName } from "../../format";
@@ -154,7 +154,7 @@ function Side({ of, other, name, choose }: { of: Trajectory; other: Trajectory; 
 
 function Totals({ a, b }: { a: Trajectory; b: Trajectory }) {
   const lasted = (of: Trajectory) => secondsBetween(of.started_at, of.ended_at);
-  const figures: [string, number | null, number | null, (value: number | null) => string][] = [
+  const metrics: [string, number | null, number | null, (value: number | null) => string][] = [
     ["Reward", a.reward, b.reward, number],
     ["Sum of rewards", a.reward_sum, b.reward_sum, number],
     ["Calls", a.calls, b.calls, count],
@@ -174,7 +174,7 @@ function Totals({ a, b }: { a: Trajectory; b: Trajectory }) {
         </Table.Thead>
         <Table.Tbody>
           <Line name="Outcome" a={<Outcome of={a} />} b={<Outcome of={b} />} />
-          {figures.map(([name, one, other, format]) => (
+          {metrics.map(([name, one, other, format]) => (
             <Line key={name} name={name} a={format(one)} b={format(other)} change={change(one, other, format)} />
           ))}
           <Line name="Run" a={runName(a)} b={runName(b)} />
@@ -206,9 +206,9 @@ function Line({ name, a, b, change: difference }: { name: string; a: ReactNode; 
 }
 
 function openingText(of: Trajectory): string {
-  const shown = (block: { type: string; text?: string }) => block.text ?? `[${block.type}]`;
+  const shown = (block: Message["blocks"][number]) => ("text" in block ? block.text : `[${block.type}]`);
   if (of.messages?.length) return of.messages.map(({ role, blocks }) => `${role}: ${blocks.map(shown).join("\n")}`).join("\n");
-  return (of.prompt ?? []).map((block: Block) => (block.type === "text" ? block.text : "[image]")).join("\n");
+  return (of.prompt ?? []).map((block) => (block.type === "text" ? block.text : "[image]")).join("\n");
 }
 
 function Openings({ a, b }: { a: Trajectory; b: Trajectory }) {
@@ -243,8 +243,8 @@ function Row({ pair, different, a, b }: { pair: Pair; different: boolean; a: Tra
       aria-label={`${label.join(" and ")}: ${different ? "different" : "the same"}`}
     >
       <div className="sides">
-        <Half of={one} place={pair.a} one={one} other={other} side="a" ended={a.ended_at !== null} />
-        <Half of={other} place={pair.b} one={one} other={other} side="b" ended={b.ended_at !== null} />
+        <Half of={one} position={pair.a} one={one} other={other} side="a" ended={a.ended_at !== null} />
+        <Half of={other} position={pair.b} one={one} other={other} side="b" ended={b.ended_at !== null} />
       </div>
     </Paper>
   );
@@ -252,20 +252,20 @@ function Row({ pair, different, a, b }: { pair: Pair; different: boolean; a: Tra
 
 function Half({
   of,
-  place,
+  position,
   one,
   other,
   side,
   ended,
 }: {
   of: Step | undefined;
-  place: number | null;
+  position: number | null;
   one: Step | undefined;
   other: Step | undefined;
   side: "a" | "b";
   ended: boolean;
 }) {
-  if (of === undefined || place === null) {
+  if (of === undefined || position === null) {
     return (
       <Text size="sm" c="dimmed">
         {`No such call in ${side.toUpperCase()}.`}
@@ -278,7 +278,7 @@ function Half({
   return (
     <Stack gap={6}>
       <Group gap="xs">
-        <Text size="xs" c="dimmed" className="numeric">{`#${place + 1}`}</Text>
+        <Text size="xs" c="dimmed" className="numeric">{`#${position + 1}`}</Text>
         <Text size="sm" fw={600} ff="monospace">
           {of.name}
         </Text>

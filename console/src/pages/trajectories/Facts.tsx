@@ -1,4 +1,4 @@
-// What is known of a session beside what was said in it.
+// Facts about a session, without its messages.
 import { Anchor, Badge, Group, Paper, SimpleGrid, Text } from "@mantine/core";
 import type { ReactNode } from "react";
 import { Link } from "react-router";

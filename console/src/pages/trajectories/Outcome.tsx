@@ -1,4 +1,4 @@
-// How a session ended, in one word. A fault never looks like an answer of the environment.
+// Outcome of a session, in one word. A fault never looks like an answer of the environment.
 import type { Summary } from "../../api/types";
 import { Tag } from "../../shared/Tag";
 

@@ -10,7 +10,7 @@ import { Tick } from "../../shared/Tick";
 import { When } from "../../shared/When";
 import { Outcome } from "./Outcome";
 
-/** How a list and the pages of its trajectories know of each other. */
+/** State that a list shares with the pages of its trajectories. */
 export interface ListContext {
   /** The address of the list, to go back to. */
   list: string;

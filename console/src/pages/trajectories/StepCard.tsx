@@ -13,38 +13,38 @@ import { Value } from "./Value";
 /** `address`: of the page, to which the link to this call is added. Who draws the cards follows it, as in `shared/links`. */
 export const StepCard = memo(function StepCard({
   of,
-  place,
+  position,
   longest,
   ended,
   address,
 }: {
   of: Step;
-  place: number;
+  position: number;
   longest: number;
   ended: boolean;
   address: string;
 }) {
   return (
     <li
-      id={`step-${place}`}
+      id={`step-${position}`}
       tabIndex={-1}
-      data-step={place}
-      aria-label={`Call ${place}: ${of.name ?? of.kind}`}
+      data-step={position}
+      aria-label={`Call ${position}: ${of.name ?? of.kind}`}
       className={of.fault ? "step step-fault" : of.discarded ? "step step-discarded" : "step"}
     >
       <div className="step-head">
-        <a href={`${address}#step-${place}`} data-link className="link smaller numeric" aria-label={`Link to call ${place}`}>
-          {`#${place}`}
+        <a href={`${address}#step-${position}`} data-link className="link smaller numeric" aria-label={`Link to call ${position}`}>
+          {`#${position}`}
         </a>
         <span className="step-name typewriter small">{of.kind === "score_group" ? "score_group" : of.name}</span>
         <Marks of={of} ended={ended} />
         <Timing of={of} longest={longest} />
       </div>
       <div className="step-body">
-        <section aria-label={`Input of call ${place}`}>
+        <section aria-label={`Input of call ${position}`}>
           <Value value={of.input} />
         </section>
-        <section aria-label={`Result of call ${place}`} className="step-result">
+        <section aria-label={`Result of call ${position}`} className="step-result">
           <StepResult of={of} ended={ended} />
         </section>
       </div>

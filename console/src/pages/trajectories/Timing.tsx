@@ -1,4 +1,4 @@
-// Where the time of a call went: waiting, in the tool, on the wire.
+// Time of a call by phase: waiting, in the tool, on the wire.
 import type { Step } from "../../api/types";
 import { duration } from "../../format";
 

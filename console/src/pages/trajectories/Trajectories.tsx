@@ -6,7 +6,7 @@ import { memo, useCallback, useMemo, useRef, useState } from "react";
 import { Link, useLocation, useNavigate } from "react-router";
 
 import { download } from "../../api/request";
-import type { Summary, TrajectoryPage } from "../../api/types";
+import type { Page, Summary } from "../../api/types";
 import { count } from "../../format";
 import { PageHeader } from "../../shared/PageHeader";
 import { Nothing } from "../../shared/states";
@@ -95,7 +95,7 @@ function List({
   onMark,
   outdated,
 }: {
-  page: TrajectoryPage;
+  page: Page;
   state: FilterState;
   before: string | null;
   marked: Summary[];

@@ -25,7 +25,7 @@ import { Value } from "./Value";
 
 const STEPS_AT_ONCE = 200;
 
-/** What leads on from here stays in place while one goes from one to the next, so that each click finds it. */
+/** The page of a trajectory. Its links to the neighbours stay where they are from page to page, so that each click hits. */
 export function TrajectoryPage() {
   const { id = "" } = useParams();
   const navigate = useNavigate();
@@ -196,13 +196,13 @@ function Rewards({ steps }: { steps: readonly Step[] }) {
   );
 }
 
-function showStep(place: number): void {
-  const element = document.getElementById(`step-${place}`);
+function showStep(position: number): void {
+  const element = document.getElementById(`step-${position}`);
   element?.focus({ preventScroll: true });
   element?.scrollIntoView({ block: "center" });
 }
 
-/** What the model saw before its first call. */
+/** Messages before the model's first call. */
 function Opening({ of }: { of: Trajectory }) {
   return (
     <>
@@ -300,7 +300,7 @@ function Timeline({ of }: { of: Trajectory }) {
           <StepCard
             key={step.id}
             of={step}
-            place={index + 1}
+            position={index + 1}
             longest={longest}
             ended={of.ended_at !== null}
             address={address}

@@ -1,4 +1,4 @@
-// What a tool was given, readable: texts as they are, with their line breaks; everything else as JSON.
+// Readable input of a tool: texts as they are, with their line breaks; everything else as JSON.
 import { Button } from "@mantine/core";
 import { useState } from "react";
 

@@ -1,8 +1,8 @@
-// The query of the page's address as the place where a page keeps what was chosen.
+// The query of the page's address as the store of what was chosen.
 import { useCallback, useEffect, useRef, useState } from "react";
 import { useSearchParams } from "react-router";
 
-/** What to change: null or an empty text takes a parameter away, a list repeats it. */
+/** Changes to the query: null or an empty text removes a parameter, a list repeats it. */
 export type Changes = Record<string, string | string[] | null | undefined>;
 
 export type Change = (changes: Changes, replace?: boolean) => void;
@@ -37,9 +37,9 @@ export function useAhead(inAddress: string): { shown: string; show: (value: stri
   const [shown, show] = useState(inAddress);
   const awaited = useRef<string[]>([]);
   useEffect(() => {
-    const place = awaited.current.lastIndexOf(inAddress);
-    if (place < 0) show(inAddress);
-    awaited.current = place < 0 ? [] : awaited.current.slice(place + 1);
+    const index = awaited.current.lastIndexOf(inAddress);
+    if (index < 0) show(inAddress);
+    awaited.current = index < 0 ? [] : awaited.current.slice(index + 1);
   }, [inAddress]);
   const sent = useCallback((value: string) => void awaited.current.push(value), []);
   useEffect(() => {

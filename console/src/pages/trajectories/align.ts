@@ -1,4 +1,4 @@
-// Which calls of two trajectories belong together: equal ones first, then, between those, calls of the same tool in order.
+// Alignment of the calls of two trajectories: equal ones first, then, between those, calls of the same tool in order.
 import { diffArrays } from "diff";
 
 import type { Step } from "../../api/types";
@@ -21,7 +21,7 @@ export function align(a: readonly Step[], b: readonly Step[]): Pair[] {
         other,
         (index) => a[index]?.name ?? "",
         (index) => b[index]?.name ?? "",
-        (left, right) => [...left.map((place) => ({ a: place, b: null })), ...right.map((place) => ({ a: null, b: place }))],
+        (left, right) => [...left.map((position) => ({ a: position, b: null })), ...right.map((position) => ({ a: null, b: position }))],
       ),
   );
 }
@@ -72,11 +72,11 @@ export function canonical(value: unknown): string {
   );
 }
 
-/** What a call came to, as one text to compare. */
+/** Result of a call, as one text to compare. */
 export function resultText(step: Step): string {
   const blocks = step.blocks.map((block) => (block.type === "text" ? block.text : `[image ${block.mimeType}, ${block.data.length} characters]`));
-  const said = step.fault ? [`fault ${step.fault}: ${step.message ?? ""}`] : step.error ? [`refused: ${step.error}`] : blocks;
-  return said.join("\n");
+  const shown = step.fault ? [`fault ${step.fault}: ${step.message ?? ""}`] : step.error ? [`refused: ${step.error}`] : blocks;
+  return shown.join("\n");
 }
 
 /** The input of a call as text: strings with their line breaks, the rest as JSON. */

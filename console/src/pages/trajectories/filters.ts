@@ -1,4 +1,4 @@
-// Which trajectories are meant, as the address of the page says it: links, bookmarks and the back button keep it.
+// Filter of trajectories, kept in the address of the page: links, bookmarks and the back button keep it.
 import { useCallback, useMemo, useState } from "react";
 
 import type { Parameters } from "../../api/request";

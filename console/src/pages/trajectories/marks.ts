@@ -1,4 +1,4 @@
-// What is marked for a comparison. The address keeps it; the marks themselves show at once, whenever that follows.
+// Rows marked for a comparison. The address keeps it; the marks themselves show at once, whenever that follows.
 import { useAddress, useAhead } from "./address";
 
 /** Names that are marked under `parameter`, and what marks one or takes its mark away. At most `most`, newest last. */

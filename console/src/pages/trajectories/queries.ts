@@ -1,10 +1,10 @@
-// What the pages of trajectories ask the server.
+// Queries of the pages of trajectories.
 import { keepPreviousData, queryOptions, useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 
 import { unlessJustLoaded, useEnvironments } from "../../api/queries";
 import { get } from "../../api/request";
-import type { Environment, Run, Summary, Trajectory, TrajectoryPage } from "../../api/types";
+import type { EnvironmentEntry, Page, RunSummary, Summary, Trajectory } from "../../api/types";
 import { toParameters, type Filters } from "./filters";
 
 const ROWS = 25; // drawn in a moment, also on a slow machine
@@ -15,7 +15,7 @@ export function trajectoriesQuery(filters: Filters, before: string | null) {
   return queryOptions({
     queryKey: ["trajectories", filters, before],
     queryFn: ({ signal }) =>
-      get<TrajectoryPage>("trajectories", { ...toParameters(filters), before, limit: ROWS }, signal),
+      get<Page>("trajectories", { ...toParameters(filters), before, limit: ROWS }, signal),
   });
 }
 
@@ -51,7 +51,7 @@ export function useTrajectory(id: string | undefined) {
 export function useBelow(id: string, filters: Filters, wanted: boolean) {
   return useQuery({
     queryKey: ["below", id, filters],
-    queryFn: ({ signal }) => get<TrajectoryPage>("trajectories", { ...toParameters(filters), before: id, limit: 1 }, signal),
+    queryFn: ({ signal }) => get<Page>("trajectories", { ...toParameters(filters), before: id, limit: 1 }, signal),
     enabled: wanted,
     select: (page) => page.items[0]?.id,
   });
@@ -62,14 +62,14 @@ export function useRollouts(of: Pick<Summary, "environment" | "task" | "id"> | u
   return useQuery({
     queryKey: ["rollouts", of?.environment, of?.task],
     queryFn: ({ signal }) =>
-      get<TrajectoryPage>("trajectories", { environment: of?.environment, task: of?.task, limit: 100 }, signal),
+      get<Page>("trajectories", { environment: of?.environment, task: of?.task, limit: 100 }, signal),
     enabled: of !== undefined,
     select: (page) => page.items.filter((item) => item.id !== of?.id),
   });
 }
 
-const NO_ENVIRONMENTS: Environment[] = [];
-const NO_RUNS: Run[] = [];
+const NO_ENVIRONMENTS: EnvironmentEntry[] = [];
+const NO_RUNS: RunSummary[] = [];
 
 /** Environments by name: those that are hosted, and those that only the journal knows. `wanted` as in `useRunNames`. */
 export function useEnvironmentNames(wanted: boolean): string[] {
@@ -85,7 +85,7 @@ export function useEnvironmentNames(wanted: boolean): string[] {
 export function useRunNames(wanted: boolean) {
   return useQuery({
     queryKey: ["runs", 500, 1],
-    queryFn: ({ signal }) => get<Run[]>("runs", { limit: 500, success: 1 }, signal),
+    queryFn: ({ signal }) => get<RunSummary[]>("runs", { limit: 500, success: 1 }, signal),
     enabled: wanted,
     staleTime: 30_000,
   });

@@ -77,8 +77,8 @@ async def attach_unknown(target: Target) -> None:
             reply = await session.call(name, value, task_id=task_id)
             expect(reply.status == 200, f"{task_id!r} answered {reply.status}")
             expect(reply.kinds == ["error"], f"{task_id!r} gives the events {reply.kinds}")
-            told = next(event.data for event in reply.events if event.event == "error")
-            expect("unknown task_id" in told, f"the error is {told!r}")
+            detail = next(event.data for event in reply.events if event.event == "error")
+            expect("unknown task_id" in detail, f"the error is {detail!r}")
 
 
 @standard("attach-after-delete", "10", "After /delete a task_id can no longer be read through its session.")

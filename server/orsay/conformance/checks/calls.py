@@ -55,8 +55,8 @@ def _refused(reply: Reply, reason: str) -> None:
     result = reply.result
     expect(result.get("ok") is False, f"ok is {result.get('ok')!r}: {result}")
     expect(isinstance(result.get("error"), str) and result["error"], f"the error is {result.get('error')!r}")
-    told = result.get("reason")
-    expect(told in (None, reason), f"the reason is {told!r}, not {reason!r}")
+    found = result.get("reason")
+    expect(found in (None, reason), f"the reason is {found!r}, not {reason!r}")
 
 
 @standard(

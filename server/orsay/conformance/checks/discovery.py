@@ -109,8 +109,8 @@ async def env_name_echo(target: Target) -> None:
     answer = await target.post(f"/{name}/task", {"split": target.split, "index": 0})
     if "env_name" not in json_of(answer):
         raise NotSupported("servers before openreward 0.1.100 and ors-sdk leave env_name out")
-    told = json_of(answer)["env_name"]
-    expect(told == name, f"/{name}/task has env_name {told!r}")
+    found = json_of(answer)["env_name"]
+    expect(found == name, f"/{name}/task has env_name {found!r}")
 
 
 @standard(

@@ -34,7 +34,7 @@ async def expect_one_run(target: Target, headers: Mapping[str, str] | None, *, a
     """
     waiting = await target.probe.waiting()
     why = ""
-    # A call that takes so much longer than it is told runs again for as much longer.
+    # A call that takes so much longer than asked for runs again for as much longer.
     slow_s = max(0.0, waiting.took_s - waiting.seconds - _SLOW_S)
     for seconds in (waiting.seconds, _LONG_S):
         async with target.session() as session:

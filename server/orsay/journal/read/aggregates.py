@@ -122,7 +122,7 @@ class Total(Scores):
     played: int = 0
     reward: Moments = field(default_factory=Moments)
     unclear: int = 0
-    """So many rewards are not in ``reward`` yet: their sums do not tell their spread."""
+    """Number of rewards that are not in ``reward`` yet, since sums do not give their spread."""
     length: int = 0
     length_squares: int = 0
     first_at: float = math.inf
@@ -182,7 +182,7 @@ class Total(Scores):
 
 
 def _moments(row: Row[Any]) -> Moments | None:
-    """Moments of the rewards in a line of sums; None where the sums do not tell."""
+    """Moments of the rewards in a line of sums; None where the sums do not give them."""
     if row.scored and max(-row.low, row.high) > _MOST:
         return None
     total = _larger(row.rewards or 0.0)
@@ -236,7 +236,7 @@ def sums(
 def add_spreads(
     connection: Connection, wanted: Filter, found: Mapping[Any, Total], key: ColumnElement[Any]
 ) -> None:
-    """Give those totals what their sums did not tell: their rewards themselves are looked at.
+    """Complete the totals whose sums are not enough, from the rewards themselves.
 
     ``found`` has them by ``key``, as ``sums`` has grouped the sessions.
     """

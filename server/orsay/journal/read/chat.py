@@ -43,7 +43,7 @@ def conversation(
     for turn in _turns(played.steps):
         found.append(_calling([(_id(step), step.name, step.input) for step in turn], arguments))
         found += [
-            {"role": "tool", "tool_call_id": _id(step), "name": step.name, "content": _said(step)}
+            {"role": "tool", "tool_call_id": _id(step), "name": step.name, "content": _result(step)}
             for step in turn
         ]
         pictures = [_part(block) for step in turn for block in step.blocks if images and _is_picture(block)]
@@ -101,13 +101,13 @@ def _shown(message: _Message, arguments: Arguments, images: bool) -> Iterator[_M
         if block.get("type") == "tool_result":
             text = _text(read_blocks(block.get("blocks")))
             yield {"role": "tool", "tool_call_id": str(block.get("tool_call_id")), "content": text}
-    said = [block for block in blocks if block.get("type") in ("text", "image")]
-    content = _content(read_blocks(said), images)
+    shown = [block for block in blocks if block.get("type") in ("text", "image")]
+    content = _content(read_blocks(shown), images)
     made = [block for block in blocks if block.get("type") == "tool_call"]
     if made:
         called = [(str(each.get("id")), str(each.get("name")), each.get("input")) for each in made]
         yield {**_calling(called, arguments), "content": content}
-    elif said or not blocks:
+    elif shown or not blocks:
         yield {"role": role, "content": content}
 
 
@@ -135,7 +135,7 @@ def _id(step: Step) -> str:
     return f"call_{step.id}"
 
 
-def _said(step: Step) -> str:
+def _result(step: Step) -> str:
     if step.fault is not None:
         return f"Error: {step.message or step.fault}"
     if step.error is not None:

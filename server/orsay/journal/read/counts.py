@@ -64,7 +64,7 @@ def tally(store: Store, *, newest_runs: int = 10) -> Tally:
         )
         size, search = _sizes(store, connection)
         return Tally(
-            journal=store.place,
+            journal=store.location,
             size_bytes=size,
             search_bytes=search,
             sessions=connection.scalar(select(func.count()).select_from(sessions)) or 0,

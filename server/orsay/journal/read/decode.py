@@ -1,4 +1,4 @@
-"""From rows back to what was said: JSON that stands in the row or, large, beside it.
+"""Decoding of rows: JSON that stands in the row or, when large, beside it.
 
 What cannot be read is shown as text rather than raised: a reader wants the rest of the page.
 """

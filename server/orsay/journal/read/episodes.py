@@ -1,6 +1,4 @@
-"""Rows of sessions as readers see them, and with all that was said in them: many at a time, in few
-questions.
-"""
+"""Sessions for readers, as summaries and as trajectories: many at a time, in few queries."""
 
 from __future__ import annotations
 
@@ -43,7 +41,7 @@ def summaries(connection: Connection, rows: Sequence[Row[Any]]) -> list[Summary]
 
 
 def whole(connection: Connection, ids: Sequence[int]) -> list[Trajectory]:
-    """Sessions with everything that was said in them, newest first; ids that are not there are left out."""
+    """Trajectories, newest first; unknown ids are left out."""
     query = select(sessions).where(among(connection, ids)).order_by(sessions.c.id.desc())
     rows = connection.execute(query).all()
     large: dict[int, dict[tuple[int, str], bytes]] = defaultdict(dict)

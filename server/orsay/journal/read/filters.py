@@ -1,4 +1,4 @@
-"""Which sessions a reader asks for, as conditions in SQL."""
+"""Filters of sessions, as conditions in SQL."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Moments:
 
     @classmethod
     def from_sums(cls, n: int, total: float, squares: float, low: float, high: float) -> Moments | None:
-        """From sums of ``n`` values, the least and the greatest. None where these do not tell the spread."""
+        """From sums of ``n`` values, the least and the greatest. None where these do not give the spread."""
         if n == 0:
             return cls()
         if low == high:

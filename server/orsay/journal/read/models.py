@@ -8,9 +8,16 @@ durations seconds.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict
+from orsay_protocol.blocks import Message
+from orsay_protocol.evaluation import EvaluationSummary
+from orsay_protocol.tools import ToolSpec
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import definitions_schema
 
 __all__ = [
     "Block",
@@ -31,7 +38,19 @@ __all__ = [
 
 
 class _Read(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _DescribedAs:
+    """Annotation: JSON that was checked when it was written. Readers get it unchecked, with this schema."""
+
+    model: type[BaseModel]
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return handler(definitions_schema(self.model.__pydantic_core_schema__, []))
 
 
 class Text(_Read):
@@ -53,7 +72,7 @@ Block: TypeAlias = Text | Image
 
 
 class Summary(_Read):
-    """One session, without what was said in it.
+    """One session, without its messages and calls.
 
     ``reward`` is that of its last scored call, ``reward_sum`` the sum of all, None also where that is beyond
     a float. While the session lives, and
@@ -127,7 +146,7 @@ class Step(_Read):
 
 
 class Trajectory(Summary):
-    """One session with everything that was said in it.
+    """One session with its messages and calls.
 
     ``request`` says how it was opened (``task_spec``, or ``split`` and ``index``); ``prompt``, ``messages``
     and ``tools`` are None when the client never asked for them.
@@ -136,8 +155,8 @@ class Trajectory(Summary):
     labels: dict[str, Any] | None
     request: dict[str, Any] | None
     prompt: list[Block] | None
-    messages: list[dict[str, Any]] | None
-    tools: list[dict[str, Any]] | None
+    messages: list[Annotated[dict[str, Any], _DescribedAs(Message)]] | None
+    tools: list[Annotated[dict[str, Any], _DescribedAs(ToolSpec)]] | None
     steps: list[Step]
 
 
@@ -180,7 +199,7 @@ class Point(_Read):
     """The episodes of one step of training; without steps, of one stretch of time that begins at ``at``.
 
     ``n`` counts those that ended, the ones lost to faults among them. ``low`` and ``high`` bound the 95%
-    interval of each figure; a mean of one value has none.
+    interval of each metric; a mean of one value has none.
     """
 
     step: int | None
@@ -229,7 +248,7 @@ class TaskCell(_Read):
 
 
 class EvaluationItem(_Read):
-    """An evaluation in a list; ``summary`` is as ``orsay_protocol.evaluation`` says."""
+    """An evaluation in a list."""
 
     id: str
     name: str
@@ -240,4 +259,4 @@ class EvaluationItem(_Read):
     model: str
     started_at: float
     ended_at: float | None
-    summary: dict[str, Any]
+    summary: Annotated[dict[str, Any], _DescribedAs(EvaluationSummary)]

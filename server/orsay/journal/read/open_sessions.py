@@ -31,7 +31,7 @@ __all__ = [
 class PastSession:
     """A session without an end.
 
-    ``lost`` tells what befell it, with its fault class ``lost_by``; ``results`` and ``ends`` are how many
+    ``lost`` is why it ended, ``lost_by`` the class of that fault; ``results`` and ``ends`` are how many
     results, and how many ends of anything, the journal must have of it, where that is known.
     """
 

@@ -133,8 +133,10 @@ def _around(value: float) -> tuple[float, float]:
 
 
 def _whole(connection: Connection, value: ColumnElement[Any]) -> ColumnElement[int]:
-    """What stands before the point of a value that is not negative. Casting rounds in PostgreSQL and cuts in
-    SQLite, which may have been built without ``floor``."""
+    """Integer part of a value that is not negative.
+
+    Casting rounds in PostgreSQL and truncates in SQLite, which may have been built without ``floor``.
+    """
     return cast(value if connection.dialect.name == "sqlite" else func.floor(value), Integer)
 
 

@@ -112,7 +112,7 @@ def steps(ids: Sequence[int]) -> Iterator[Sequence[int]]:
 def size_bytes(connection: Connection, enough: int = 0) -> int:
     """Size of the journal's rows on disk. Free room in its files does not count.
 
-    PostgreSQL cannot tell: there it is estimated from some rows, when the files are larger than ``enough``.
+    PostgreSQL has no such number: where the files are larger than ``enough``, it is estimated from some rows.
     """
     if connection.dialect.name == "sqlite":
         pages, free, size = (

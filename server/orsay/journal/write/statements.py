@@ -48,7 +48,7 @@ class Statements(Protocol):
     def write(self, batch: Batch) -> None: ...
 
 
-def write_all(statements: Statements, batch: Batch, place: str) -> list[Batch]:
+def write_all(statements: Statements, batch: Batch, location: str) -> list[Batch]:
     """Commit the batch; when something in it is wrong, row by row. Returns the rows that the database
     refused.
 
@@ -60,10 +60,10 @@ def write_all(statements: Statements, batch: Batch, place: str) -> list[Batch]:
     except Exception as exc:
         if not is_about_rows(exc):
             raise
-    return [row for row in single(batch) if not write_row(statements, row, place)]
+    return [row for row in single(batch) if not write_row(statements, row, location)]
 
 
-def write_row(statements: Statements, row: Batch, place: str) -> bool:
+def write_row(statements: Statements, row: Batch, location: str) -> bool:
     """False where the database refused the row, which must not stop all others."""
     row = writable(row)
     try:
@@ -72,7 +72,7 @@ def write_row(statements: Statements, row: Batch, place: str) -> bool:
         if not is_about_rows(exc):
             raise
         found = {name: list(rows) for name, rows in zip(COLUMNS, row.tables(), strict=True) if rows}
-        log.error("journal_row_refused", rows=found, reason=journal_down(exc, place).reason)
+        log.error("journal_row_refused", rows=found, reason=journal_down(exc, location).reason)
         return False
     return True
 
@@ -143,7 +143,7 @@ def _tables(batch: Batch) -> Iterator[tuple[str, dict[Any, Params]]]:
 
 
 def _roll_back(execute: Callable[..., Any], exc: BaseException) -> None:
-    """SQLite may have done so already; what led here is told, whatever this says."""
+    """Roll back, which SQLite may have done already; the error that led here is raised, not one from here."""
     try:
         execute("ROLLBACK")
     except Exception as failed:

@@ -90,9 +90,9 @@ class WriterThread:
         self._signal.put(None)
 
     def do(self, chore: Chore, done: Callable[[bool], None]) -> None:
-        """Have something small done between batches; ``done`` is told, in the thread, whether it went well.
+        """Do a small task between batches; ``done`` is called in the thread, with False if it failed.
 
-        When the journal closes first, nobody is told.
+        When the journal closes first, ``done`` is not called.
         """
         self._chores.append((chore, done))
         self._signal.put(None)
@@ -214,7 +214,7 @@ class WriterThread:
     def _write_one(self, row: Row) -> bool:
         """False where the database refused the row."""
         assert self._statements is not None
-        written = write_row(self._statements, encode([row]), self._store.place)
+        written = write_row(self._statements, encode([row]), self._store.location)
         if not written and isinstance(row, SessionOpened):
             self.unknown.add(row.id)
         return written
@@ -225,7 +225,7 @@ class WriterThread:
         self._look()
         whole = segment.batch()
         batch, lost = without(whole, self.unknown) if self.unknown else (whole, 0)
-        refused = write_all(self._statements, batch, self._store.place)
+        refused = write_all(self._statements, batch, self._store.location)
         self.unknown.difference_update(whole.ends)
         self.unknown.update(id for row in refused for id in row.sessions)
         self._live.update(batch.sessions)
@@ -275,7 +275,7 @@ class WriterThread:
                 chore(connection)
             well = True
         except Exception as exc:
-            found = journal_down(exc, self._store.place)
+            found = journal_down(exc, self._store.location)
             log.warning("journal_chore_failed", reason=found.reason, hint=found.hint)
             well = False
         now = time.monotonic()
@@ -287,13 +287,13 @@ class WriterThread:
     def _works(self, lost: frozenset[int]) -> None:
         if self.trouble is not None:
             seconds = round(time.time() - self.trouble_since, 1)
-            log.info("journal_recovered", place=self._store.place, seconds=seconds)
+            log.info("journal_recovered", location=self._store.location, seconds=seconds)
             self.trouble = None
         self._report(self._settled, lost)
 
     def _failed(self, exc: Exception, attempts: int) -> None:
-        """Tell, once; wait, but not before the second attempt: a connection may have been stale."""
-        found = journal_down(exc, self._store.place)
+        """Report an error once, and wait from the second attempt on: a connection may have been stale."""
+        found = journal_down(exc, self._store.location)
         path = self._store.options.path
         if found.kind in ("damaged", "lost"):
             self._store.close()
@@ -313,12 +313,12 @@ class WriterThread:
 
     def _begin_anew(self, path: Path, found: JournalDown) -> JournalDown:
         try:
-            aside = quarantine(path)
+            kept = quarantine(path)
         except OSError as exc:
             reason = f"{found.reason} and cannot be moved away: {exc.strerror}"
             return JournalDown(reason, "move it away by hand")
         self._forget()
-        return JournalDown(found.reason, f"it is kept as {aside}, and a new one is begun")
+        return JournalDown(found.reason, f"it is kept as {kept}, and a new one is begun")
 
     def _forget(self) -> None:
         """The sessions of now are not in the journal that comes."""

@@ -36,7 +36,7 @@ if sys.platform != "win32":
 __all__ = ["AGE_S", "IS_HERE", "MOST_ROWS", "Segment", "WriteAheadLog", "left_behind", "wait_for_living"]
 
 IS_HERE = sys.platform != "win32"
-"""False on systems without the locks that tell files in use from files left behind."""
+"""False on systems without the locks that separate files in use from files left behind."""
 
 _MARK = "-recent-"
 AGE_S = 1.0

@@ -170,7 +170,7 @@ class Writer:
             await asyncio.gather(self._retaining, return_exceptions=True)
         self._hand_over()
         ended = asyncio.Event()
-        self._thread.close(lambda: self._tell(ended.set))
+        self._thread.close(lambda: self._call_soon(ended.set))
         try:
             await asyncio.wait_for(ended.wait(), self._limits.close_s + _HANGS_S)
         except TimeoutError:  # it hangs in a call; it is a daemon
@@ -193,7 +193,7 @@ class Writer:
         since = self._thread.trouble_since
         if found is None and self._stalled_at is not None:
             found = JournalDown(
-                f"the journal {self.store.place} takes too long to write", "see to its disk or server"
+                f"the journal {self.store.location} takes too long to write", "see to its disk or server"
             )
             since = self._stalled_at
         return JournalHealth(
@@ -269,7 +269,7 @@ class Writer:
         assert self._loop is not None
         self._hand_over()
         followed = self._loop.create_future()
-        self._waiting.append((self._added, lambda well: _tell_future(followed, well)))
+        self._waiting.append((self._added, lambda well: _resolve(followed, well)))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(followed, self._limits.wait_limit_s)
 
@@ -317,7 +317,7 @@ class Writer:
         """Have the writer thread do it. Raises JournalDown when it could not."""
         assert self._loop is not None
         done: asyncio.Future[bool] = self._loop.create_future()
-        self._thread.do(chore, lambda well: self._tell(_tell_future, done, well))
+        self._thread.do(chore, lambda well: self._call_soon(_resolve, done, well))
         if not await done:
             raise JournalDown("something could not be removed")
 
@@ -325,9 +325,9 @@ class Writer:
 
     def _report(self, upto: int, lost: frozenset[int]) -> None:
         """From the writer thread: the first ``upto`` rows are settled, but ``lost`` were given up."""
-        self._tell(self._settle, upto, lost)
+        self._call_soon(self._settle, upto, lost)
 
-    def _tell(self, what: Callable[..., object], *args: object) -> None:
+    def _call_soon(self, what: Callable[..., object], *args: object) -> None:
         assert self._loop is not None
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(what, *args)
@@ -398,7 +398,7 @@ def _none(_segment: Segment) -> None:
     """There are no segments."""
 
 
-def _tell_future(future: asyncio.Future[bool], well: bool) -> None:
+def _resolve(future: asyncio.Future[bool], well: bool) -> None:
     if not future.done():
         future.set_result(well)
 

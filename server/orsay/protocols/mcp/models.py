@@ -44,7 +44,7 @@ def result(answer: RunToolSuccess | RunToolError) -> types.CallToolResult:
 
 
 def failed(error: Refused | Faulted, faults: FaultLog) -> McpError:
-    """A fault is an error of the protocol, never a result: a model could not tell the two apart."""
+    """A fault is an error of the protocol, never a result: a model could not distinguish the two."""
     fault = fault_of(error, faults)
     data = None if fault is None else fault.model_dump(by_alias=True)
     code = types.INVALID_REQUEST if fault is None else _FAULT

@@ -44,7 +44,7 @@ _NO_ARGUMENTS = {"type": "object", "properties": {}}
 
 
 class ResetRequest(BaseModel):
-    """Which task to play: ``split`` with ``index``, or ``seed``, or neither for any; the rest is ignored."""
+    """Task to play: ``split`` with ``index``, or ``seed``, or neither for any; the rest is ignored."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -138,7 +138,7 @@ def listed(tools: Sequence[ToolSpec]) -> dict[str, Any]:
 
 
 def error_code(error: Refused | Faulted) -> str:
-    """The nearest of OpenEnv's codes; the class of the fault is told beside it."""
+    """The nearest of OpenEnv's codes; the class of the fault stands beside it."""
     match error:
         case Overloaded():
             return "CAPACITY_REACHED"

@@ -204,7 +204,7 @@ class OpenEnvMount:
         await request.send_json(b'{"status":"healthy"}')
 
     async def _document(self, request: Request) -> None:
-        """Which endpoints there are, as OpenEnv's tools look them up: without the environment's name."""
+        """OpenAPI document of these endpoints for OpenEnv's tools: without the environment's name."""
         info = self._info(request)
         paths: dict[str, dict[str, Any]] = {}
         for each in self.operations:

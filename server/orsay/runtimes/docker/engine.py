@@ -1,4 +1,4 @@
-"""The one border to the Docker SDK: it blocks, so it is called on threads; its errors become ours here."""
+"""The only module that calls the Docker SDK: on threads, since it blocks. Its errors become ours here."""
 
 from __future__ import annotations
 
@@ -326,7 +326,7 @@ class Engine:
     async def attach(
         self, container: str, *, on_data: Callable[[bytes], None], on_end: Callable[[], None]
     ) -> tuple[Stream, Callable[[bytes], None]]:
-        """Hear its output and write to its standard input, best before it starts.
+        """Attach to its output and its standard input, best before it starts.
 
         ``on_data`` gets raw frames and ``on_end`` nothing, both on a thread. The function returned writes;
         it blocks and raises OSError when the connection is broken.
@@ -367,7 +367,7 @@ class Engine:
         """
         filters = {"type": "container", "label": _pairs(labels)}
         source = await self._do(
-            "cannot hear events",
+            "cannot receive events",
             lambda: self._api.events(filters=filters, decode=True, since=int(since) if since else None),
             lambda made: made.close(),
         )
@@ -471,7 +471,7 @@ def _follow_build(
     """Image id from the events of a build. Raises EngineError with the output of the failed step."""
     step: deque[str] = deque(maxlen=_KEPT_LINES)
     image = rest = problem = ""
-    for event in events:  # to the end, also after an error: the connection is let go there
+    for event in events:  # to the end, also after an error: the connection is released there
         if given_up.is_set():
             raise EngineError(f"the build of {tag} was given up")
         if "error" in event:

@@ -22,7 +22,7 @@ _CHECK_S = 10.0  # for an end that no event told of
 
 
 class Events:
-    """Hears of the ends of containers until ``stop``."""
+    """Listener for the ends of containers, until ``stop``."""
 
     def __init__(self, engine: Engine, labels: Mapping[str, str], pool: Pool, *, memory: str | None) -> None:
         self._engine = engine

@@ -78,5 +78,5 @@ class Lease:
             return
         try:
             write(_BYTE)
-        except (OSError, ValueError):  # the one who reads the connection hears of it, and makes another
+        except (OSError, ValueError):  # the reader of the connection gets the error too, and connects again
             self.drop(container)

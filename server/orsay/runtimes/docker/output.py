@@ -42,7 +42,7 @@ class Output:
         self._partial: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
         self._last: deque[str] = deque(maxlen=_KEPT_LINES)
         self._second = 0
-        self._said = 0
+        self._lines = 0
         self._dropped = 0
 
     @property
@@ -116,12 +116,12 @@ class Output:
         self._last.append(text)
         second = int(time.monotonic())
         if second != self._second:
-            self._second, self._said = second, 0
+            self._second, self._lines = second, 0
             if self._dropped:
                 self._on_dropped(self._dropped)
                 self._dropped = 0
-        self._said += 1
-        if self._said > _LINES_PER_S:
+        self._lines += 1
+        if self._lines > _LINES_PER_S:
             self._dropped += 1
         else:
             self._on_line(stream, text)

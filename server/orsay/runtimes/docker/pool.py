@@ -172,7 +172,7 @@ class Pool:
     # losing
 
     def lost(self, replica: Replica, reason: str, *, gone: bool = True) -> None:
-        """A container is gone, or of no more use: its sessions hear of it, another takes its place."""
+        """A container is gone, or of no more use: its sessions end, and another container is started."""
         if gone:
             replica.ended(reason)
         if replica not in self._active and replica not in self._spare:
@@ -195,9 +195,9 @@ class Pool:
         self._end(replica)
         self._balance()
 
-    # placing
+    # sessions
 
-    def place(self, *, for_session: bool = True) -> Replica:
+    def pick(self, *, for_session: bool = True) -> Replica:
         """The replica with the fewest sessions. Raises Starting, ShuttingDown, for a session Overloaded."""
         self._used_at = self._now()
         if self._stopping:

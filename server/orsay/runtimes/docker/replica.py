@@ -107,7 +107,7 @@ class _Ended(Exception):
 
 
 class Replica:
-    """A container from ``start`` to its end, which ``end`` brings about, or ``ended`` tells of."""
+    """A container from ``start`` to its end: by ``end``, or reported by ``ended``."""
 
     def __init__(self, plan: Plan, number: int, changed: Callable[[], None]) -> None:
         self.name = _name(plan, number)

@@ -116,14 +116,14 @@ class DockerRuntime:
 
     # work
 
-    def _place(self, *, for_session: bool = True) -> Replica:
+    def _pick(self, *, for_session: bool = True) -> Replica:
         if self._pool is None:
             raise LoadError(f"the runtime of {self.label} was not started")
-        return self._pool.place(for_session=for_session)
+        return self._pool.pick(for_session=for_session)
 
     async def open(self, request: OpenSession, listener: Listener) -> Handle:
         """As every runtime; raises Starting while containers come up, and when they were asleep."""
-        replica = self._place()
+        replica = self._pick()
         replica.opening += 1
         try:
             return await open_session(replica.upstream, request, listener)
@@ -131,7 +131,7 @@ class DockerRuntime:
             replica.opening -= 1
 
     async def tasks(self, query: TaskQuery) -> bytes:
-        replica = self._place(for_session=False)
+        replica = self._pick(for_session=False)
         replica.questions += 1
         try:
             return await ask_tasks(replica.upstream, query)

@@ -346,7 +346,7 @@ class Episode:
     # closing
 
     def close_at_once(self) -> bool:
-        """Close if nothing runs and there is no teardown to run; tells whether that was so."""
+        """Close if nothing runs and there is no teardown to run; True if it closed."""
         if self._closing is not None or self._runs or not self.hosted.plain_teardown:
             return False
         self._release()

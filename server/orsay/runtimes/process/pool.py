@@ -250,7 +250,7 @@ class ProcessRuntime:
 
     # work
 
-    async def _place(self) -> WorkerConnection:
+    async def _wait_for_worker(self) -> WorkerConnection:
         """The fittest worker; waits a while for one that is just being started."""
         try:
             async with asyncio.timeout(self._start_limit_s):
@@ -284,7 +284,7 @@ class ProcessRuntime:
         return self._session_limit is None or worker.opened < self._session_limit
 
     async def open(self, request: OpenSession, listener: Listener) -> ProcessHandle:
-        worker = self._fittest() or await self._place()
+        worker = self._fittest() or await self._wait_for_worker()
         limit = self._config.setup_time_limit_s
         for info in self.environments:
             if info.key == request.key and info.setup_time_limit_s is not None:
@@ -312,7 +312,7 @@ class ProcessRuntime:
         return handle
 
     async def tasks(self, query: TaskQuery) -> bytes:
-        worker = self._fittest(for_session=False) or await self._place()
+        worker = self._fittest(for_session=False) or await self._wait_for_worker()
         return await worker.ask(Kind.TASKS, query.model_dump_json().encode(), self._config.setup_time_limit_s)
 
 

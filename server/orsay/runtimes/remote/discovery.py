@@ -1,6 +1,6 @@
 """Discovery of the environments that an upstream hosts.
 
-One of our servers tells everything at ``/environments``; of others there are the names, the tools and the
+A server of ours lists everything at ``/environments``; of others there are the names, the tools and the
 splits.
 """
 
@@ -60,7 +60,7 @@ async def discover(get: Get, hide: Redactor) -> Found:
             try:
                 return Found(_INFOS.validate_json(answer.body), ours, versioned)
             except ValidationError:
-                pass  # of a release that tells it in another way: names, tools and splits stay as they are
+                pass  # of a release with another form: names, tools and splits stay as they are
         elif answer.status != 404:
             raise _refusal(answer, "/environments", hide)
     return Found(await _by_name(get, hide), ours, versioned)

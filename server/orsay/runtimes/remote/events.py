@@ -109,7 +109,7 @@ def has_space_at_edge(piece: bytes) -> bool:
 
 
 class TextTracker:
-    """Tells whether a place in a JSON document that comes in pieces lies inside a string."""
+    """Tracks whether the end of a partial JSON document lies inside a string."""
 
     def __init__(self) -> None:
         self.in_text = False

@@ -129,7 +129,7 @@ class RemoteHandle:
 
     async def _cancel(self, key: str) -> None:
         headers = {**self.headers, IDEMPOTENCY_KEY: key}
-        # A server that does not hear this stops the call because nobody reads it.
+        # A server that does not get this stops the call because nobody reads it.
         with contextlib.suppress(Broken, Faulted):
             await self.upstream.send("POST", "/cancel", headers)
 
@@ -166,7 +166,7 @@ class RemoteHandle:
     # setup
 
     async def watch_setup(self) -> None:
-        """Tell the listener when setup is over.
+        """Notify the listener when setup is over.
 
         Asking for a call that never was waits for setup, and runs nothing.
         """
@@ -222,9 +222,9 @@ class RemoteHandle:
         return Faulted(*found)
 
     def mark_lost(self, fault: FaultClass, reason: str, *, left: bool = False) -> None:
-        """The session is no more: what runs is answered, then the listener is told.
+        """The session is gone: end what runs, then notify the listener.
 
-        ``left``: the upstream may still have it, and is told to end it if it can be reached.
+        ``left``: the upstream may still have it, and is asked to end it if it can be reached.
         """
         if self._loss is None and self._closing is None:
             self._loss = fault, reason

@@ -18,7 +18,7 @@ from pydantic_core import from_json
 from ...errors import ConfigError
 from .connections import Connection, Headers, Pool
 
-__all__ = ["Answer", "Broken", "HttpClient", "Misdirected", "Stream", "parse_url", "place_of"]
+__all__ = ["Answer", "Broken", "HttpClient", "Misdirected", "Stream", "address_of", "parse_url"]
 
 T = TypeVar("T")
 
@@ -193,8 +193,8 @@ class HttpClient:
         parts = urlsplit(urljoin(f"{self._base}{target}", _safe(location)))
         port = parts.port or (443 if parts.scheme == "https" else 80)
         if (parts.scheme, parts.hostname, port) != self._origin:
-            place = f"{parts.scheme}://{_authority(parts)}"
-            raise Misdirected(f"redirects to {place}; use that URL if you trust it")
+            target = f"{parts.scheme}://{_authority(parts)}"
+            raise Misdirected(f"redirects to {target}; use that URL if you trust it")
         return f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
 
     async def close(self) -> None:
@@ -235,7 +235,7 @@ def parse_url(text: str) -> SplitResult:
     )
 
 
-def place_of(text: str) -> str:
+def address_of(text: str) -> str:
     """Host, port and path of a URL, for people."""
     parts = parse_url(text)
     return f"{_authority(parts)}{parts.path.rstrip('/')}"

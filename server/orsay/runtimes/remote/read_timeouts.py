@@ -36,7 +36,7 @@ class ReadTimeouts:
 
     @contextmanager
     def watch(self) -> Iterator[Heard]:
-        """Around the reading of one stream; whoever hears something says so in ``at``. Raises Broken."""
+        """Guard the reading of one stream; the reader sets ``at`` with each byte. Raises Broken."""
         task = asyncio.current_task()
         assert task is not None
         heard = Heard(task, self._loop.time())

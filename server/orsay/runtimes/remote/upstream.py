@@ -20,7 +20,7 @@ from .answers import is_from_between
 from .backoff import Backoff
 from .discovery import Unusable
 from .health import Watch
-from .http import Answer, Broken, HttpClient, Misdirected, Stream, parse_url, place_of
+from .http import Answer, Broken, HttpClient, Misdirected, Stream, address_of, parse_url
 from .options import RemoteOptions
 from .read_timeouts import ReadTimeouts
 
@@ -60,7 +60,7 @@ class Upstream:
         label: str = "",
     ) -> None:
         parse_url(url)
-        self.label = label or place_of(url)
+        self.label = label or address_of(url)
         self.name = f"the server {self.label} behind this one"
         self.options = options
         self.sessions: set[UpstreamSession] = set()

@@ -1,4 +1,4 @@
-// Where this page and its server are: everything follows from <base>, which may stand below a proxy's prefix.
+// URLs of this page and its server: everything follows from <base>, which may stand below a proxy's prefix.
 
 const base = new URL(document.baseURI);
 
@@ -8,7 +8,7 @@ export const consolePath = base.pathname.replace(/\/$/, "");
 /** The URL of the ORS server, as a client takes it: without a last slash. */
 export const serverUrl = new URL("..", base).href.replace(/\/$/, "");
 
-/** Where `path` of the console's API is. */
+/** URL of `path` in the console's API. */
 export function apiUrl(path: string): string {
   return new URL(`api/${path}`, base).href;
 }

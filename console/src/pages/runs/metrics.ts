@@ -1,22 +1,22 @@
-// The figures of a run that are drawn: what they are called, how they are read from a point, and as tables.
-import type { Series, SeriesPoint } from "../../api/types";
+// The metrics of a run that are drawn: what they are called, how they are read from a point, and as tables.
+import type { Point, Series } from "../../api/types";
 import type { Cell, Table } from "../../charts/csv";
 import type { Curve } from "../../charts/options";
 import { milliseconds, number } from "../../format";
 
-export interface Figure {
+export interface Metric {
   name: string;
   about: (success: number) => string;
   format: (value: number) => string;
   bounds?: [number, number];
-  read: (point: SeriesPoint) => { y: number | null; low: number | null; high: number | null };
+  read: (point: Point) => { y: number | null; low: number | null; high: number | null };
 }
 
 function asShare(value: number): string {
   return `${number(value * 100, 1)}%`;
 }
 
-export const FIGURES: Figure[] = [
+export const METRICS: Metric[] = [
   {
     name: "Reward",
     about: () => "Mean of the last reward of each episode, with a 95% interval.",
@@ -45,10 +45,10 @@ export const FIGURES: Figure[] = [
   },
 ];
 
-export function curveOf(series: Series, figure: Figure): Curve {
+export function curveOf(series: Series, metric: Metric): Curve {
   return {
     name: series.run,
-    points: series.points.map((point) => ({ x: point.step ?? milliseconds(point.at), n: point.n, ...figure.read(point) })),
+    points: series.points.map((point) => ({ x: point.step ?? milliseconds(point.at), n: point.n, ...metric.read(point) })),
   };
 }
 
@@ -67,16 +67,16 @@ export function smoothed(curve: Curve, width: number): Curve {
   return { ...curve, points };
 }
 
-function when(point: SeriesPoint): Cell[] {
+function when(point: Point): Cell[] {
   return [point.step, point.step === null ? new Date(milliseconds(point.at)).toISOString() : null];
 }
 
-export function figureTable(series: Series[], figure: Figure): Table {
+export function metricTable(series: Series[], metric: Metric): Table {
   return {
-    columns: ["run", "step", "time", "episodes", figure.name.toLowerCase(), "low", "high"],
+    columns: ["run", "step", "time", "episodes", metric.name.toLowerCase(), "low", "high"],
     rows: series.flatMap(({ run, points }) =>
       points.map((point) => {
-        const { y, low, high } = figure.read(point);
+        const { y, low, high } = metric.read(point);
         return [run, ...when(point), point.n, y, low, high];
       }),
     ),
