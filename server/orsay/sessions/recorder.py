@@ -68,6 +68,7 @@ class Recorder:
         task: str,
         client: str,
         replayable: bool,
+        hash_seed: int | None,
     ) -> Record:
         """Of a session that is about to be opened; nothing is written before ``Record.opened``.
 
@@ -96,6 +97,7 @@ class Recorder:
             trace=request.trace or "",
             digest=digest.hex() if hide is None else "",  # short secrets could be guessed from it
             replayable=replayable,
+            hash_seed=hash_seed,
             started_at=now,
             request=request.model_dump_json(exclude={"secrets"}).encode(),
             hide=hide,

@@ -181,6 +181,7 @@ class Sessions:
                 task=session.task,
                 client=client,
                 replayable=session.info.replayable,
+                hash_seed=session.info.hash_seed,
             )
         try:
             session.handle = handle = await self.runtime.open(request, session)
