@@ -228,6 +228,9 @@ class Settings(BaseSettings):
         900, gt=0, description="a session that is gone answers 410 so long, then 404"
     )
     setup_wait_s: float = Field(25, gt=0, description="how long one request waits for setup")
+    load_wait_s: float = Field(
+        4, ge=0, description="how long one request waits for environments while the server starts"
+    )
     stream_after_s: float = Field(0.02, ge=0, description="a call that takes longer is answered as a stream")
     stream_ping_s: float = Field(10, gt=0, description="time between comments on an open stream")
 
