@@ -12,7 +12,7 @@ import re
 import socket
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_validator
@@ -20,10 +20,12 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 __all__ = [
     "OTHER_PROTOCOLS",
+    "HashSeed",
     "RuntimeName",
     "Settings",
     "available_cores",
     "check_journal",
+    "hash_seed_of_process",
     "named_variable",
     "otel_variables",
     "read_keys",
@@ -31,6 +33,8 @@ __all__ = [
 ]
 
 RuntimeName = Literal["process", "local", "docker", "remote"]
+HashSeed: TypeAlias = Annotated[int, Field(ge=0, le=2**32 - 1)] | Literal["random"]
+"""As Python reads it from PYTHONHASHSEED."""
 OTHER_PROTOCOLS = ("openenv", "mcp")
 _MIB = 1024 * 1024
 _LOOPBACK = ("localhost", "::1")
@@ -65,6 +69,12 @@ def _quota_v1() -> float | None:
         return None if quota <= 0 else quota / int((folder / "cpu.cfs_period_us").read_text())
     except (OSError, ValueError):
         return None
+
+
+def hash_seed_of_process() -> int | None:
+    """Seed of the hashes of this process; None where they are random."""
+    seed = os.environ.get("PYTHONHASHSEED", "")
+    return int(seed) if seed.isdecimal() else None
 
 
 def named_variable(name: str) -> str | None:
@@ -218,6 +228,9 @@ class Settings(BaseSettings):
         900, gt=0, description="a session that is gone answers 410 so long, then 404"
     )
     setup_wait_s: float = Field(25, gt=0, description="how long one request waits for setup")
+    load_wait_s: float = Field(
+        4, ge=0, description="how long one request waits for environments while the server starts"
+    )
     stream_after_s: float = Field(0.02, ge=0, description="a call that takes longer is answered as a stream")
     stream_ping_s: float = Field(10, gt=0, description="time between comments on an open stream")
 
@@ -229,6 +242,10 @@ class Settings(BaseSettings):
     max_workers: int = Field(64, ge=1, description="with sessions_per_worker: no more processes than this")
     worker_start_limit_s: float = Field(120, gt=0)
     worker_stall_s: float = Field(2, gt=0, description="silence after which a worker counts as blocked")
+
+    hash_seed: HashSeed = Field(
+        0, description="PYTHONHASHSEED of workers and containers: sets of strings have one order; or random"
+    )
 
     journal: str = Field(
         "auto",
@@ -357,6 +374,13 @@ class Settings(BaseSettings):
                     " https://app.example.org:8443 or https://*.example.org, with commas between; * is any"
                 )
         return origins
+
+    @field_validator("hash_seed", mode="before")
+    @classmethod
+    def _seed_or_random(cls, seed: object) -> object:
+        if seed != "random" and not str(seed).isdecimal():
+            raise ValueError('must be a whole number from 0 to 4294967295, or "random"')
+        return seed
 
     @field_validator("journal")
     @classmethod

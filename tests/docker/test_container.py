@@ -90,6 +90,14 @@ async def test_variables_arrive(own: OwnServer) -> None:
         await player.close()
 
 
+async def test_the_hash_seed_of_the_server_is_that_of_its_containers(own: OwnServer) -> None:
+    async with running(worlds(hash_seed=7), own) as runtime:
+        player = await open_session(runtime)
+        assert await said_in(player, "PYTHONHASHSEED") == await said_in(player, "ORSAY_HASH_SEED") == "7"
+        assert {info.hash_seed for info in runtime.environments} == {7}
+        await player.close()
+
+
 async def test_secrets_arrive_as_files_and_show_nowhere_else(own: OwnServer, tmp_path: Path) -> None:
     word = "swordfish-of-the-test"
     secret = tmp_path / "token"

@@ -13,20 +13,13 @@ from orsay.packaging.project import read
 
 from tests.engine import ROOT
 
-BUNDLED = ("echo", "guess", "arithmetic", "doors")
+BUNDLED = ("echo", "guess", "arithmetic", "doors", "textarena")
 
 
 @pytest.mark.parametrize("name", BUNDLED)
 def test_the_dockerfile_of_a_bundled_environment_is_the_common_one(name: str) -> None:
     folder = ROOT / "envs" / name
     assert (folder / "Dockerfile").read_text() == generate(read(folder).targets)
-
-
-def test_that_of_textarena_only_fixes_the_order_of_sets_besides() -> None:
-    folder = ROOT / "envs" / "textarena"
-    lines = (folder / "Dockerfile").read_text().splitlines(keepends=True)
-    assert "".join(line for line in lines if "PYTHONHASHSEED" not in line) == generate(read(folder).targets)
-    assert sum("PYTHONHASHSEED" in line for line in lines) == 2  # a comment and the variable
 
 
 def test_so_is_the_one_of_a_new_project() -> None:

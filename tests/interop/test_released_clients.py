@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from ..system.cold import cold_server
 from .conftest import CLIENTS, Players
-from .player import Player
+from .player import Player, player
 from .servers import RunningServer
+from .venvs import OPENREWARD
 
 pytestmark = [pytest.mark.process, pytest.mark.contract("C1")]
 
@@ -233,3 +237,17 @@ def test_calls_of_many_seconds_reach_every_client(players: Players) -> None:
     with ThreadPoolExecutor(len(clients)) as pool:
         seen = list(pool.map(lambda one: one.play("slow", **name_of(one, "kit"), input=value), clients))
     assert [text_of(report["output"]) == value["text"] for report in seen] == [True] * len(clients)
+
+
+@pytest.mark.venv
+@pytest.mark.parametrize("version", OPENREWARD[-1:])
+async def test_it_plays_on_a_server_that_has_just_been_started(version: str, tmp_path: Path) -> None:
+    async with cold_server(tmp_path) as server:
+        with player("openreward", version, server.url) as client:
+            playing = asyncio.create_task(
+                asyncio.to_thread(client.play, "episode", "my/late", calls=[["say", {}]])
+            )
+            done, _ = await asyncio.wait([playing], timeout=2)
+            assert not done, playing.result()
+            server.load()
+            assert text_of(values(await playing)[0]) == "said"

@@ -54,6 +54,7 @@ def opened(id: int | None = None, **changes: Any) -> SessionOpened:
         trace="0" * 32,
         digest="d",
         replayable=False,
+        hash_seed=None,
         started_at=time.time(),
         request=b'{"split":"train","index":3}',
     )

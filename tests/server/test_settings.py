@@ -27,6 +27,16 @@ def test_variables_are_read_and_arguments_win(monkeypatch: pytest.MonkeyPatch) -
     assert "first-key" not in repr(settings)
 
 
+def test_the_hash_seed_is_fixed_unless_it_is_said_to_be_random(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings().hash_seed == 0
+    for value, seed in (("random", "random"), ("4294967295", 4294967295)):
+        monkeypatch.setenv("ORSAY_HASH_SEED", value)
+        assert Settings().hash_seed == seed
+    monkeypatch.setenv("ORSAY_HASH_SEED", "4294967296")
+    with pytest.raises(ValidationError, match="hash_seed"):
+        Settings()
+
+
 @pytest.mark.contract("S2")
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.1", "example.org"])
 def test_binding_wider_needs_keys_or_a_word(host: str) -> None:
@@ -46,7 +56,15 @@ def test_exceptions_are_shown_on_loopback_only_unless_said_otherwise() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("port", 70000), ("workers", 0), ("idle_limit_s", 0), ("runtime", "cloud"), ("nonsense", 1)],
+    [
+        ("port", 70000),
+        ("workers", 0),
+        ("idle_limit_s", 0),
+        ("runtime", "cloud"),
+        ("nonsense", 1),
+        ("hash_seed", -1),
+        ("hash_seed", "any"),
+    ],
 )
 def test_a_wrong_value_is_refused(name: str, value: object) -> None:
     with pytest.raises(ValidationError, match=name):

@@ -78,6 +78,20 @@ class Fickle(Sum):
         return str(os.getpid())
 
 
+class Sets(Sum):
+    """Prints what has another order in each process whose hashes have a random seed."""
+
+    @tool
+    def names(self) -> str:
+        """A set of strings."""
+        return repr({f"name {number}" for number in range(50)})
+
+    @tool
+    def where(self) -> str:
+        """The process."""
+        return str(os.getpid())
+
+
 class Doomed(Sum):
     """Plays once; whatever plays it again takes its worker along."""
 

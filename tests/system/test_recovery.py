@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import signal
 import sqlite3
@@ -36,7 +37,7 @@ class Immortal:
         self.file = folder / "journal.db"
         self._targets = [each if "://" in each else f"{COUNTING}:{each}" for each in targets]
         self._variables = {"ORSAY_WORKERS": "2", "ORSAY_JOURNAL": str(self.file), "ORSAY_LOG_FORMAT": "json"}
-        self._variables |= {f"ORSAY_{name.upper()}": value for name, value in settings.items()}
+        self.change(**settings)
         self.port = "0"
         self.log: list[str] = []
         self.process = self._start()
@@ -50,6 +51,10 @@ class Immortal:
         process = ServerProcess(["--port", self.port, *self._targets], self._variables)
         process.wait_for_url()
         return process
+
+    def change(self, **settings: str) -> None:
+        """Settings from the next start on."""
+        self._variables |= {f"ORSAY_{name.upper()}": value for name, value in settings.items()}
 
     async def kill(self) -> None:
         """``kill -9``, and start it again."""
@@ -219,6 +224,82 @@ async def test_a_session_that_takes_each_worker_along_is_given_up(immortal: Immo
     assert mark.read_text() == "again\n" * 3
     async with opened(immortal) as fresh:
         assert (await patiently(lambda: fresh.call("add", number=1))).text == "6"
+
+
+@pytest.mark.contract("L7")
+@pytest.mark.parametrize("seed", ["0", "random"])
+async def test_workers_print_a_set_alike_unless_that_is_switched_off(tmp_path: Path, seed: str) -> None:
+    server = Immortal(tmp_path, "Sets", **({} if seed == "0" else {"hash_seed": seed}))
+    try:
+        async with opened(server) as one, opened(server) as other:
+            assert (await one.call("where")).text != (await other.call("where")).text
+            printed = [(await api.call("names")).text for api in (one, other)]
+            described = (await one.get("/environments")).json()
+    finally:
+        server.process.end()
+    fixed = None if seed == "random" else 0
+    assert (printed[0] == printed[1]) is (fixed is not None)
+    assert described[0]["hash_seed"] == fixed
+    assert server.rows("select distinct hash_seed from sessions") == [(fixed,)]
+
+
+@pytest.mark.contract("L7")
+@pytest.mark.parametrize(("variable", "seed"), [("5", 5), ("random", None)])
+async def test_the_local_runtime_has_the_hash_seed_of_the_server(variable: str, seed: int | None) -> None:
+    process = ServerProcess(
+        ["--port", "0", "--runtime", "local", f"{COUNTING}:Sets"], {"PYTHONHASHSEED": variable}
+    )
+    try:
+        process.wait_for_url()
+        async with api_for(process.url) as api:
+            assert (await api.get("/environments")).json()[0]["hash_seed"] == seed
+    finally:
+        process.end()
+
+
+@pytest.mark.contract("L7")
+@pytest.mark.parametrize("immortal", ["Sets on 1"], indirect=True)
+async def test_a_session_that_printed_a_set_goes_on_in_another_worker_and_server(immortal: Immortal) -> None:
+    async with opened(immortal) as api, opened(immortal) as bystander:
+        printed = (await api.call("names")).text
+        os.kill(int((await bystander.call("where")).text), signal.SIGKILL)
+        await until(lambda: immortal.process.events("session_suspended"))
+        assert (await patiently(lambda: api.call("names"))).text == printed
+        await immortal.kill()
+        assert (await patiently(lambda: api.call("names"))).text == printed
+    assert immortal.process.events("session_rebuilt")
+
+
+@pytest.mark.contract("L7")
+async def test_a_session_of_another_hash_seed_is_gone(tmp_path: Path) -> None:
+    server = Immortal(tmp_path, "Sets", hash_seed="3")
+    try:
+        async with opened(server) as api:
+            assert (await api.call("add", number=1)).text == "6"  # in which no set shows
+            server.change(hash_seed="random")
+            await server.kill()
+            gone = await patiently(lambda: api.call("add", number=1))
+    finally:
+        server.process.end()
+    assert (gone.status, gone.response.headers["x-orsay-fault"]) == (410, "session_gone")
+    assert "it was played with the hash seed 3" in gone.response.json()["detail"]
+
+
+@pytest.mark.contract("L7")
+@pytest.mark.parametrize("immortal", ["Sets"], indirect=True)
+async def test_a_session_from_before_hash_seeds_were_fixed_is_compared_as_ever(immortal: Immortal) -> None:
+    async with opened(immortal) as silent, opened(immortal) as printing:
+        assert (await silent.call("add", number=1)).text == "6"
+        await printing.call("names")
+        immortal.process.signal(signal.SIGTERM)  # the file has it all then
+        await asyncio.to_thread(immortal.process.end)
+        with closing(sqlite3.connect(immortal.file)) as connection, connection:
+            connection.execute("update sessions set hash_seed = null")
+        immortal.change(hash_seed="4")
+        await immortal.kill()
+        assert (await patiently(lambda: silent.call("add", number=1))).text == "7"
+        gone = await patiently(lambda: printing.call("add", number=1))
+        assert gone.status == 410 and "'names' was answered otherwise" in gone.response.json()["detail"]
 
 
 @pytest.mark.contract("L6", "L7")

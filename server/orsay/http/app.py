@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import importlib
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from pydantic import ValidationError
 
@@ -27,10 +28,11 @@ from ..errors import (
 from ..faults import FaultLog
 from ..logs import get_logger
 from ..runtimes.base import Runtime
-from .asgi import Receive, Scope, Send, address_of, break_off, replay
+from .asgi import Receive, Scope, Send, address_of, break_off, has_left, replay
 from .episodes import EpisodeEndpoints
 from .errors import error_answer, validation_answer
 from .guard import Guard, note_page
+from .loading import Loading
 from .mounts import Mount, Mounts, Pairs
 from .request import Endpoint, Request
 
@@ -55,6 +57,7 @@ class HttpApp:
         stopping: Callable[[], bool],
         max_body_bytes: int,
         index_only: bool,
+        loading: Loading,
         mounts: Sequence[Mount] = (),
     ) -> None:
         self.mounts = Mounts(mounts, keys, guard, faults)
@@ -64,6 +67,7 @@ class HttpApp:
         self._faults = faults
         self._runtime = runtime
         self._stopping = stopping
+        self._loading = loading
         self._index_only = index_only
         self._endpoints = episodes.table
         self._methods = {action: method for method, action in episodes.table}
@@ -94,6 +98,10 @@ class HttpApp:
         return app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not self._loading.over:
+            await self._loading.wait(scope["path"], partial(has_left, receive))
+            if has_left(receive):
+                return
         if scope["type"] != "http":
             await self.mounts.answer_socket(scope, receive, send)
             return

@@ -13,6 +13,7 @@ __all__ = [
     "address_of",
     "break_off",
     "has_gone",
+    "has_left",
     "replay",
     "send_json",
     "send_once",
@@ -62,6 +63,11 @@ def has_gone(receive: Receive) -> bool:
         return bool(stop.value["type"] == "http.disconnect")
     waiting.close()
     return False
+
+
+def has_left(receive: Receive) -> bool:
+    """``has_gone`` before the body was read, where no step can be taken back: False unless uvicorn knows."""
+    return bool(getattr(getattr(receive, "__self__", None), "disconnected", False))
 
 
 async def break_off(receive: Receive, send: Send) -> None:

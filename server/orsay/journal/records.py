@@ -33,6 +33,7 @@ class SessionOpened(NamedTuple):
     trace: str
     digest: str
     replayable: bool
+    hash_seed: int | None
     started_at: float
     request: bytes
     """The OpenSession without its secrets; kept as the value ``request`` beside the row."""

@@ -49,6 +49,7 @@ sessions = Table(
     Column("digest", String, nullable=False),  # of the request, to tell a repeated one from another (L1)
     Column("replayable", Boolean, nullable=False),
     Column("secrets", Boolean, nullable=False),  # whether the client sent any; values are never kept
+    Column("hash_seed", BigInteger),  # of the process that plays it; none: random, or not known
     Column("started_at", Float, nullable=False),
     Column("setup_s", Float),
     Column("ended_at", Float),  # none: it lives, or its server was killed

@@ -82,6 +82,8 @@ class EnvironmentInfo(BaseModel):
     """Tools that run while nothing else is called in their session."""
     fixed_tools: bool = False
     """To list the tools of a session runs no code of the environment."""
+    hash_seed: int | None = None
+    """PYTHONHASHSEED of the processes that play it; None where it is random or not known."""
 
     @classmethod
     def unknown(cls, name: str) -> EnvironmentInfo:

@@ -31,19 +31,23 @@ __all__ = ["LocalRuntime"]
 
 
 class LocalRuntime:
-    """Hosts ``classes`` in this process."""
+    """Hosts ``classes`` in this process, whose hashes have ``hash_seed``; None: a random one."""
 
-    def __init__(self, classes: Sequence[type], limits: Limits, *, threads: int) -> None:
+    def __init__(
+        self, classes: Sequence[type], limits: Limits, *, threads: int, hash_seed: int | None = None
+    ) -> None:
         self._classes = classes
         self._limits = limits
         self._threads = threads
+        self._hash_seed = hash_seed
         self.environments: Sequence[EnvironmentInfo] = ()
         self.pending: Sequence[str] = ()
 
     async def start(self) -> None:
         mark_log_records()
         self._host = EnvironmentHost(self._classes, self._limits, threads=self._threads)
-        self.environments = self._host.environments
+        own = {"hash_seed": self._hash_seed}
+        self.environments = tuple(info.model_copy(update=own) for info in self._host.environments)
 
     async def open(self, request: OpenSession, listener: Listener) -> LocalHandle:
         future: asyncio.Future[Episode] = asyncio.get_running_loop().create_future()

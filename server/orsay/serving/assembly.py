@@ -25,6 +25,7 @@ from ..http.asgi import Scope
 from ..http.episodes import EpisodeEndpoints
 from ..http.guard import Guard
 from ..http.limits import Door
+from ..http.loading import Loading
 from ..http.mounts import Mount
 from ..http.names import Names
 from ..http.reference import ReferenceMount
@@ -88,6 +89,7 @@ class Running:
         mounts.append(ReferenceMount(settings.framers))
         if settings.metrics:
             mounts.append(MetricsMount(self._observed))
+        self._loading = Loading(settings.load_wait_s, lambda: self.sessions.stopping)
         self.app = HttpApp(
             episodes,
             runtime,
@@ -97,6 +99,7 @@ class Running:
             stopping=lambda: self.sessions.stopping,
             max_body_bytes=settings.max_body_bytes,
             index_only=settings.index_only,
+            loading=self._loading,
             mounts=mounts,
         )
         if isinstance(runtime, RouterRuntime):
@@ -140,6 +143,7 @@ class Running:
         if self._keys:
             await asyncio.shield(self._naming)
         self.sessions.start()
+        self._loading.finish()
         if self._telemetry is not None:
             self._telemetry.start(self._observed)
         await self.app.load_rest()

@@ -23,7 +23,7 @@ from ..runtimes.process.frames import WorkerConfig
 from ..runtimes.process.pool import ProcessRuntime
 from ..runtimes.remote.options import RemoteOptions
 from ..runtimes.router import Member
-from ..settings import Settings
+from ..settings import Settings, hash_seed_of_process
 from ..tracing import mark_log_records
 
 __all__ = ["CodeSpec", "RuntimeSpec", "docker_options", "plan"]
@@ -41,6 +41,7 @@ _CODE_SETTINGS = (
     "worker_session_limit",
     "worker_start_limit_s",
     "worker_stall_s",
+    "hash_seed",
 )
 _NO_OPTIONS = frozenset({"targets", "directory"})
 _MIB = 1024 * 1024
@@ -162,9 +163,11 @@ class CodeSpec:
             teardown_time_limit_s=self.options["teardown_time_limit_s"],
             max_result_bytes=self.options["max_result_bytes"],
         )
+        hash_seed = hash_seed_of_process()  # before author code can change the variable
         mark_log_records()  # author code may log as soon as it is imported
         loaded = classes or [cls for target in self.targets for cls in load(target)]
-        return LocalRuntime(loaded, limits, threads=self.options["threads_per_worker"])
+        threads = self.options["threads_per_worker"]
+        return LocalRuntime(loaded, limits, threads=threads, hash_seed=hash_seed)
 
     def _process(self) -> ProcessRuntime:
         options = self.options
@@ -177,6 +180,7 @@ class CodeSpec:
             teardown_time_limit_s=options["teardown_time_limit_s"],
             max_result_bytes=options["max_result_bytes"],
             threads=options["threads_per_worker"],
+            hash_seed=options["hash_seed"],
             hidden_variables=list(self.hidden_variables),
         )
         memory = options["worker_memory_limit_mib"]
@@ -230,7 +234,7 @@ def docker_options(table: ImageTable, settings: Settings) -> DockerOptions:
     given = {
         name: value for name, value in table if value is not None and name not in UpstreamOptions.model_fields
     }
-    return DockerOptions(**given, remote=_remote_options(table, settings))
+    return DockerOptions(**given, hash_seed=settings.hash_seed, remote=_remote_options(table, settings))
 
 
 def _remote_options(table: UpstreamOptions, settings: Settings) -> RemoteOptions:

@@ -46,6 +46,7 @@ LIVE = (
     "worker_session_limit",
     "worker_start_limit_s",
     "worker_stall_s",
+    "hash_seed",
 )
 """Settings that a running server takes up; the others wait for its next start."""
 

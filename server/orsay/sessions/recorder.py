@@ -71,6 +71,7 @@ class Recorder:
         task: str,
         client: str,
         replayable: bool,
+        hash_seed: int | None,
     ) -> Record:
         """Record of a new session; nothing is written before ``Record.session_opened``.
 
@@ -98,6 +99,7 @@ class Recorder:
             trace=request.trace or "",
             digest=digest.hex() if hide is None else "",  # short secrets could be guessed from it
             replayable=replayable,
+            hash_seed=hash_seed,
             started_at=now,
             request=request.model_dump_json(exclude={"secrets"}).encode(),
             hide=hide,

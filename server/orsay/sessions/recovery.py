@@ -147,6 +147,7 @@ class Recovery:
             session.digest.hex(),
             replayable=True,
             secrets=False,
+            hash_seed=session.info.hash_seed,
             lost=lost,
             lost_by=lost_by,
             results=session.record.number,
@@ -185,6 +186,7 @@ class Recovery:
             info = self._environment(request.key)
             if not info.replayable:
                 raise _Diverged(f"the environment {info.name!r} is not declared replayable any more")
+            _check_hash_seed(past, info)
             steps = steps_of(content, info, own_toolset=request.toolset_name is not None)
             task = task_name(request.split, request.index, request.task_spec)
             session.describe(info, task, request.run, request.trace)
@@ -372,6 +374,16 @@ def _why_not(past: PastSession) -> str | None:
     if past.secrets:
         return f"{past.lost}: the session had secrets, which are not recorded"
     return None
+
+
+def _check_hash_seed(past: PastSession, info: EnvironmentInfo) -> None:
+    """Raises _Diverged when sets would have another order, which no recorded answer needs to show."""
+    if past.hash_seed not in (None, info.hash_seed):
+        now = "a random one" if info.hash_seed is None else info.hash_seed
+        raise _Diverged(
+            f"it was played with the hash seed {past.hash_seed}, and {info.name!r} has {now} now:"
+            " ORSAY_HASH_SEED decides"
+        )
 
 
 def _check_whole(content: PastContent, past: PastSession) -> None:

@@ -170,7 +170,15 @@ class Sessions:
         record = None
         if self._recorder is not None:
             record = self._recorder.begin(
-                sid, owner, info.name, request, digest, task=task, client=client, replayable=info.replayable
+                sid,
+                owner,
+                info.name,
+                request,
+                digest,
+                task=task,
+                client=client,
+                replayable=info.replayable,
+                hash_seed=info.hash_seed,
             )
         return Session(
             self._shared,

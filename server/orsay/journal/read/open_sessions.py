@@ -42,6 +42,7 @@ class PastSession:
     digest: str
     replayable: bool
     secrets: bool
+    hash_seed: int | None
     lost: str = "server restarted"
     lost_by: FaultClass = "session_gone"
     results: int | None = None
@@ -133,6 +134,7 @@ def left_open(connection: Connection, server: str) -> list[PastSession]:
         table.digest,
         table.replayable,
         table.secrets,
+        table.hash_seed,
     ).where(and_(table.server == server, table.ended_at.is_(None)))
     return [PastSession(*row) for row in connection.execute(query)]
 

@@ -29,7 +29,7 @@ Params: TypeAlias = tuple[Any, ...]
 
 COLUMNS = {
     "sessions": "id sid server environment split task_index task owner client run labelled step rollout"
-    " labels trace digest replayable secrets started_at",
+    " labels trace digest replayable secrets hash_seed started_at",
     "calls": "id session number kind task_id key name input result reward finished discarded fault fault_id"
     " message started_at queue_s run_s stream_s total_s after",
     "prompts": "session kind text",

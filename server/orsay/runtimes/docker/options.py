@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import Literal
 
 from ...errors import ConfigError
 from ..remote.options import RemoteOptions
@@ -62,6 +63,8 @@ class DockerOptions:
     """Between being asked to stop and being killed."""
     lease_s: float = 60
     """A container whose server is gone ends after so long."""
+    hash_seed: int | Literal["random"] = "random"
+    """PYTHONHASHSEED of the server in the container, and of its workers if it is one of ours."""
     remote: RemoteOptions = field(default_factory=RemoteOptions)
 
     def __post_init__(self) -> None:

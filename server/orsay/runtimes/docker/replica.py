@@ -32,6 +32,7 @@ __all__ = ["Plan", "Replica", "reason_of"]
 _log = get_logger(__name__)
 _DEFAULT_PORT = 8080
 _TELL_US = {"ORSAY_ERROR_DETAIL": "exception"}  # what clients read of it is decided here, not in there
+_HASH_SEEDS = ("PYTHONHASHSEED", "ORSAY_HASH_SEED")  # of any server there, and of the workers of ours
 _KEYS = "ORSAY_API_KEYS"
 _REATTACH_S = (0.2, 1.0, 2.0, 5.0)
 _NO_SHELL = f"exec {SHELL} failed"  # as the init of the engine says it
@@ -87,6 +88,7 @@ class Plan:
             labels=self.claim.labels,
             variables={
                 **_TELL_US,
+                **dict.fromkeys(_HASH_SEEDS, str(options.hash_seed)),
                 _KEYS: to_json([self.key.get_secret_value()]).decode(),
                 **options.variables,
             },

@@ -11,6 +11,7 @@ import asyncio
 import struct
 from collections.abc import Callable, Iterator
 from enum import IntEnum
+from typing import Literal
 
 from orsay_protocol.faults import FaultClass
 from pydantic import BaseModel
@@ -68,6 +69,8 @@ class WorkerConfig(BaseModel):
     teardown_time_limit_s: float
     max_result_bytes: int
     threads: int
+    hash_seed: int | Literal["random"] = "random"
+    """PYTHONHASHSEED of the worker, which Python reads only when it starts."""
     hidden_variables: list[str] = []
     """Environment variables that the worker must not have: keys of other servers."""
 

@@ -36,9 +36,10 @@ class _Pending:
 class WorkerConnection(asyncio.Protocol):
     """Made by ``launch``. Whatever was started is answered, also when the process dies."""
 
-    def __init__(self, lost: Callable[[WorkerConnection, str], None]) -> None:
+    def __init__(self, lost: Callable[[WorkerConnection, str], None], hash_seed: int | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._lost = lost
+        self._hash_seed = hash_seed
         self._reader = FrameReader()
         self._pending: dict[int, _Pending] = {}
         self._listeners: dict[int, Listener] = {}
@@ -68,7 +69,7 @@ class WorkerConnection(asyncio.Protocol):
     ) -> WorkerConnection:
         """Start a process and wait until it has loaded the environments. Raises LoadError."""
         ours, theirs = socket.socketpair()
-        connection = cls(lost)
+        connection = cls(lost, None if config.hash_seed == "random" else config.hash_seed)
         try:
             connection._process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -77,7 +78,7 @@ class WorkerConnection(asyncio.Protocol):
                 str(theirs.fileno()),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=2,
-                env=_surroundings(config.hidden_variables),
+                env={**_surroundings(config.hidden_variables), "PYTHONHASHSEED": str(config.hash_seed)},
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
@@ -274,8 +275,9 @@ class WorkerConnection(asyncio.Protocol):
                     listener.setup_ended(None if kind == Kind.SETUP_DONE else read_error(content))
             case Kind.HELLO:
                 described = from_json(payload)["environments"]
+                known_here = {"in_order": True, "hash_seed": self._hash_seed}
                 self.environments = tuple(
-                    EnvironmentInfo.model_validate({**each, "in_order": True}) for each in described
+                    EnvironmentInfo.model_validate({**each, **known_here}) for each in described
                 )
                 if not self._hello.done():
                     self._hello.set_result(None)

@@ -1,0 +1,47 @@
+"""The load of the environments when the server starts, which requests wait out for a bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+__all__ = ["Loading"]
+
+_LOOK_S = 0.25
+_AT_ONCE = frozenset({"console", "docs", "health", "metrics", "openapi.json", "ready", "redoc", "version"})
+"""First or last parts of the paths that need no environment, or tell that there is none yet."""
+
+
+class Loading:
+    """Over once ``finish`` was called, for good.
+
+    A request that waits holds its connection and nothing else: its body is not read yet, and the limit of
+    connections is the limit of such requests.
+    """
+
+    def __init__(self, wait_s: float, stopping: Callable[[], bool]) -> None:
+        self.over = False
+        self._wait_s = wait_s
+        self._stopping = stopping
+        self._finished = asyncio.Event()
+
+    def finish(self) -> None:
+        """The environments are there, and sessions may be opened."""
+        self.over = True
+        self._finished.set()
+
+    async def wait(self, path: str, gone: Callable[[], bool]) -> None:
+        """Return when the load is over, the time is up, the server stops or the client is ``gone``."""
+        parts = path.strip("/").split("/")
+        if _AT_ONCE.intersection((parts[0], parts[-1])):
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._wait_s):
+                while not (self.over or gone() or self._stopping()):
+                    await self._look()
+
+    async def _look(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK_S):
+                await self._finished.wait()
