@@ -165,44 +165,46 @@ class Settings(BaseSettings):
     allow_anonymous: bool = Field(False, description="bind wider than loopback although there are no keys")
     allowed_hosts: str | None = Field(
         None,
-        description="without keys: more names that lead here, with commas between; *: any",
+        description="without keys: more names of this server, separated by commas; *: any",
     )
     allowed_origins: str | None = Field(
         None,
-        description="without keys: web pages of others that may use this server, with commas between; *: any",
+        description="without keys: foreign web pages that may use this server, separated by commas; *: any",
     )
     console: Literal["auto", "on", "off"] = Field(
-        "auto", description="the page at /console; auto: on loopback, and wherever a key is asked for"
+        "auto", description="the page at /console; auto: on loopback, and on servers with keys"
     )
-    metrics: bool = Field(True, description="serve the server's metrics at /metrics, for Prometheus")
+    metrics: bool = Field(True, description="serve metrics at /metrics, for Prometheus")
     index_only: bool = Field(False, description="tasks by split and index only; specs stay on the server")
     error_detail: Literal["auto", "exception", "id"] = Field(
-        "auto", description="what clients read of an exception; auto: its text on loopback, else an id"
+        "auto", description="how much of an exception clients read; auto: its text on loopback, else an id"
     )
 
     server_name: str | None = Field(
-        None, description="tells containers of this server from others'; by default made of host and port"
+        None, description="identifies the containers of this server; by default made of host and port"
     )
     trusted_proxies: str = Field(
         "127.0.0.1,::1",
-        description="addresses and networks whose X-Forwarded headers are believed; *: any; empty: none",
+        description="addresses and networks whose X-Forwarded headers are trusted; *: any; empty: none",
     )
     keep_alive_s: int = Field(
-        75, ge=1, description="an idle connection is kept so long: longer than a proxy in front does"
+        75, ge=1, description="an idle connection is kept this long: longer than by a proxy in front"
     )
     head_time_limit_s: float = Field(
-        20, gt=0, description="from a connection's begin, or a request's first byte, to the end of its head"
+        20,
+        gt=0,
+        description="from the start of a connection, or the first byte of a request, to the end of its head",
     )
     transfer_time_limit_s: float = Field(
-        60, gt=0, description="a body that comes, an answer that goes, moves by 256 KiB in it, or ends"
+        60, gt=0, description="time in which a body or an answer must advance by 256 KiB, or end"
     )
     max_connections: int | None = Field(
-        None, ge=1, description="beyond it, 503; by default what the limit of open files leaves room for"
+        None, ge=1, description="beyond it, 503; by default bounded by the limit of open files"
     )
 
     max_sessions: int = Field(50_000, ge=1)
     max_sessions_per_key: int | None = Field(
-        None, ge=1, description="half of them where there are several keys"
+        None, ge=1, description="by default half, if there are several keys"
     )
     max_calls: int = Field(10_000, ge=1, description="calls in flight")
     max_calls_per_key: int | None = Field(
@@ -225,7 +227,7 @@ class Settings(BaseSettings):
     client_grace_s: float = Field(60, ge=0, description="a call outlives its client's connection this long")
     shutdown_grace_s: float = Field(30, ge=0)
     gone_memory_s: float = Field(
-        900, gt=0, description="a session that is gone answers 410 so long, then 404"
+        900, gt=0, description="a session that is gone answers 410 this long, then 404"
     )
     setup_wait_s: float = Field(25, gt=0, description="how long one request waits for setup")
     load_wait_s: float = Field(
@@ -235,7 +237,7 @@ class Settings(BaseSettings):
     stream_ping_s: float = Field(10, gt=0, description="time between comments on an open stream")
 
     worker_memory_limit_mib: int | None = Field(None, ge=32, description="above it, no new sessions")
-    worker_session_limit: int | None = Field(None, ge=1, description="replaced after so many sessions")
+    worker_session_limit: int | None = Field(None, ge=1, description="replaced after this number of sessions")
     sessions_per_worker: int | None = Field(
         None, ge=1, description="workers are added as sessions come; 1: a process for each session"
     )
@@ -253,9 +255,11 @@ class Settings(BaseSettings):
         description="auto: .orsay/journal.db; off; a path; sqlite:///PATH; postgresql://USER@HOST/NAME",
     )
     journal_durability: Literal["process", "fsync"] = Field(
-        "process", description="what a recorded result outlives: the server's death, or power loss too"
+        "process", description="what a recorded result survives: the server's death, or power loss too"
     )
-    journal_required: bool = Field(False, description="no journal, no play")
+    journal_required: bool = Field(
+        False, description="refuse sessions and calls while the journal cannot be written"
+    )
     journal_max_age_days: float | None = Field(None, gt=0, description="older sessions are removed")
     journal_max_sessions: int | None = Field(None, ge=1, description="beyond them, the oldest are removed")
     journal_max_bytes: int = Field(

@@ -76,6 +76,7 @@ def test_commands_in_the_documentation_are_commands_that_exist(block: object) ->
         words = shlex.split(line, comments=True)
         while words and re.match(r"[A-Z_]+=", words[0]):
             words = words[1:]
+        words = words[: words.index("|")] if "|" in words else words
         if words[:1] == ["orsay"]:
             assert parser_of(words[1]).parse_args(words[1:])
         elif words and words[0].startswith("./scripts/"):
@@ -155,3 +156,17 @@ def test_every_page_can_be_reached_from_the_index() -> None:
     index = (ROOT / "docs" / "index.md").read_text()
     pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
     assert {page for page in pages if f"]({page})" not in index} == set()
+
+
+def test_numbers_of_the_comparison_are_those_of_the_benchmark() -> None:
+    header = (ROOT / "benchmarks" / "results" / "serve.md").read_text().splitlines()[0]
+    columns = [name.strip() for name in header.strip("|").split("|")]
+    measured = {
+        row[0]: dict(zip(columns, row, strict=True)) for row in cells("../benchmarks/results/serve.md")
+    }
+    compared = [row for row in cells("../README.md", "## Why Orsay") if row[0] in measured]
+    assert len(compared) >= 5
+    for label, *shown in compared:
+        of_servers = [measured[label][name] for name in ("orsay-process", "openreward", "openenv-async")]
+        expected = [cell.partition(" ")[0] or "not measured" for cell in of_servers]
+        assert [cell.strip("*") for cell in shown] == expected, label

@@ -10,7 +10,7 @@ async def rollout(client: AsyncClient, index: int) -> float | None:
             try:
                 output = await session.call("answer", {"total": index})
             except ToolRefused as refused:
-                print("the environment said no:", refused.message)
+                print("the environment refused:", refused.message)
                 return 0.0
             return output.reward
     except Fault as fault:

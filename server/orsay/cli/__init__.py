@@ -17,15 +17,15 @@ _VERBS = {
     "play": "play a task of a server in the terminal",
     "push": "put an environment into a Hugging Face Space",
     "check": "run the conformance suite against any ORS server",
-    "eval": "let a model play tasks, or compare two evaluations",
-    "journal": "count, export and prune what was played",
+    "eval": "evaluate a model, or compare two evaluations",
+    "journal": "count, export and prune recorded sessions",
 }
 
 _EXAMPLES = """examples:
   orsay init my_env                     start a new environment
   orsay serve my_env.env:MyEnv          host it on http://127.0.0.1:8080
   orsay play http://127.0.0.1:8080      play it yourself
-  orsay check http://127.0.0.1:8080     see whether it keeps the standard
+  orsay check http://127.0.0.1:8080     test it against the standard
 
 'orsay VERB --help' describes a verb."""
 

@@ -32,12 +32,12 @@ _EXAMPLES = """\
 examples:
   orsay build my_env                        the image my-env, of the folder my_env
   orsay build . --tag me/my-env:2           of this folder, under another name
-  orsay build my_env --base orsay-base      on another image: quicker when it has orsay already
-  orsay build my_env --check                then start it and run the conformance suite against it
+  orsay build my_env --base orsay-base      on another image: faster if it has orsay already
+  orsay build my_env --check                then start it and run the conformance suite
   orsay serve --runtime docker my-env       host it
 
 The folder is a project with a pyproject.toml ('orsay init' writes one), or holds Python files with
-environments and perhaps a requirements.txt, or has a Dockerfile of its own.
+environments and optionally a requirements.txt, or has its own Dockerfile.
 
 exit status: 0 built, 1 the build or a check failed, 2 the folder, the engine or the command line is wrong
 """
@@ -59,7 +59,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("folder", type=Path, metavar="ENV_DIR", help="the project's folder")
     parser.add_argument("--tag", metavar="NAME[:TAG]", help="name of the image (default: the project's)")
     parser.add_argument(
-        "--base", metavar="IMAGE", help="build on this image (default: what the Dockerfile says)"
+        "--base", metavar="IMAGE", help="build on this image (default: that of the Dockerfile)"
     )
     parser.add_argument(
         "--orsay",

@@ -37,7 +37,7 @@ examples:
   orsay check http://127.0.0.1:8080 --only P-3.1 --only D2
   orsay check http://127.0.0.1:8080 --strict --counting-tool press --echo-tool say
 
-Checks open sessions and call tools with inputs made from their schemas: point it at a server
+Checks open sessions and call tools with inputs made from their schemas: use it on a server
 where that does no harm. Checks of the group "orsay" are promises of Orsay; other servers are
 judged by the group "standard" alone unless --strict is given.
 
@@ -52,7 +52,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "check",
         help="run the conformance suite against an ORS server",
-        description="Runs the conformance suite against any ORS server, Orsay or not.",
+        description="Run the conformance suite against any ORS server, Orsay or not.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -60,25 +60,25 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--env", metavar="NAME", help="environment to drive (default: the server's first)")
     parser.add_argument("--api-key", metavar="KEY", help="sent as X-API-Key with every request")
     parser.add_argument(
-        "--only", metavar="ID", action="append", default=[], help="run checks whose id starts so"
+        "--only", metavar="ID", action="append", default=[], help="run checks whose id starts with this"
     )
     parser.add_argument(
         "--strict", action="store_true", help="let promises of Orsay fail the run on any server"
     )
     roles = parser.add_argument_group(
-        "tools that the checks watch",
-        "Found by trying where none is named; of a named one, whatever is lost is a failure.",
+        "tools for some checks",
+        "Found by trying unless named; for a named tool, any loss is a failure.",
     )
     roles.add_argument(
         "--counting-tool",
         metavar="NAME[:STEP]",
-        help="a tool whose answer has a number that every call moves by one, or by STEP",
+        help="a tool whose answer has a number that changes by one, or by STEP, with every call",
     )
     roles.add_argument(
-        "--echo-tool", metavar="NAME", help="a tool that gives back its only argument, a text, to the letter"
+        "--echo-tool", metavar="NAME", help="a tool that returns its only argument, a text, unchanged"
     )
     roles.add_argument(
-        "--waiting-tool", metavar="NAME", help="a tool that takes as many seconds as its argument says"
+        "--waiting-tool", metavar="NAME", help="a tool whose argument is the number of seconds it takes"
     )
     parser.add_argument("--json", metavar="FILE", help="write the outcomes as JSON; - for standard output")
     parser.add_argument(

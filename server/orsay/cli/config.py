@@ -20,19 +20,19 @@ from .terminal import complain, say
 __all__ = ["add_parser"]
 
 _EXAMPLES = """examples:
-  orsay config --check                       what orsay.toml here, variables and defaults come to
+  orsay config --check                       the effective settings of ./orsay.toml, variables and defaults
   orsay config --check servers/big.toml      the same for that file; exit code 2 when something is wrong
-  orsay config --example > orsay.toml        a file to begin with
+  orsay config --example > orsay.toml        a file to start from
   orsay config --schema > orsay.schema.json  for completion and checks in an editor
 
-Nothing is started for --check: no class is imported, no server asked, no image looked for."""
+--check starts nothing: it imports no class, and contacts no server and no registry."""
 
 
 def add_parser(verbs: Any) -> None:
     parser = verbs.add_parser(
         "config",
         help="check orsay.toml, or write one",
-        description="Show what a server would use: from a file, from variables, from defaults.",
+        description="Check a configuration: the file, variables and defaults.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -41,7 +41,7 @@ def add_parser(verbs: Any) -> None:
         nargs="?",
         type=Path,
         metavar="FILE",
-        help="(the one that ORSAY_CONFIG names, else ./orsay.toml)",
+        help="the file (that of ORSAY_CONFIG, else ./orsay.toml)",
     )
     what = parser.add_mutually_exclusive_group()
     what.add_argument(

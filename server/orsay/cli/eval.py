@@ -20,17 +20,17 @@ __all__ = ["add_parser", "run"]
 _EXAMPLES = """examples:
   orsay eval http://127.0.0.1:8080 --env guessenvironment -n 100 -k 4 \\
       --model Qwen/Qwen3-8B --base-url http://127.0.0.1:8000/v1 --concurrency 64
-  orsay eval http://127.0.0.1:8080 --policy random                    how far chance gets
+  orsay eval http://127.0.0.1:8080 --policy random                    a random policy as the baseline
   orsay eval http://127.0.0.1:8080 --policy solver.py:solve           a scripted policy
-  orsay eval http://127.0.0.1:8080 --model gpt-5-mini --tasks 0-9,40  OpenAI, by OPENAI_API_KEY
+  orsay eval http://127.0.0.1:8080 --model gpt-5-mini --tasks 0-9,40  OpenAI, with OPENAI_API_KEY
   orsay eval http://127.0.0.1:8080 --model M --base-url URL --output m.json --resume
-  orsay eval --compare before.json after.json                         noise, or a difference?
+  orsay eval --compare before.json after.json                         is the difference noise?
 
-Ctrl-C keeps what was played; the same command with --output FILE --resume goes on from there, and plays
-again what faults had lost. Faults are counted apart and never scored.
+Ctrl-C keeps the episodes played so far; the same command with --output FILE --resume continues, and repeats
+episodes lost to faults. Faults are counted apart and never scored.
 
-exit status: 0 played, 1 it could not be played, too much was lost, or --min-reward or --not-worse says so,
-2 the command line is wrong, 130 Ctrl-C"""
+exit status: 0 done, 1 the evaluation failed, too many episodes were lost, or --min-reward or --not-worse
+failed, 2 the command line is wrong, 130 Ctrl-C"""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FOLDER = "evaluations"
@@ -45,17 +45,17 @@ def add_parser(verbs: Any) -> None:
     """Add the verb to the command line."""
     parser = verbs.add_parser(
         "eval",
-        help="let a model play tasks of a server, or compare two evaluations",
+        help="evaluate a model on tasks of a server, or compare two evaluations",
         description="Evaluate a model, or a policy, on tasks of any ORS server.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("url", nargs="?", metavar="URL", help="the environment server")
-    _add_tasks(parser.add_argument_group("what is played"))
-    _add_players(parser.add_argument_group("who plays"))
-    _add_scores(parser.add_argument_group("what counts"))
-    _add_course(parser.add_argument_group("how it goes"))
-    _add_results(parser.add_argument_group("what comes of it"))
+    _add_tasks(parser.add_argument_group("tasks"))
+    _add_players(parser.add_argument_group("policy"))
+    _add_scores(parser.add_argument_group("scoring"))
+    _add_course(parser.add_argument_group("execution"))
+    _add_results(parser.add_argument_group("results"))
     parser.set_defaults(run=run)
 
 
@@ -69,30 +69,32 @@ def _add_tasks(group: Any) -> None:
 
 
 def _add_players(group: Any) -> None:
-    group.add_argument("--model", metavar="M", help="as the endpoint calls it")
-    group.add_argument("--base-url", metavar="URL", help="of an OpenAI-compatible endpoint (OpenAI's own)")
+    group.add_argument("--model", metavar="M", help="name of the model at the endpoint")
+    group.add_argument("--base-url", metavar="URL", help="OpenAI-compatible endpoint (OpenAI's own)")
     group.add_argument(
         "--api-key-variable",
         metavar="NAME",
-        help=f"variable that has the endpoint's key ({_OPENAI_KEY}, for OpenAI's own endpoint only)",
+        help=f"variable with the endpoint's key ({_OPENAI_KEY}, for OpenAI's own endpoint only)",
     )
     group.add_argument("--policy", metavar="P", help="random, module:function or file.py:function; no model")
     group.add_argument("--system", metavar="TEXT", help="a system message; @FILE reads it from a file")
-    group.add_argument("--temperature", type=float, metavar="T", help="(the endpoint decides)")
-    group.add_argument("--top-p", type=float, metavar="P", help="(the endpoint decides)")
-    group.add_argument("--max-tokens", type=int, metavar="N", help="of one answer (the endpoint decides)")
+    group.add_argument("--temperature", type=float, metavar="T", help="(the endpoint's default)")
+    group.add_argument("--top-p", type=float, metavar="P", help="(the endpoint's default)")
+    group.add_argument("--max-tokens", type=int, metavar="N", help="per answer (the endpoint's default)")
     group.add_argument("--max-turns", type=int, default=64, metavar="N", help="answers per episode (64)")
-    group.add_argument("--seed", type=int, metavar="N", help="of a policy; sent to a model's endpoint too")
+    group.add_argument(
+        "--seed", type=int, metavar="N", help="seed of the policy; also sent to a model's endpoint"
+    )
     group.add_argument(
         "--nudge",
         type=int,
         default=0,
         metavar="N",
-        help="ask a model that calls no tool to go on, N times (0)",
+        help="ask a model that calls no tool to continue, up to N times (0)",
     )
-    group.add_argument("--no-images", action="store_true", help="show images by their names only")
+    group.add_argument("--no-images", action="store_true", help="send the names of images only")
     group.add_argument(
-        "--no-reasoning", action="store_true", help="do not show a model its own reasoning again"
+        "--no-reasoning", action="store_true", help="do not send earlier reasoning of the model again"
     )
     group.add_argument("--extra-body", metavar="JSON", help="more fields for each request to the endpoint")
 
@@ -102,7 +104,7 @@ def _add_scores(group: Any) -> None:
         "--reward", default="last", metavar="R", help="last, sum, max, mean or discounted:GAMMA (last)"
     )
     group.add_argument(
-        "--unscored", default="0", metavar="X", help="reward of an episode without any, or none (0)"
+        "--unscored", default="0", metavar="X", help="reward of an episode without one, or none (0)"
     )
     group.add_argument(
         "--success", type=float, default=1.0, metavar="X", help="solved from this reward on (1)"
@@ -118,28 +120,32 @@ def _add_course(group: Any) -> None:
         "--model-timeout", type=float, default=600.0, metavar="S", help="limit for an answer (600)"
     )
     group.add_argument(
-        "--model-tries", type=int, default=10, metavar="N", help="requests to an endpoint that fails (10)"
+        "--model-tries", type=int, default=10, metavar="N", help="requests to a failing endpoint (10)"
     )
-    group.add_argument("--api-key", metavar="KEY", help="of the environment server")
+    group.add_argument("--api-key", metavar="KEY", help="API key of the environment server")
     group.add_argument(
         "--secret",
         action="append",
         default=[],
         dest="secrets",
         metavar="NAME",
-        help="hand sessions the variable NAME as a secret; may be repeated",
+        help="give sessions the variable NAME as a secret; may be repeated",
     )
 
 
 def _add_results(group: Any) -> None:
     group.add_argument("--output", type=Path, metavar="FILE", help=f"report as JSON ({_FOLDER}/NAME.json)")
-    group.add_argument("--resume", action="store_true", help="play what the output lacks")
-    group.add_argument("--name", metavar="NAME", help="of the report (made of what is played, and the time)")
+    group.add_argument("--resume", action="store_true", help="play the tasks that the output lacks")
+    group.add_argument("--name", metavar="NAME", help="name of the report (split, policy and time)")
     group.add_argument("--run", dest="run_label", metavar="RUN", help="label of the sessions (the name)")
-    group.add_argument("--step", type=int, metavar="N", help="label too: the step of that training run")
-    group.add_argument("--no-journal", action="store_true", help="keep the report from the server's journal")
     group.add_argument(
-        "--compare", nargs=2, metavar=("A", "B"), help="tell whether two reports differ by more than noise"
+        "--step", type=int, metavar="N", help="label of the sessions: the step of that training run"
+    )
+    group.add_argument(
+        "--no-journal", action="store_true", help="do not send the report to the server's journal"
+    )
+    group.add_argument(
+        "--compare", nargs=2, metavar=("A", "B"), help="test whether two reports differ by more than noise"
     )
     group.add_argument("--not-worse", action="store_true", help="with --compare: fail if B is worse than A")
 

@@ -18,18 +18,18 @@ from .terminal import complain, console, say
 __all__ = ["add_parser"]
 
 _EXAMPLES = """examples:
-  orsay journal stats                                     what .orsay/journal.db holds, and how large it is
+  orsay journal stats                                     the contents and size of .orsay/journal.db
   orsay journal stats --journal postgresql://orsay@db/journal --json
   orsay journal export wins.jsonl --env guess --reward-min 1 --since 7d
   orsay journal export wins.parquet --run grpo-3 --finished
   orsay journal export wins/ --run grpo-3                 a folder for datasets.load_from_disk
   orsay journal export - --full --text "stack trace" | jq .
-  orsay journal prune --older-than 30d --dry-run          what would go
+  orsay journal prune --older-than 30d --dry-run          what would be removed
   orsay journal prune --max-size 5GiB
-  orsay journal vacuum                                    give room that is free back to the disk
+  orsay journal vacuum                                    return free space to the disk
 
-The journal is the server's: of ORSAY_JOURNAL, of orsay.toml, else .orsay/journal.db here; --journal names
-another. A server may go on playing meanwhile.
+The journal is that of ORSAY_JOURNAL, of orsay.toml, else .orsay/journal.db here; --journal names another.
+A running server is not disturbed.
 
 exit status: 0 done, 1 the journal cannot be read or written now, 2 the command line or a setting is wrong"""
 
@@ -52,13 +52,13 @@ def add_parser(verbs: Any) -> None:
     """Add the verb to the command line."""
     parser = verbs.add_parser(
         "journal",
-        help="count, export and prune what was played",
-        description="Look into the journal of a server, take episodes out of it, make it smaller.",
+        help="count, export and prune recorded sessions",
+        description="Inspect the journal of a server, export episodes, remove old sessions.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "what", choices=["stats", "export", "prune", "vacuum"], help="what to do; the examples show each"
+        "what", choices=["stats", "export", "prune", "vacuum"], help="the action; see the examples"
     )
     parser.add_argument(
         "output",
@@ -68,9 +68,9 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument("--journal", metavar="PLACE", help="a path, or postgresql://… (the server's setting)")
     parser.add_argument("--json", action="store_true", help="stats: as JSON")
-    _add_filters(parser.add_argument_group("export: which sessions"))
-    _add_form(parser.add_argument_group("export: in which form"))
-    _add_bounds(parser.add_argument_group("prune; vacuum"))
+    _add_filters(parser.add_argument_group("export: filters"))
+    _add_form(parser.add_argument_group("export: format"))
+    _add_bounds(parser.add_argument_group("prune, vacuum"))
     parser.set_defaults(run=run)
 
 
@@ -79,23 +79,23 @@ def _add_filters(group: Any) -> None:
     group.add_argument("--run", metavar="NAME", dest="run_name", help="of this run")
     group.add_argument("--split", metavar="SPLIT", help="of this split")
     group.add_argument("--task", metavar="TASK", help="of this task, such as train:17")
-    group.add_argument("--step", type=int, metavar="N", help="of this step of training")
+    group.add_argument("--step", type=int, metavar="N", help="of this training step")
     group.add_argument("--owner", metavar="OWNER", help="of this API key, by its name in the journal")
-    group.add_argument("--reward-min", type=float, metavar="R", help="whose last reward is at least this")
-    group.add_argument("--reward-max", type=float, metavar="R", help="whose last reward is at most this")
-    group.add_argument("--since", metavar="WHEN", help="begun since: 7d, 12h, 2026-05-01, 2026-05-01T18:00")
-    group.add_argument("--until", metavar="WHEN", help="begun before")
-    group.add_argument("--text", metavar="WORDS", help="in which this was said")
-    group.add_argument("--finished", action="store_true", help="whose environment said that it is over")
-    group.add_argument("--faults", action="store_true", help="also episodes that were lost to a fault")
-    group.add_argument("--living", action="store_true", help="also sessions that have not ended")
+    group.add_argument("--reward-min", type=float, metavar="R", help="with a last reward of at least this")
+    group.add_argument("--reward-max", type=float, metavar="R", help="with a last reward of at most this")
+    group.add_argument("--since", metavar="WHEN", help="started since: 7d, 12h, 2026-05-01, 2026-05-01T18:00")
+    group.add_argument("--until", metavar="WHEN", help="started before")
+    group.add_argument("--text", metavar="WORDS", help="that contain these words")
+    group.add_argument("--finished", action="store_true", help="that their environment finished")
+    group.add_argument("--faults", action="store_true", help="also episodes lost to a fault")
+    group.add_argument("--living", action="store_true", help="also open sessions")
     group.add_argument(
         "--trials", action="store_true", help="also sessions of orsay check, orsay play and the playground"
     )
 
 
 def _add_form(group: Any) -> None:
-    group.add_argument("--format", choices=["jsonl", "parquet", "dataset"], help="(told by FILE)")
+    group.add_argument("--format", choices=["jsonl", "parquet", "dataset"], help="(by the name of FILE)")
     group.add_argument("--full", action="store_true", help="whole trajectories instead of conversations")
     group.add_argument("--no-images", action="store_true", help="name images in the text instead")
     group.add_argument(
@@ -104,16 +104,16 @@ def _add_form(group: Any) -> None:
         default="object",
         help="arguments of a call: an object for chat templates (default), a string as in OpenAI's API",
     )
-    group.add_argument("--force", action="store_true", help="write over FILE")
+    group.add_argument("--force", action="store_true", help="overwrite FILE")
 
 
 def _add_bounds(group: Any) -> None:
-    group.add_argument("--older-than", metavar="AGE", help="remove sessions that ended so long ago: 30d, 12h")
+    group.add_argument("--older-than", metavar="AGE", help="remove sessions that ended longer ago: 30d, 12h")
     group.add_argument("--keep", type=int, metavar="N", help="remove the oldest until N sessions are left")
-    group.add_argument("--max-size", metavar="SIZE", help="remove the oldest until this is left: 500MB, 5GiB")
-    group.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    group.add_argument("--max-size", metavar="SIZE", help="remove the oldest down to this size: 500MB, 5GiB")
+    group.add_argument("--dry-run", action="store_true", help="only print what would be removed")
     group.add_argument(
-        "--rewrite", action="store_true", help="vacuum: write the whole file anew, while no server uses it"
+        "--rewrite", action="store_true", help="vacuum: rewrite the whole file, while no server uses it"
     )
 
 

@@ -54,7 +54,9 @@ def add_parser(verbs: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", type=Path, metavar="ENV_DIR", help="folder of the project")
-    parser.add_argument("--space", required=True, metavar="OWNER/NAME", help="which Space; made if need be")
+    parser.add_argument(
+        "--space", required=True, metavar="OWNER/NAME", help="which Space; created if missing"
+    )
     parser.add_argument("--private", action="store_true", help="make a new Space private")
     parser.add_argument(
         "--secret",
@@ -74,14 +76,14 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument("--hardware", metavar="NAME", help="such as cpu-upgrade (the hub's free cpu-basic)")
     parser.add_argument("--token", metavar="TOKEN", help="rather than HF_TOKEN or the login of this machine")
-    parser.add_argument("--base", metavar="IMAGE", help="build on this image (what the Dockerfile says)")
+    parser.add_argument("--base", metavar="IMAGE", help="build on this image (that of the Dockerfile)")
     parser.add_argument(
         "--orsay",
         metavar="WHAT",
         help="install this orsay: a requirement, or a wheel (the one that runs here)",
     )
     parser.add_argument("--message", default="Push the environment", metavar="TEXT", help="of the commit")
-    parser.add_argument("--no-wait", action="store_true", help="end when the files are there")
+    parser.add_argument("--no-wait", action="store_true", help="do not wait for the Space to run")
     parser.add_argument(
         "--time-limit", type=float, default=1800.0, metavar="S", help="wait so many seconds at most (1800)"
     )

@@ -16,15 +16,15 @@ __all__ = ["add_parser"]
 
 _EXAMPLES = """examples:
   orsay serve my_env.env:MyEnv                        one class, worker processes, http://127.0.0.1:8080
-  orsay serve                                         what orsay.toml in this folder says
-  orsay serve -c servers/big.toml --port 9000         what that file says, on another port
+  orsay serve                                         the environments of orsay.toml in this folder
+  orsay serve -c servers/big.toml --port 9000         those of that file, on another port
   orsay serve my_env.env:MyEnv --port 0               any free port, printed when ready
   orsay serve envs/one.py:One envs/two.py:Two         classes from files; the first is the default
   orsay serve my_env.env:MyEnv --also openenv,mcp     for OpenEnv and MCP clients too, from the same sessions
-  orsay serve gymnasium:FrozenLake-v1                 others': also reasoning-gym:, openenv:, text:
+  orsay serve gymnasium:FrozenLake-v1                 other libraries: also reasoning-gym:, openenv:, text:
   orsay serve http://one:8080 http://two:8080         other servers, as one
   orsay serve docker:my-env:1                         an image, in a container
-  orsay serve my_env.env:MyEnv --reload               new sessions run the code as it is on disk
+  orsay serve my_env.env:MyEnv --reload               new sessions use the changed code
   orsay serve my_env.env:MyEnv --host 0.0.0.0 --api-key "$KEY"
 
 Every setting is also a variable, for example ORSAY_IDLE_LIMIT_S=3600; 'orsay serve --settings' lists them.
@@ -66,7 +66,7 @@ def add_parser(verbs: Any) -> None:
         action="append",
         dest="api_keys",
         metavar="KEY",
-        help="let in who sends this key; may be repeated. ORSAY_API_KEYS keeps keys off the process list",
+        help="accept clients with this key; may be repeated. ORSAY_API_KEYS keeps keys off the process list",
     )
     parser.add_argument(
         "--allow-anonymous", action="store_true", default=None, help="listen wider than loopback without keys"
