@@ -58,7 +58,7 @@ class Call:
 
     ``after`` is how much of its session had ended when it began.
     ``answered``: the result is there, though it may wait for the journal. ``entry`` is the call's row there,
-    once it has one, and ``announced`` is done when that is written.
+    once it has one, and ``announced`` is done when that is written. ``slow``: it has run for a while.
     """
 
     __slots__ = (
@@ -79,6 +79,7 @@ class Call:
         "orphaned_at",
         "outcome",
         "refused",
+        "slow",
         "started_at",
         "stop",
         "streamed_at",
@@ -108,6 +109,7 @@ class Call:
         self.orphaned_at: float | None = None
         self.outcome: Outcome | None = None
         self.answered = False
+        self.slow = False
         self.after = 0
         self.entry = 0
         self.announced: asyncio.Future[bool] | None = None
@@ -123,12 +125,14 @@ class Call:
         return len(self.outcome.wire) if self.outcome is not None else 0
 
     def hear(self, events: bytes) -> None:
-        """A part of the result is here before its end: whole stream events."""
+        """The call takes long; a part of its result may be here before its end: whole stream events."""
         if self.answered:
             return
-        if self.heard is None:
-            self.heard = bytearray()
-        self.heard += events
+        self.slow = True
+        if events:
+            if self.heard is None:
+                self.heard = bytearray()
+            self.heard += events
         self._wake()
 
     def has_more(self, sent: int) -> bool:

@@ -55,6 +55,7 @@ class Kind(IntEnum):
     SETUP_DONE = 36
     SETUP_ERROR = 37
     STATE = 38
+    SLOW = 39
 
 
 class WorkerConfig(BaseModel):
@@ -68,6 +69,7 @@ class WorkerConfig(BaseModel):
     teardown_time_limit_s: float
     max_result_bytes: int
     threads: int
+    slow_after_s: float = 0.02
     hidden_variables: list[str] = []
     """Environment variables that the worker must not have: keys of other servers."""
 
