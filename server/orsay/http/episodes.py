@@ -2,7 +2,7 @@
 
 A call whose tool ends within a moment is answered in one write; a longer one becomes an open stream. What
 counts is how long the tool runs, as its runtime reports, and not how long the answer waits in queues of the
-server, or overload would make each call dearer. After a second at most the stream is opened all the same. The
+server, or overload would make each call dearer. After a second the stream is opened all the same. The
 environment's name in the path is not compared with the session's: the session id alone says which is meant.
 """
 
@@ -38,7 +38,7 @@ _STREAM_HEADERS = (
     (b"x-accel-buffering", b"no"),
 )
 _OK = b'{"status":"ok"}'
-_LONGEST_WAIT_S = 0.5  # for a runtime that does not report, and once more for the journal
+_LONGEST_WAIT_S = 1.0  # for a place that does not report, and once more for the journal
 _TRACE = TRACE.lower().encode()
 _MARK = ((ORSAY.lower().encode(), b"1"),)
 _READY = (*_MARK, (STATE.lower().encode(), b"ready"))
@@ -194,7 +194,11 @@ class EpisodeEndpoints:
         call.arrive(gone)
         complete = False
         try:
-            if call.outcome is not None or await self._ends_soon(call):
+            if not call.slow:
+                await call.wait(self._patience)
+            if call.answered and call.outcome is None:  # on its way through the journal
+                await call.wait(self._patience)
+            if call.outcome is not None:
                 complete = key is not None or not gone()
                 await self._send_finished(call, request)
             else:
@@ -203,14 +207,6 @@ class EpisodeEndpoints:
             call.leave(gone, session.now(), complete=complete)
             if not complete and call.orphaned_at is not None:
                 self._sessions.orphan(call)
-
-    async def _ends_soon(self, call: Call) -> bool:
-        """Wait for the outcome as long as the answer may still be a single write; tells whether it came."""
-        if not call.slow:
-            await call.wait(self._patience)
-        if call.answered:  # and on its way through the journal
-            await call.wait(self._patience)
-        return call.outcome is not None
 
     async def _send_finished(self, call: Call, request: Request) -> None:
         if call.refused is not None:
