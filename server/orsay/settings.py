@@ -218,7 +218,9 @@ class Settings(BaseSettings):
         900, gt=0, description="a session that is gone answers 410 so long, then 404"
     )
     setup_wait_s: float = Field(25, gt=0, description="how long one request waits for setup")
-    stream_after_s: float = Field(0.02, ge=0, description="a call that takes longer is answered as a stream")
+    stream_after_s: float = Field(
+        0.02, ge=0, description="a call whose tool runs longer is answered as a stream"
+    )
     stream_ping_s: float = Field(10, gt=0, description="time between comments on an open stream")
 
     worker_memory_limit_mib: int | None = Field(None, ge=32, description="above it, no new sessions")
