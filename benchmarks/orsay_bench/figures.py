@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 ORS_PEERS = ("openreward", "ors-sdk")
+DEFAULT = ("orsay", "orsay-openreward")
 ALL = ("orsay-process", "orsay-local", *ORS_PEERS, "openreward-tuned", "openenv", "openenv-async")
 ORS = ("orsay-process", "orsay-local", *ORS_PEERS, "openreward-tuned")
+BUSY = (*DEFAULT, "orsay-process", *ORS_PEERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class Figure:
     repeat: int | None = None
     limit_s: float = 120.0
     quick_arguments: tuple[str, ...] = ()
+    hogs: bool = False  # other programs want both cores all the time
 
     def title_of(self, reading: Reading) -> str:
         named = [self.arguments[i + 1] for i, part in enumerate(self.arguments) if part == "--sessions"]
@@ -94,14 +97,15 @@ FIGURES: dict[str, Figure] = {
     for figure in (
         Figure(
             "calls",
-            _per_cpu("tool calls, async,", 14, 20),
+            _per_cpu("tool calls, async,", 20),
             ("--mode", "calls"),
-            (*ALL, "raw-asgi"),
+            (*DEFAULT, *ALL, "raw-asgi"),
         ),
         Figure(
             "calls-sync",
             _per_cpu("tool calls, plain function,", 7),
             ("--mode", "calls", "--tool", "echo_sync"),
+            (*DEFAULT, *ORS),
         ),
         Figure(
             "calls-many",
@@ -110,9 +114,27 @@ FIGURES: dict[str, Figure] = {
                 Reading("p99_ms", "tool calls of {sessions} sessions: p99", "ms"),
             ),
             ("--mode", "calls", "--sessions", "1000"),
+            (*DEFAULT, *ORS),
         ),
         Figure(
-            "episodes", _per_cpu("episodes (create, prompt, call, delete)", 8), ("--mode", "episodes"), ALL
+            "calls-busy",
+            _per_cpu("tool calls on a busy machine", 18),
+            ("--mode", "calls"),
+            BUSY,
+            hogs=True,
+        ),
+        Figure(
+            "episodes",
+            _per_cpu("episodes (create, prompt, call, delete)", 10),
+            ("--mode", "episodes"),
+            (*DEFAULT, *ALL),
+        ),
+        Figure(
+            "episodes-busy",
+            _per_cpu("episodes on a busy machine", 9),
+            ("--mode", "episodes"),
+            BUSY,
+            hogs=True,
         ),
         Figure("pings", _per_cpu("pings", 4), ("--mode", "pings")),
         Figure(

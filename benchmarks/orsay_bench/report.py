@@ -156,7 +156,7 @@ def notes(runs: Iterable[Run], noisy: float = 0.3) -> list[str]:
             continue
         if run.result.get("error_count"):
             made.append(f"{where}: errors {run.result.get('errors')}")
-        if run.result.get("other_cpu", 0) > noisy:
+        if not run.result.get("hogs") and run.result.get("other_cpu", 0) > noisy:
             made.append(f"{where}: other work used {run.result['other_cpu']:.2f} of a core meanwhile")
         if run.result.get("generator_cpu", 0) > 0.95:
             made.append(f"{where}: the generator was at its limit ({run.result['generator_cpu']:.2f})")

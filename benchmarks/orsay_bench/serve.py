@@ -22,6 +22,7 @@ from typing import Any
 
 from . import machine, peers
 from .figures import FIGURES, Figure
+from .hogs import HOGS, busy_machine
 from .loops import Result
 from .processes import busy_s
 from .report import Run, as_json, grid, markdown, notes, plain, rows
@@ -82,7 +83,10 @@ class Bench:
                 }
                 if spec.ours:
                     result["ready_s"] = round(server.wait_until("/ready"), 3)
-                if figure.arguments:
+                if figure.hogs:
+                    with busy_machine(limit_s=self._limit_s(figure)):
+                        result |= {**self._load(figure, spec, server), "hogs": HOGS}
+                elif figure.arguments:
                     result |= self._load(figure, spec, server)
                 result["strays"] = len(server.strays())
                 return Run(figure.name, spec.name, turn, result)
@@ -95,7 +99,7 @@ class Bench:
             arguments += ["--warmup", str(self.plan.warmup), "--seconds", str(self.plan.seconds)]
         if self.generator_core is not None:
             arguments += ["--core", str(self.generator_core)]
-        limit_s = figure.limit_s + 2 * self.plan.seconds
+        limit_s = self._limit_s(figure)
         try:
             done = subprocess.run(
                 [sys.executable, "-m", f"orsay_bench.{spec.protocol}_load", *arguments],
@@ -110,6 +114,9 @@ class Bench:
             raise GeneratorFailed((done.stderr or done.stdout).strip()[-600:])
         result: Result = json.loads(done.stdout.strip().splitlines()[-1])
         return result
+
+    def _limit_s(self, figure: Figure) -> float:
+        return figure.limit_s + 2 * self.plan.seconds
 
 
 class GeneratorFailed(Exception):

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -39,6 +40,8 @@ class ServerSpec:
     peer: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
     by_default: bool = True
+    journal: bool = False
+    """It keeps a journal: a new one in a folder of its own for each start."""
 
     @property
     def ours(self) -> bool:
@@ -48,16 +51,29 @@ class ServerSpec:
         return str(python_of(peers, self.peer)) if self.peer else sys.executable
 
 
+def _serve(target: str, *options: str) -> tuple[str, ...]:
+    return ("-m", "orsay", "serve", target, "--host", "127.0.0.1", "--port", "PORT", *options)
+
+
 def _orsay(runtime: str) -> ServerSpec:
     """Without a journal, as the others are; ``benchmarks/journal`` measures what that adds."""
-    command = ("-m", "orsay", "serve", "bench_env:EchoEnvironment", "--host", "127.0.0.1", "--port", "PORT")
-    options = ("--runtime", runtime, "--workers", "1")
-    return ServerSpec(f"orsay-{runtime}", "ors", (*command, *options), variables={"ORSAY_JOURNAL": "off"})
+    command = _serve("bench_env:EchoEnvironment", "--runtime", runtime, "--workers", "1")
+    return ServerSpec(f"orsay-{runtime}", "ors", command, variables={"ORSAY_JOURNAL": "off"})
+
+
+def _orsay_default(name: str, target: str, **variables: str) -> ServerSpec:
+    """As it comes: with a journal, in worker processes, as many as there are cores: one."""
+    return ServerSpec(name, "ors", _serve(target), variables=variables, journal=True)
 
 
 def _peer(name: str, module: str, *, by_default: bool = True, **variables: str) -> ServerSpec:
     return ServerSpec(
-        name, "ors", ("echo_peer.py", module, "PORT"), name, variables=variables, by_default=by_default
+        name,
+        "ors",
+        ("echo_peer.py", "PORT"),
+        name,
+        variables={"BENCH_PEER": module, **variables},
+        by_default=by_default,
     )
 
 
@@ -68,6 +84,13 @@ def _openenv(name: str, step: str) -> ServerSpec:
 SERVERS: dict[str, ServerSpec] = {
     spec.name: spec
     for spec in (
+        _orsay_default("orsay", "bench_env:EchoEnvironment"),
+        _orsay_default(
+            "orsay-openreward",
+            "echo_peer:EchoEnvironment",
+            BENCH_PEER="openreward.environments",
+            OPENREWARD_DISABLE_UPDATE_CHECK="1",
+        ),
         _orsay("process"),
         _orsay("local"),
         _peer("openreward", "openreward.environments", OPENREWARD_DISABLE_UPDATE_CHECK="1"),
@@ -106,8 +129,12 @@ class RunningServer:
         ]
         self._log_path = logs / f"{spec.name}.log"
         self._variables = {**os.environ, "PYTHONPATH": str(SCRIPTS), **spec.variables}
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> RunningServer:
+        if self.spec.journal:
+            self._folder = tempfile.TemporaryDirectory(prefix="journal-")
+            self._variables["ORSAY_JOURNAL"] = f"{self._folder.name}/journal.db"
         with on_core(self._core), self._log_path.open("wb") as log:
             self.started = time.perf_counter()
             self._process = subprocess.Popen(
@@ -166,6 +193,8 @@ class RunningServer:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             wait_for_end(family)
+            if self._folder is not None:
+                self._folder.cleanup()
 
 
 def wait_for_end(pids: list[int], limit_s: float = 5.0) -> None:

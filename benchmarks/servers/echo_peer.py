@@ -1,18 +1,21 @@
-"""The same echo environment on a released server of the standard, started with that server's own `run`.
+"""The same echo environment for a released server of the standard, started with that server's own `run`.
 
-python echo_peer.py openreward.environments 19101    # needs: pip install openreward
-python echo_peer.py ors 19102                        # needs: pip install ors-sdk
+BENCH_PEER=openreward.environments python echo_peer.py 19101    # needs: pip install openreward
+BENCH_PEER=ors python echo_peer.py 19102                        # needs: pip install ors-sdk
+
+Or hosted by ours: BENCH_PEER=openreward.environments orsay serve echo_peer:EchoEnvironment
 """
 
 import asyncio
 import importlib
+import os
 import sys
 import time
 from typing import Any
 
 from pydantic import BaseModel
 
-peer: Any = importlib.import_module(sys.argv[1])
+peer: Any = importlib.import_module(os.environ["BENCH_PEER"])
 tool: Any = peer.tool
 
 
@@ -64,4 +67,4 @@ class EchoEnvironment(peer.Environment):  # type: ignore[misc]  # which package 
 
 
 if __name__ == "__main__":
-    peer.Server([EchoEnvironment]).run(host="127.0.0.1", port=int(sys.argv[2]))
+    peer.Server([EchoEnvironment]).run(host="127.0.0.1", port=int(sys.argv[1]))

@@ -233,7 +233,9 @@ class Settings(BaseSettings):
     load_wait_s: float = Field(
         4, ge=0, description="how long one request waits for environments while the server starts"
     )
-    stream_after_s: float = Field(0.02, ge=0, description="a call that takes longer is answered as a stream")
+    stream_after_s: float = Field(
+        0.02, ge=0, description="a call whose tool runs longer is answered as a stream"
+    )
     stream_ping_s: float = Field(10, gt=0, description="time between comments on an open stream")
 
     worker_memory_limit_mib: int | None = Field(None, ge=32, description="above it, no new sessions")

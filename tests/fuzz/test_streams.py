@@ -49,7 +49,7 @@ def player() -> Iterator[httpx.Client]:
 @QUICK
 @given(text=TEXTS, tool=st.sampled_from(["say", "say_later"]))
 def test_any_text_arrives_as_it_was(player: httpx.Client, text: str, tool: str) -> None:
-    arguments = {"text": text, **({"seconds": 0.025} if tool == "say_later" else {})}
+    arguments = {"text": text, **({"seconds": 0.06} if tool == "say_later" else {})}
     body = json.dumps({"name": tool, "input": arguments}).encode()
     reply = Reply(player.post("/call", content=body))
     assert reply.text == text

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -116,4 +117,56 @@ async def test_a_group_stops_together() -> None:
     assert group
     await group.stop(Faulted("cancelled", "over"))
     assert not group and [await answer.fault() for answer in answers] == ["cancelled"] * 3
+    runs.close()
+
+
+async def test_a_run_reports_once_that_it_takes_long() -> None:
+    runs, answer, gate = Runs(slow_after_s=0.01), Answer(), asyncio.Event()
+    reported = asyncio.Event()
+    reports: list[bytes] = []
+
+    async def body(_: Run) -> None:
+        await gate.wait()
+
+    def progress(events: bytes) -> None:
+        reports.append(events)
+        reported.set()
+
+    runs.start(body, answer, limit_s=5, what="it", progress=progress)
+    async with asyncio.timeout(10):
+        await reported.wait()
+    assert len(runs) == 1 and not answer.answers
+    await asyncio.sleep(0.1)
+    gate.set()
+    async with asyncio.timeout(10):
+        await answer.came.wait()
+    assert reports == [b""] and len(runs) == 0
+    runs.close()
+
+
+async def test_a_slow_run_keeps_its_limit() -> None:
+    runs, answer = Runs(slow_after_s=0.001), Answer()
+
+    async def body(_: Run) -> None:
+        await asyncio.Event().wait()
+
+    runs.start(body, answer, limit_s=0.3, what="it")
+    assert await answer.fault() == "time_limit"
+    assert len(runs) == 0
+    runs.close()
+
+
+async def test_time_for_which_the_event_loop_stands_still_does_not_make_a_run_slow() -> None:
+    runs, answer = Runs(slow_after_s=0.1), Answer()
+    reports: list[bytes] = []
+
+    async def body(_: Run) -> None:
+        for _times in range(2):
+            asyncio.get_running_loop().call_soon(time.sleep, 0.2)
+            await asyncio.sleep(0.001)
+
+    runs.start(body, answer, limit_s=5, what="it", progress=reports.append)
+    async with asyncio.timeout(10):
+        await answer.came.wait()
+    assert answer.answers == [(None, None)] and reports == []
     runs.close()

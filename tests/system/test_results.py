@@ -34,7 +34,9 @@ async def test_a_stream_may_be_cut_anywhere(served: ServerProcess, api: Api) -> 
     text = " \u00a0x" * 20_000
     reader, writer = await connect(served.url)
     writer.write(
-        raw_request("/call", api.sid, {"name": "say_later", "input": {"text": text}}, Connection="close")
+        raw_request(
+            "/call", api.sid, {"name": "say_later", "input": {"text": text, "seconds": 1}}, Connection="close"
+        )
     )
     data = await reader.read(-1)
     writer.close()

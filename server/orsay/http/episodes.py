@@ -1,6 +1,8 @@
 """The endpoints of a session, as plain ASGI.
 
-A call that finishes within a moment is answered in one write; a longer one becomes an open stream. The
+A call whose tool ends within a moment is answered in one write; a longer one becomes an open stream. What
+counts is how long the tool runs, as its runtime reports, and not how long the answer waits in queues of the
+server, or overload would make each call dearer. After a second the stream is opened all the same. The
 environment's name in the path is not compared with the session's: the session id alone says which is meant.
 """
 
@@ -37,6 +39,7 @@ _STREAM_HEADERS = (
     (b"x-accel-buffering", b"no"),
 )
 _OK = b'{"status":"ok"}'
+_LONGEST_WAIT_S = 1.0  # for a place that does not report, and once more for the journal
 _TRACE = TRACE.lower().encode()
 _MARK = ((ORSAY.lower().encode(), b"1"),)
 _READY = (*_MARK, (STATE.lower().encode(), b"ready"))
@@ -59,7 +62,7 @@ class EpisodeEndpoints:
         self._sessions = sessions
         self._faults = sessions.faults
         self._max_body = max_body_bytes
-        self._at_once = Delay(stream_after_s)
+        self._longest_wait = Delay(stream_after_s + _LONGEST_WAIT_S if stream_after_s else 0.0)
         self._soon = Delay(min(1.0, stream_ping_s))
         self._stream_ping_s = stream_ping_s
         self._index_only = index_only
@@ -192,7 +195,11 @@ class EpisodeEndpoints:
         call.join(gone)
         complete = False
         try:
-            if call.outcome is not None or await call.wait(self._at_once):
+            if not call.slow:
+                await call.wait(self._longest_wait)
+            if call.computed is not None and call.outcome is None:  # on its way through the journal
+                await call.wait(self._longest_wait)
+            if call.outcome is not None:
                 complete = key is not None or not gone()
                 await self._send_finished(call, request)
             else:

@@ -38,6 +38,7 @@ __all__ = [
 Operation: TypeAlias = Literal["prompt", "messages", "task_tools", "call", "score_group"]
 Stop: TypeAlias = Callable[[], None]
 Progress: TypeAlias = Callable[[bytes], None]
+"""Called with stream events while a call runs; without any to report only that the call takes long."""
 OnResult: TypeAlias = Callable[[Any, Faulted | Refused | None], None]
 """Called once with the value, or with the reason why there is none."""
 
@@ -173,8 +174,9 @@ class Handle(Protocol):
 
         ``limit_s`` is the time after which a place that does not even answer may be given up.
         The returned function asks the operation to stop; it is still answered.
-        ``progress`` receives whole stream events before the last ones; what it received is not part of
-        the Outcome any more. A place where results come in one piece ignores it.
+        ``progress`` is called once a call has run for a while; time for which its place kept it waiting does
+        not count. Where results come in pieces it gets the stream events before the last ones; these are then
+        not part of the Outcome.
         """
 
     async def close(self) -> None:

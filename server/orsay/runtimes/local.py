@@ -94,8 +94,8 @@ class LocalHandle:
         limit_s: float,
         progress: Progress | None = None,
     ) -> Stop:
-        del limit_s, progress  # nothing outside this process could enforce it; results come in one piece
-        run = start_operation(self._episode, operation, body, on_result, self._trace)
+        del limit_s  # nothing outside this process could enforce it
+        run = start_operation(self._episode, operation, body, on_result, self._trace, progress)
         return (lambda: None) if run is None else _stopper(run)
 
     async def close(self) -> None:

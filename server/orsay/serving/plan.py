@@ -42,6 +42,7 @@ _CODE_SETTINGS = (
     "worker_start_limit_s",
     "worker_stall_s",
     "hash_seed",
+    "stream_after_s",
 )
 _NO_OPTIONS = frozenset({"targets", "directory"})
 _MIB = 1024 * 1024
@@ -162,6 +163,7 @@ class CodeSpec:
             setup_time_limit_s=self.options["setup_time_limit_s"],
             teardown_time_limit_s=self.options["teardown_time_limit_s"],
             max_result_bytes=self.options["max_result_bytes"],
+            slow_after_s=self.options["stream_after_s"],
         )
         hash_seed = hash_seed_of_process()  # before author code can change the variable
         mark_log_records()  # author code may log as soon as it is imported
@@ -179,6 +181,7 @@ class CodeSpec:
             setup_time_limit_s=options["setup_time_limit_s"],
             teardown_time_limit_s=options["teardown_time_limit_s"],
             max_result_bytes=options["max_result_bytes"],
+            slow_after_s=options["stream_after_s"],
             threads=options["threads_per_worker"],
             hash_seed=options["hash_seed"],
             hidden_variables=list(self.hidden_variables),
@@ -245,4 +248,5 @@ def _remote_options(table: UpstreamOptions, settings: Settings) -> RemoteOptions
         **given,
         hook_limit_s=(table.setup_time_limit_s or settings.setup_time_limit_s) + _HOOK_MARGIN_S,
         max_result_bytes=settings.max_result_bytes,
+        slow_after_s=settings.stream_after_s,
     )

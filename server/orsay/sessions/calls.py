@@ -39,9 +39,9 @@ class Call:
     """One call. ``computed`` is the runtime's outcome, ``outcome`` the published one; both are set once.
 
     ``total_s`` is the time from the request to the computed outcome, ``stream_s`` the part of it that was an
-    open stream, None for an answer in one piece. ``after`` is the logical clock of the session when the call
-    began (``Record.clock``). ``row_id`` is the call's row in the journal, 0 before it has one, and
-    ``start_durable`` is done when that is committed.
+    open stream, None for an answer in one piece. ``slow``: the runtime reported that it takes long. ``after``
+    is the logical clock of the session when the call began (``Record.clock``). ``row_id`` is the call's row in
+    the journal, 0 before it has one, and ``start_durable`` is done when that is committed.
     """
 
     __slots__ = (
@@ -61,6 +61,7 @@ class Call:
         "published_at",
         "refused",
         "row_id",
+        "slow",
         "start_durable",
         "started_at",
         "stop",
@@ -97,6 +98,7 @@ class Call:
         self.computed: Outcome | None = None
         self.outcome: Outcome | None = None
         self.refused: Refused | None = None
+        self.slow = False
         self.after = 0
         self.row_id = 0
         self.start_durable: asyncio.Future[bool] | None = None
@@ -112,12 +114,14 @@ class Call:
     # from the runtime to the readers
 
     def on_chunk(self, events: bytes) -> None:
-        """Take a part of the result before its end: whole stream events."""
+        """Note that the call takes long, and take what is here of its result: whole stream events."""
         if self.computed is not None:
             return
-        if self._chunks is None:
-            self._chunks = bytearray()
-        self._chunks += events
+        self.slow = True
+        if events:
+            if self._chunks is None:
+                self._chunks = bytearray()
+            self._chunks += events
         self._wake()
 
     def has_chunks(self, sent: int) -> bool:

@@ -28,7 +28,7 @@ from ...authoring import hosted as convert
 from ...authoring.hosted import HostedEnvironment
 from ...authoring.tools import ToolRow, ToolTable
 from ...errors import BadTask, Faulted
-from ..base import OnResult
+from ..base import OnResult, Progress
 from ..outcome import Outcome, episode_finished, refusal
 from .guard import author_fault, cause, guard_author, guard_now, run_author
 from .runs import Group, Run, Runs
@@ -51,6 +51,7 @@ class Limits:
     setup_time_limit_s: float
     teardown_time_limit_s: float
     max_result_bytes: int
+    slow_after_s: float = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +161,12 @@ class Episode:
         """JSON bytes of the tools of this very session; does not need setup."""
         return self._start(lambda _: self._task_tools(), on_result, self._call_limit(None), "list_task_tools")
 
-    def start_score(self, body: bytes, on_result: OnResult) -> Run:
+    def start_score(self, body: bytes, on_result: OnResult, progress: Progress | None = None) -> Run:
         """Outcome for the candidates in ``body``, a valid ScoreGroup."""
-        return self._start(lambda _: self._score(body), on_result, self._call_limit(None), "score_group")
+        limit = self._call_limit(None)
+        return self._start(lambda _: self._score(body), on_result, limit, "score_group", progress)
 
-    def start_call(self, body: bytes, on_result: OnResult) -> Run | None:
+    def start_call(self, body: bytes, on_result: OnResult, progress: Progress | None = None) -> Run | None:
         """Outcome of the call in ``body``, a valid CallTool. None: it was refused and answered at once."""
         request = from_json(body)
         name: str = request["name"]
@@ -190,14 +192,23 @@ class Episode:
             on_result(None, author_fault("tool_error", exc, self.hide, f"validating the input of {name!r}"))
             return None
         limit = self._call_limit(row)
-        return self._start(lambda run: self._call(run, row, args, kwargs), on_result, limit, f"tool {name!r}")
+        what = f"tool {name!r}"
+        return self._start(lambda run: self._call(run, row, args, kwargs), on_result, limit, what, progress)
 
     def _start(
-        self, body: Callable[[Run], Coroutine[Any, Any, Any]], on_result: OnResult, limit_s: float, what: str
+        self,
+        body: Callable[[Run], Coroutine[Any, Any, Any]],
+        on_result: OnResult,
+        limit_s: float,
+        what: str,
+        progress: Progress | None = None,
     ) -> Run:
-        if self._runs is None:
-            self._runs = Group()
-        return self._context.runs.start(body, on_result, limit_s=limit_s, what=what, group=self._runs)
+        group = self._runs
+        if group is None:
+            group = self._runs = Group()
+        return self._context.runs.start(
+            body, on_result, limit_s=limit_s, what=what, group=group, progress=progress
+        )
 
     # calls
 

@@ -15,7 +15,7 @@ from pydantic_core import to_json
 from ...authoring.hosted import HostedEnvironment, host
 from ...errors import Faulted, LoadError, UnknownEnvironment
 from ...tracing import within
-from ..base import EnvironmentInfo, OnResult, OpenSession, Operation, TaskQuery
+from ..base import EnvironmentInfo, OnResult, OpenSession, Operation, Progress, TaskQuery
 from .episode import Episode, ExecutionContext, Limits
 from .guard import guard_author, run_author
 from .runs import Run, Runs
@@ -47,17 +47,24 @@ def describe(hosted: HostedEnvironment) -> EnvironmentInfo:
 
 
 def start_operation(
-    episode: Episode, operation: Operation, body: bytes, on_result: OnResult, trace: str | None
+    episode: Episode,
+    operation: Operation,
+    body: bytes,
+    on_result: OnResult,
+    trace: str | None,
+    progress: Progress | None,
 ) -> Run | None:
     """Start ``operation`` on ``episode``, as part of ``trace``; None when it was answered at once."""
     with within(trace, episode.hide):
-        return _start(episode, operation, body, on_result)
+        return _start(episode, operation, body, on_result, progress)
 
 
-def _start(episode: Episode, operation: Operation, body: bytes, on_result: OnResult) -> Run | None:
+def _start(
+    episode: Episode, operation: Operation, body: bytes, on_result: OnResult, progress: Progress | None
+) -> Run | None:
     match operation:
         case "call":
-            return episode.start_call(body, on_result)
+            return episode.start_call(body, on_result, progress)
         case "prompt":
             return episode.start_prompt(on_result)
         case "messages":
@@ -65,7 +72,7 @@ def _start(episode: Episode, operation: Operation, body: bytes, on_result: OnRes
         case "task_tools":
             return episode.start_task_tools(on_result)
         case "score_group":
-            return episode.start_score(body, on_result)
+            return episode.start_score(body, on_result, progress)
 
 
 class EnvironmentHost:
@@ -80,7 +87,7 @@ class EnvironmentHost:
                     f"two environments are called {environment.key!r}: {_where(other)} and"
                     f" {_where(environment)}; give one of them another name()"
                 )
-        self.context = ExecutionContext(Threads(threads), Runs(), limits)
+        self.context = ExecutionContext(Threads(threads), Runs(slow_after_s=limits.slow_after_s), limits)
 
     @property
     def environments(self) -> tuple[EnvironmentInfo, ...]:

@@ -1,7 +1,8 @@
 """Author code that runs: each run has an owner, a time limit, and an answer in any case.
 
 A run that is stopped gets a moment to end; if it does not, it is answered without it and counted as stuck
-until it really ends.
+until it really ends. A run that takes long reports so, once. How long it took is counted in ticks of a timer,
+so that the time in which a busy event loop does not turn hardly counts.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ...errors import Faulted, Refused, exception_text
-from ..base import OnResult, settle
+from ..base import OnResult, Progress, settle
 
 __all__ = ["Group", "Run", "Runs"]
 
 _TICK_S = 0.1
+_SLOW_TICKS = 4
+_SHORTEST_TICK_S = 0.001
 _STOP_GRACE_S = 1.0
 
 
@@ -26,10 +29,12 @@ class Run:
 
     __slots__ = (
         "_answered",
+        "_began",
         "_deadline",
         "_group",
         "_limit_s",
         "_on_result",
+        "_progress",
         "_reason",
         "_runs",
         "_started",
@@ -38,13 +43,22 @@ class Run:
     )
 
     def __init__(
-        self, runs: Runs, group: Group | None, on_result: OnResult, limit_s: float, what: str
+        self,
+        runs: Runs,
+        group: Group | None,
+        on_result: OnResult,
+        limit_s: float,
+        what: str,
+        progress: Progress | None,
+        began: int,
     ) -> None:
         self._runs = runs
         self._group = group
         self._on_result = on_result
         self._limit_s = limit_s
         self._what = what
+        self._progress = progress
+        self._began = began
         self._deadline = runs.now() + limit_s
         self._reason: Faulted | None = None
         self._answered = False
@@ -143,17 +157,24 @@ class Group:
 
 
 class Runs:
-    """All runs of one event loop, with one timer for all their limits."""
+    """All runs of one event loop, with one timer for all their limits and one to find the slow ones.
 
-    def __init__(self) -> None:
+    A run that took longer than ``slow_after_s`` calls its ``progress``.
+    """
+
+    def __init__(self, *, slow_after_s: float = 0.02) -> None:
         self._loop = asyncio.get_running_loop()
-        self._runs: dict[Run, None] = {}
+        self._runs: dict[Run, None] = {}  # in the order in which they began
+        self._slow: dict[Run, None] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._slow_tick_s = max(slow_after_s / _SLOW_TICKS, _SHORTEST_TICK_S)
+        self._slow_timer: asyncio.TimerHandle | None = None
+        self._ticks = 0
         self.now = self._loop.time
         self.stuck = 0
 
     def __len__(self) -> int:
-        return len(self._runs)
+        return len(self._runs) + len(self._slow)
 
     def start(
         self,
@@ -163,15 +184,18 @@ class Runs:
         limit_s: float,
         what: str,
         group: Group | None = None,
+        progress: Progress | None = None,
     ) -> Run:
         """Start ``body(run)`` as a task. ``what`` names it in the error when the limit is reached."""
-        run = Run(self, group, on_result, limit_s, what)
+        run = Run(self, group, on_result, limit_s, what, progress, self._ticks)
         if group is not None:
             group.enter(run)
         self._runs[run] = None
         run._task = self._loop.create_task(run._main(body(run)))
         if self._timer is None:
             self._timer = self._loop.call_later(_TICK_S, self._tick)
+        if self._slow_timer is None:
+            self._slow_timer = self._loop.call_later(self._slow_tick_s, self._tick_slow)
         return run
 
     async def run(self, body: Callable[[Run], Coroutine[Any, Any, Any]], *, limit_s: float, what: str) -> Any:
@@ -186,19 +210,40 @@ class Runs:
             raise
 
     def _forget(self, run: Run) -> None:
-        self._runs.pop(run, None)
+        if run in self._runs:
+            del self._runs[run]
+        else:
+            self._slow.pop(run, None)
 
     def _tick(self) -> None:
         self._timer = None
-        if not self._runs:
+        if not len(self):
             return
         now = self.now()
-        for run in list(self._runs):
+        for run in [*self._runs, *self._slow]:
             run._check(now)
         self._timer = self._loop.call_later(_TICK_S, self._tick)
 
+    def _tick_slow(self) -> None:
+        self._slow_timer = None
+        self._ticks += 1
+        last = self._ticks - _SLOW_TICKS
+        slow: list[Run] = []
+        for run in self._runs:
+            if run._began >= last:
+                break
+            slow.append(run)
+        for run in slow:
+            del self._runs[run]
+            self._slow[run] = None
+            if run._progress is not None:
+                run._progress(b"")
+        if self._runs:
+            self._slow_timer = self._loop.call_later(self._slow_tick_s, self._tick_slow)
+
     def close(self) -> None:
-        """Stop the timer. Runs still under way are left to their owner."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        """Stop the timers. Runs still under way are left to their owner."""
+        for timer in (self._timer, self._slow_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._slow_timer = None

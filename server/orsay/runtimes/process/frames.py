@@ -56,6 +56,7 @@ class Kind(IntEnum):
     SETUP_DONE = 36
     SETUP_ERROR = 37
     STATE = 38
+    SLOW = 39
 
 
 class WorkerConfig(BaseModel):
@@ -69,6 +70,7 @@ class WorkerConfig(BaseModel):
     teardown_time_limit_s: float
     max_result_bytes: int
     threads: int
+    slow_after_s: float = 0.02
     hash_seed: int | Literal["random"] = "random"
     """PYTHONHASHSEED of the worker, which Python reads only when it starts."""
     hidden_variables: list[str] = []

@@ -353,10 +353,14 @@ class ProcessHandle:
         on_result: OnResult,
         *,
         limit_s: float,
-        progress: Progress | None = None,  # results come in one piece
+        progress: Progress | None = None,
     ) -> Stop:
         return self._worker.start(
-            _KINDS[operation], with_session(self._number, body), on_result, limit_s + _LIMIT_MARGIN_S
+            _KINDS[operation],
+            with_session(self._number, body),
+            on_result,
+            limit_s + _LIMIT_MARGIN_S,
+            progress,
         )
 
     async def close(self) -> None:

@@ -97,7 +97,10 @@ class Worker(asyncio.Protocol):
             self._runs.pop(number, None)
             self._answer(number, value, error)
 
-        run = start_operation(episode, operation, body, done, self._traces.get(session))
+        def slow(_: bytes) -> None:
+            self._send(Kind.SLOW, number)
+
+        run = start_operation(episode, operation, body, done, self._traces.get(session), slow)
         if run is not None:
             self._runs[number] = run
 
@@ -203,6 +206,7 @@ async def _serve(sock: socket.socket, classes: list[type], config: WorkerConfig,
         setup_time_limit_s=config.setup_time_limit_s,
         teardown_time_limit_s=config.teardown_time_limit_s,
         max_result_bytes=config.max_result_bytes,
+        slow_after_s=config.slow_after_s,
     )
     host = EnvironmentHost(classes, limits, threads=config.threads)
     gc.collect()

@@ -15,7 +15,7 @@ from orsay_protocol.faults import FaultClass
 from pydantic_core import from_json
 
 from ...errors import Faulted, LoadError, Refused
-from ..base import EnvironmentInfo, Listener, OnResult, Stop, settle, stop_nothing
+from ..base import EnvironmentInfo, Listener, OnResult, Progress, Stop, settle, stop_nothing
 from .frames import FrameReader, Kind, Outbox, WorkerConfig, read_error, split_session, unpack_outcome
 
 __all__ = ["WORKER_MODULE", "WorkerConnection"]
@@ -26,11 +26,12 @@ _EXIT_WAIT_S = 2.0
 
 
 class _Pending:
-    __slots__ = ("deadline", "on_result")
+    __slots__ = ("deadline", "on_result", "progress")
 
-    def __init__(self, on_result: OnResult, deadline: float) -> None:
+    def __init__(self, on_result: OnResult, deadline: float, progress: Progress | None = None) -> None:
         self.on_result = on_result
         self.deadline = deadline
+        self.progress = progress
 
 
 class WorkerConnection(asyncio.Protocol):
@@ -121,13 +122,20 @@ class WorkerConnection(asyncio.Protocol):
 
     # asking
 
-    def start(self, kind: Kind, payload: bytes, on_result: OnResult, limit_s: float) -> Stop:
+    def start(
+        self,
+        kind: Kind,
+        payload: bytes,
+        on_result: OnResult,
+        limit_s: float,
+        progress: Progress | None = None,
+    ) -> Stop:
         """Send a request. After ``limit_s`` the worker may be killed if it answers no heartbeat either."""
         if self._closed.done():
             on_result(None, Faulted("worker_lost", self._killed or "the worker process is gone"))
             return stop_nothing
         self._next = number = (self._next + 1) & 0xFFFFFFFF
-        self._pending[number] = _Pending(on_result, self._loop.time() + limit_s)
+        self._pending[number] = _Pending(on_result, self._loop.time() + limit_s, progress)
         self._outbox.send(kind, number, payload)
         return _Stopper(self, number)
 
@@ -260,6 +268,10 @@ class WorkerConnection(asyncio.Protocol):
 
     def _on_frame(self, kind: int, number: int, payload: bytes) -> None:
         match kind:
+            case Kind.SLOW:
+                pending = self._pending.get(number)
+                if pending is not None and pending.progress is not None:
+                    pending.progress(b"")
             case Kind.ERROR if number:
                 pending = self._pending.pop(number, None)
                 if pending is not None:

@@ -159,6 +159,8 @@ class RemoteCall:
         limit = self._upstream.options.max_result_bytes
         reader = EventReader(limit)
         self._at, self._fault = 0, None
+        if self._upstream.ours and "content-length" not in stream.headers:
+            self._progress(b"")  # a quick call would have been answered in one piece
         while data := await stream.read():
             heard.at = self._upstream.now()
             onward: list[bytes] = []

@@ -111,6 +111,7 @@ class RemoteHandle:
             limit_s=limit_s + _LIMIT_MARGIN_S if self.upstream.ours else limit_s,
             what="the call" if operation == "call" else operation,
             group=self._group,
+            progress=None if self.upstream.ours else progress,
         )
         self._runs.add(run)
         return lambda: run.stop(Faulted("cancelled", "the call was cancelled"))

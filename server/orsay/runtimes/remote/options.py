@@ -28,4 +28,6 @@ class RemoteOptions:
     """Silence, comments included, after which a stream counts as broken."""
     hook_limit_s: float = 960
     """Silence after which a request fails that author code answers: a constructor, a prompt, tasks."""
+    slow_after_s: float = 0.02
+    """A call that takes longer at an upstream of another make reports so; one of ours tells by its answer."""
     max_result_bytes: int = 64 * 1024 * 1024

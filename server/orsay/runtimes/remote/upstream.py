@@ -137,7 +137,7 @@ class Upstream:
         """
         loop = asyncio.get_running_loop()
         self.now = loop.time
-        self.runs = Runs()
+        self.runs = Runs(slow_after_s=self.options.slow_after_s)
         self.read_timeouts = ReadTimeouts(self.options.silence_s)
         self._http = HttpClient(self._url, connect_timeout_s=self.options.connect_timeout_s)
         self._watching = [loop.create_task(self._watch.run()), loop.create_task(self._keep_alive())]
