@@ -106,7 +106,7 @@ async def test_the_key_of_a_call_that_runs_is_no_key_of_another_one(tmp_path: Pa
 
 @pytest.mark.contract("D2", "L7")
 async def test_a_key_names_its_request_after_a_restart_too(tmp_path: Path) -> None:
-    found = Killed(tmp_path, f"{ORDERS}:Orders", {})
+    found = Killed(tmp_path, f"{ORDERS}:Orders")
     try:
         async with opened(found.process.url) as api:
             spelled = '{ "input": {"label": "A\\u00c4", "until" : ""}, "name": "step" }'
