@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -23,25 +22,45 @@ KEYS = ["a-key-of-alice", "a-key-of-bob"]
 ALICE, BOB = ({"X-API-Key": key} for key in KEYS)
 
 
-async def fill(api: Api, most: int) -> tuple[int, httpx.Response]:
-    """Open sessions until one is refused, or there are ``most``: their number, and the last answer."""
-    for number in range(most):
-        answer = await api.other().post("/create", {"env_name": "world", "task_spec": {}})
+@pytest.fixture(scope="module")
+def shared() -> Iterator[ServerProcess]:
+    """Of two keys, each of which may have half; a test deletes its sessions."""
+    with server(
+        f"{WORLDS}:World",
+        runtime="local",
+        api_keys=KEYS,
+        also="openenv",
+        max_sessions=9,
+        max_calls=4,
+        stored_bytes=400_000,
+    ) as found:
+        yield found
+
+
+async def fill(api: Api, most: int) -> tuple[list[Api], httpx.Response]:
+    """Open sessions until one is refused, or there are ``most``: the sessions, and the last answer."""
+    opened: list[Api] = []
+    while True:
+        session = api.other()
+        answer = await session.post("/create", {"env_name": "world", "task_spec": {}})
         if answer.status_code != 200:
-            return number, answer
-    return most, answer
+            return opened, answer
+        opened.append(session)
+        if len(opened) == most:
+            return opened, answer
 
 
-async def test_with_several_keys_one_may_have_half_of_the_sessions() -> None:
-    with server(f"{WORLDS}:World", runtime="local", api_keys=KEYS, max_sessions=5) as own:
-        async with api_for(own.url, **ALICE) as alice, api_for(own.url, **BOB) as bob:
-            opened, refused = await fill(alice, 9)
-            assert opened == 2 and refused.status_code == 429
-            detail = refused.json()["detail"]
-            assert detail.startswith("this key is at maximum capacity: 2 sessions")
-            assert "ORSAY_MAX_SESSIONS_PER_KEY" in detail and refused.headers["retry-after"]
-            opened, refused = await fill(bob, 9)
-            assert opened == 2 and refused.json()["detail"].startswith("this key")
+async def test_with_several_keys_one_may_have_half_of_the_sessions(shared: ServerProcess) -> None:
+    async with api_for(shared.url, **ALICE) as alice, api_for(shared.url, **BOB) as bob:
+        hers, refused = await fill(alice, 9)
+        assert len(hers) == 4 and refused.status_code == 429
+        detail = refused.json()["detail"]
+        assert detail.startswith("this key is at maximum capacity: 4 sessions")
+        assert "ORSAY_MAX_SESSIONS_PER_KEY" in detail and refused.headers["retry-after"]
+        his, refused = await fill(bob, 9)
+        assert len(his) == 4 and refused.json()["detail"].startswith("this key")
+        for session in (*hers, *his):
+            await session.delete()
 
 
 @pytest.mark.parametrize("keys", [[], KEYS[:1], [KEYS[0], KEYS[0]]])
@@ -49,7 +68,7 @@ async def test_one_key_alone_may_have_all(keys: list[str]) -> None:
     with server(f"{WORLDS}:World", runtime="local", api_keys=keys, max_sessions=4) as own:
         async with api_for(own.url, **ALICE) as alice:
             opened, refused = await fill(alice, 9)
-            assert opened == 4
+            assert len(opened) == 4
             assert refused.json()["detail"] == "server at maximum capacity: 4 sessions"
 
 
@@ -59,7 +78,7 @@ async def test_the_setting_wins() -> None:
     ) as own:
         async with api_for(own.url, **ALICE) as alice:
             opened, refused = await fill(alice, 9)
-            assert opened == 4 and refused.json()["detail"].startswith("server at maximum capacity")
+            assert len(opened) == 4 and refused.json()["detail"].startswith("server at maximum capacity")
 
 
 async def test_a_key_that_is_added_halves_what_one_may_have(tmp_path: Path) -> None:
@@ -75,37 +94,36 @@ async def test_a_key_that_is_added_halves_what_one_may_have(tmp_path: Path) -> N
     try:
         process.wait_for_url()
         async with api_for(process.url, **ALICE) as alice:
-            assert (await fill(alice, 3))[0] == 3
+            assert len((await fill(alice, 3))[0]) == 3
             write(*KEYS)
             process.signal(signal.SIGHUP)
             await until(lambda: process.events("config_taken_up"))
-            assert (await fill(alice, 1))[0] == 0
+            assert (await fill(alice, 1))[0] == []
             async with api_for(process.url, **BOB) as bob:
-                assert (await fill(bob, 9))[0] == 3
+                assert len((await fill(bob, 9))[0]) == 3
     finally:
         process.end()
 
 
-async def test_one_key_may_run_half_of_the_calls(tmp_path: Path) -> None:
+async def test_one_key_may_run_half_of_the_calls(tmp_path: Path, shared: ServerProcess) -> None:
     gate = tmp_path / "gate"
-    with server(f"{WORLDS}:World", runtime="local", api_keys=KEYS, max_calls=4) as own:
-        async with api_for(own.url, **ALICE) as alice, api_for(own.url, **BOB) as bob:
-            waiting = []
-            for _ in range(2):
-                session = await alice.other().create()
-                waiting.append(asyncio.create_task(session.call("add_later", gate=str(gate))))
-            await until_running(alice, 2)
-            await alice.create()
-            await bob.create()
-            refused = await alice.call("say", text="x")
-            assert refused.status == 429
-            assert refused.detail.startswith("this key is at maximum capacity: 2 calls are running")
-            assert "ORSAY_MAX_CALLS_PER_KEY" in refused.detail
-            assert (await bob.call("say", text="mine")).text == "mine"
-            gate.touch()
-            for call in waiting:
-                assert (await call).status == 200
-            assert (await alice.call("say", text="again")).text == "again"
+    async with api_for(shared.url, **ALICE) as alice, api_for(shared.url, **BOB) as bob:
+        others = [await alice.other().create() for _ in range(2)]
+        waiting = [asyncio.create_task(each.call("add_later", gate=str(gate))) for each in others]
+        await until_running(alice, 2)
+        await alice.create()
+        await bob.create()
+        refused = await alice.call("say", text="x")
+        assert refused.status == 429
+        assert refused.detail.startswith("this key is at maximum capacity: 2 calls are running")
+        assert "ORSAY_MAX_CALLS_PER_KEY" in refused.detail
+        assert (await bob.call("say", text="mine")).text == "mine"
+        gate.touch()
+        for call in waiting:
+            assert (await call).status == 200
+        assert (await alice.call("say", text="again")).text == "again"
+        for session in (*others, alice, bob):
+            await session.delete()
 
 
 async def until_running(api: Api, number: int) -> None:
@@ -118,33 +136,33 @@ async def until_running(api: Api, number: int) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_results_of_one_key_do_not_push_out_those_of_another() -> None:
-    with server(f"{WORLDS}:World", runtime="local", api_keys=KEYS, stored_bytes=400_000) as own:
-        async with api_for(own.url, **ALICE) as alice, api_for(own.url, **BOB) as bob:
-            await alice.create()
-            await bob.create()
-            mine = await bob.call("fill", size=50_000)
-            hers = [await alice.call("fill", size=90_000) for _ in range(12)]
-            assert (await bob.attach(mine.task_id)).text == mine.text
-            assert (await alice.attach(hers[-1].task_id)).text == hers[-1].text
-            assert (await alice.attach(hers[0].task_id)).fault == "unknown_task_id"
+async def test_results_of_one_key_do_not_push_out_those_of_another(shared: ServerProcess) -> None:
+    async with api_for(shared.url, **ALICE) as alice, api_for(shared.url, **BOB) as bob:
+        await alice.create()
+        await bob.create()
+        mine = await bob.call("fill", size=50_000)
+        hers = [await alice.call("fill", size=90_000) for _ in range(12)]
+        assert (await bob.attach(mine.task_id)).text == mine.text
+        assert (await alice.attach(hers[-1].task_id)).text == hers[-1].text
+        assert (await alice.attach(hers[0].task_id)).fault == "unknown_task_id"
+        await alice.delete()
+        await bob.delete()
 
 
-async def test_one_key_may_have_32_live_streams_of_the_console() -> None:
-    with server(f"{WORLDS}:World", runtime="local", api_keys=KEYS) as own:
-        async with (
-            api_for(own.url, **ALICE) as alice,
-            api_for(own.url, **BOB) as bob,
-            AsyncExitStack() as stack,
-        ):
-            for _ in range(32):
-                stream = await stack.enter_async_context(alice.http.stream("GET", "/console/api/live"))
-                assert stream.status_code == 200
-            refused = await alice.http.get("/console/api/live")
-            assert refused.status_code == 429
-            assert refused.json()["detail"] == "this key is at maximum capacity: 32 streams of the console"
-            async with bob.http.stream("GET", "/console/api/live") as his:
-                assert his.status_code == 200
+async def test_one_key_may_have_32_live_streams_of_the_console(shared: ServerProcess) -> None:
+    async with (
+        api_for(shared.url, **ALICE) as alice,
+        api_for(shared.url, **BOB) as bob,
+        AsyncExitStack() as stack,
+    ):
+        for _ in range(32):
+            stream = await stack.enter_async_context(alice.http.stream("GET", "/console/api/live"))
+            assert stream.status_code == 200
+        refused = await alice.http.get("/console/api/live")
+        assert refused.status_code == 429
+        assert refused.json()["detail"] == "this key is at maximum capacity: 32 streams of the console"
+        async with bob.http.stream("GET", "/console/api/live") as his:
+            assert his.status_code == 200
 
 
 @asynccontextmanager
@@ -154,19 +172,20 @@ async def socket(own: ServerProcess, headers: dict[str, str]) -> AsyncIterator[C
         yield connection
 
 
-async def test_one_key_may_have_as_many_websockets_as_sessions() -> None:
-    with server(f"{WORLDS}:World", runtime="local", api_keys=KEYS, max_sessions=3, also="openenv") as own:
-        async with socket(own, ALICE):
-            with pytest.raises(InvalidStatus) as refused:
-                async with socket(own, ALICE):
-                    pass
-            assert refused.value.response.status_code == 429
-            assert b"this key is at maximum capacity: 1 WebSockets" in refused.value.response.body
-            async with socket(own, BOB):
+async def test_one_key_may_have_as_many_websockets_as_sessions(shared: ServerProcess) -> None:
+    async with AsyncExitStack() as stack:
+        for _ in range(4):
+            await stack.enter_async_context(socket(shared, ALICE))
+        with pytest.raises(InvalidStatus) as refused:
+            async with socket(shared, ALICE):
                 pass
-        async with asyncio.timeout(LIMIT_S):  # the place is free once the server knows that she left
-            while not await opens(own, ALICE):
-                await asyncio.sleep(0.01)
+        assert refused.value.response.status_code == 429
+        assert b"this key is at maximum capacity: 4 WebSockets" in refused.value.response.body
+        async with socket(shared, BOB):
+            pass
+    async with asyncio.timeout(LIMIT_S):  # the place is free once the server knows that she left
+        while not await opens(shared, ALICE):
+            await asyncio.sleep(0.01)
 
 
 async def opens(own: ServerProcess, headers: dict[str, str]) -> bool:
@@ -180,7 +199,7 @@ async def opens(own: ServerProcess, headers: dict[str, str]) -> bool:
 
 async def test_all_websockets_together_are_bounded() -> None:
     with server(f"{WORLDS}:World", runtime="local", max_sessions=2, also="openenv") as own:
-        async with contextlib.AsyncExitStack() as stack:
+        async with AsyncExitStack() as stack:
             for _ in range(64):  # so many at least, where there may be fewer sessions
                 await stack.enter_async_context(socket(own, {}))
             with pytest.raises(InvalidStatus) as refused:

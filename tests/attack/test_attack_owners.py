@@ -55,7 +55,7 @@ def create(api: Api, first: int = 1) -> Any:
 @pytest.fixture
 def killed(tmp_path: Path) -> Iterator[Killed]:
     more = {"ORSAY_API_KEYS": json.dumps(KEYS), "ORSAY_CONSOLE": "on", "ORSAY_ALSO": "openenv,mcp"}
-    found = Killed(tmp_path, f"{ORDERS}:Orders", more)
+    found = Killed(tmp_path, f"{ORDERS}:Orders", more=more)
     try:
         yield found
     finally:

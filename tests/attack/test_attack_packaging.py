@@ -12,7 +12,7 @@ import sys
 import tarfile
 import tempfile
 from base64 import b64encode, encodebytes
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -210,51 +210,62 @@ def cased(name: str, how: str) -> str:
 # names
 
 
+def numbered(names: Iterable[str], within: str = "") -> list[str]:
+    """Places of files with these names, each in a folder of its own."""
+    return [f"{within}{number:03}/{name}" for number, name in enumerate(names)]
+
+
 @pytest.mark.parametrize("how", ["as it is", "upper", "mixed"])
-@pytest.mark.parametrize("name", SECRET_NAMES)
-def test_a_secret_stays_here_by_its_name_in_any_letter_case(name: str, how: str, folder: Path) -> None:
-    name = cased(name, how)
-    put(folder, name)
-    put(folder, f"data/deep/{name}")
+def test_a_secret_stays_here_by_its_name_in_any_letter_case(how: str, folder: Path) -> None:
+    names = [cased(name, how) for name in SECRET_NAMES]
+    places = {*names, *numbered(names, "data/deep/")}
+    for place in places:
+        put(folder, place)
     assert leaks(packed(folder)) == [] == leaks(sent(folder))
-    assert set(contents_of(folder).secrets) == {name, f"data/deep/{name}"}
+    assert set(contents_of(folder).secrets) == places
 
 
-@pytest.mark.parametrize("name", SECRET_NAMES)
-def test_a_secret_stays_here_under_the_name_of_a_link_to_it(name: str, folder: Path) -> None:
-    put(folder, name)
-    (folder / "data").mkdir()
-    (folder / "config.txt").symlink_to(name)
-    (folder / "data" / "far.txt").symlink_to(folder / name)
-    (folder / "chain.txt").symlink_to("data/far.txt")
-    os.link(folder / name, folder / "data" / "hard.txt")
+def test_a_secret_stays_here_under_the_name_of_a_link_to_it(folder: Path) -> None:
+    expected = set[str]()
+    for number, name in enumerate(SECRET_NAMES):
+        secret = put(folder, f"{number:03}/{name}")
+        own = folder / f"{number:03}"
+        (own / "data").mkdir()
+        (own / "config.txt").symlink_to(name)
+        (own / "data" / "far.txt").symlink_to(secret)
+        (own / "chain.txt").symlink_to("data/far.txt")
+        os.link(secret, own / "data" / "hard.txt")
+        links = ("config.txt", "data/far.txt", "chain.txt", "data/hard.txt")
+        expected |= {f"{number:03}/{link}" for link in (name, *links)}
     assert leaks(packed(folder)) == [] == leaks(sent(folder))
-    assert {"config.txt", "data/far.txt", "chain.txt", "data/hard.txt"} < set(contents_of(folder).secrets)
+    assert set(contents_of(folder).secrets) == expected
 
 
-@pytest.mark.parametrize("name", SECRET_NAMES)
-def test_a_link_with_the_name_of_a_secret_makes_one_of_the_file(name: str, folder: Path) -> None:
-    put(folder, "settings/production.conf")
-    link = folder / name
-    link.parent.mkdir(parents=True, exist_ok=True)
-    link.symlink_to(folder / "settings" / "production.conf")
+def test_a_link_with_the_name_of_a_secret_makes_one_of_the_file(folder: Path) -> None:
+    links = numbered(SECRET_NAMES)
+    files = numbered(["settings/production.conf"] * len(links))
+    for file, place in zip(files, links, strict=True):
+        put(folder, file)
+        link = folder / place
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(folder / file)
     assert leaks(packed(folder)) == [] == leaks(sent(folder))
-    assert {name, "settings/production.conf"} == set(contents_of(folder).secrets)
+    assert set(contents_of(folder).secrets) == {*links, *files}
 
 
 @pytest.mark.parametrize("how", ["as it is", "upper"])
-@pytest.mark.parametrize("name", SECRET_NAMES)
-def test_an_allow_list_lets_no_secret_in(name: str, how: str, folder: Path) -> None:
-    name = cased(name, how)
-    put(folder, f"my_env/{name}")
+def test_an_allow_list_lets_no_secret_in(how: str, folder: Path) -> None:
+    names = [cased(name, how) for name in SECRET_NAMES]
+    for number, name in enumerate(names):
+        put(folder, f"my_env/{name}")
+        (folder / "my_env" / f"plain-{number}.txt").symlink_to(name)
     put(folder, "my_env/code.py", b"pass")
-    (folder / "my_env" / "plain.txt").symlink_to(name)
-    top = name.partition("/")[0]
+    tops = dict.fromkeys(name.partition("/")[0] for name in names)
     for lines in (
         ["*", "!my_env"],
         ["*", "!my_env/**"],
         ["**", "!**"],
-        ["*", "!my_env", f"!my_env/{top}*"],
+        ["*", "!my_env", *(f"!my_env/{top}*" for top in tops)],
         ["!*"],
     ):
         ignore(folder, *lines)
@@ -263,24 +274,27 @@ def test_an_allow_list_lets_no_secret_in(name: str, how: str, folder: Path) -> N
     assert leaks(sent(folder)) == []
 
 
-@pytest.mark.parametrize("name", SECRET_NAMES)
-def test_a_line_that_names_the_very_file_lets_it_in(name: str, folder: Path) -> None:
-    put(folder, f"a/{name}")
-    put(folder, f"b/{name}")
-    (line,) = {each.line for each in contents_of(folder).left_out if each.relpath == f"a/{name}"}
-    assert line is not None and line == f"!a/{name}"
-    ignore(folder, line)
-    assert leaks(packed(folder)) == [f"a/{name}"] == leaks(sent(folder))
-    ignore(folder, "*", line, "**/nothing")
-    assert leaks(packed(folder)) == [f"a/{name}"]
-    ignore(folder, line, "a")  # taken back
+def test_a_line_that_names_the_very_file_lets_it_in(folder: Path) -> None:
+    asked = numbered(SECRET_NAMES, "a/")
+    for place in (*asked, *numbered(SECRET_NAMES, "b/")):
+        put(folder, place)
+    found = {each.relpath: each.line for each in contents_of(folder).left_out}
+    lines = [str(found[place]) for place in asked]
+    assert lines == [f"!{place}" for place in asked]
+    ignore(folder, *lines)
+    assert sorted(leaks(packed(folder))) == sorted(asked) == sorted(leaks(sent(folder)))
+    ignore(folder, "*", *lines, "**/nothing")
+    assert sorted(leaks(packed(folder))) == sorted(asked)
+    ignore(folder, *lines, "a")  # taken back
     assert leaks(packed(folder)) == []
 
 
-@pytest.mark.parametrize("name", HARMLESS_NAMES)
-def test_what_an_environment_needs_goes_with_it(name: str, folder: Path) -> None:
-    put(folder, name, b"# of use")
-    assert packed(folder)[name] == sent(folder)[name] == b"# of use"
+def test_what_an_environment_needs_goes_with_it(folder: Path) -> None:
+    places = [*HARMLESS_NAMES, *numbered(HARMLESS_NAMES, "data/")]
+    for place in places:
+        put(folder, place, b"# of use")
+    for files in (packed(folder), sent(folder)):
+        assert [place for place in places if files.get(place) != b"# of use"] == []
     assert contents_of(folder).left_out == ()
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpx
 import pytest
+import pytest_asyncio
 
 from tests.system.serving import Api, Reply, ServerProcess, api_for, children, server, until
 
@@ -24,13 +26,13 @@ WAIT_S = 60.0
 class Killed:
     """A server that can be killed, and is started again on its journal."""
 
-    def __init__(self, folder: Path, target: str, more: Mapping[str, str]) -> None:
-        self._target = target
+    def __init__(self, folder: Path, *targets: str, more: Mapping[str, str] | None = None) -> None:
+        self._targets = targets
         self._variables = {
             "ORSAY_WORKERS": "1",
             "ORSAY_JOURNAL": str(folder / "journal.db"),
             "ORSAY_LOG_FORMAT": "json",
-            **more,
+            **(more or {}),
         }
         self.log: list[str] = []
         self._port = "0"
@@ -38,7 +40,7 @@ class Killed:
         self._port = self.process.url.rpartition(":")[2]
 
     def _start(self) -> ServerProcess:
-        process = ServerProcess(["--port", self._port, self._target], self._variables)
+        process = ServerProcess(["--port", self._port, *self._targets], self._variables)
         process.wait_for_url()
         return process
 
@@ -49,20 +51,10 @@ class Killed:
         self.process = await asyncio.to_thread(self._start)
 
 
-@pytest.fixture
-def killed(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Killed]:
-    found = Killed(tmp_path, f"{ORDERS}:{getattr(request, 'param', 'Orders')}", {})
-    try:
-        yield found
-    finally:
-        found.process.end()
-        print("".join(found.log + found.process.log))  # shown when the test failed
-
-
 @asynccontextmanager
-async def opened(url: str, **spec: Any) -> AsyncIterator[Api]:
+async def opened(url: str, env: str = "", **spec: Any) -> AsyncIterator[Api]:
     async with api_for(url) as api:
-        answer = await api.post("/create", {"env_name": "", "task_spec": {"first": 1, **spec}})
+        answer = await api.post("/create", {"env_name": env, "task_spec": {"first": 1, **spec}})
         assert answer.status_code == 200, answer.text
         await api.post("/ping")
         yield api
@@ -109,15 +101,15 @@ async def overlapping(api: Api, folder: Path, first: str, second: str) -> None:
         await first_ends()
 
 
-@pytest.mark.contract("L7")
-@pytest.mark.parametrize("tools", [("step", "step"), ("step", "queued"), ("queued", "step")])
-async def test_calls_that_overlapped_are_not_made_again_in_the_order_of_their_results(
-    killed: Killed, tmp_path: Path, tools: tuple[str, str]
-) -> None:
-    async with opened(killed.process.url) as api:
-        await overlapping(api, tmp_path, *tools)
+Scenario: TypeAlias = AsyncGenerator[None, None]
+"""A session, played up to where its server is killed, and from there on."""
+
+
+async def _overlapped(url: str, folder: Path, tools: tuple[str, str]) -> Scenario:
+    async with opened(url, "orders") as api:
+        await overlapping(api, folder, *tools)
         assert (await api.call("read")).text == "A B"
-        await killed.kill()
+        yield
         gone = await patiently(lambda: api.call("read"))
         assert (gone.status, gone.response.headers["x-orsay-fault"]) == (410, "session_gone")
         detail = gone.response.json()["detail"]
@@ -125,38 +117,31 @@ async def test_calls_that_overlapped_are_not_made_again_in_the_order_of_their_re
         assert f"its call 1 of {tools[1]!r} and its call 2 of {tools[0]!r} ran at the same time" in detail
 
 
-@pytest.mark.contract("L7")
-@pytest.mark.parametrize("tools", [("queued", "queued"), ("alone", "step"), ("step", "alone")])
-async def test_calls_that_the_session_ran_one_by_one_are_made_again_so(
-    killed: Killed, tmp_path: Path, tools: tuple[str, str]
-) -> None:
-    async with opened(killed.process.url) as api:
-        await overlapping(api, tmp_path, *tools)
+async def _one_by_one(url: str, folder: Path, tools: tuple[str, str]) -> Scenario:
+    async with opened(url, "orders") as api:
+        await overlapping(api, folder, *tools)
         assert (await api.call("read")).text == "A B"
-        await killed.kill()
+        yield
         assert (await patiently(lambda: api.call("read"))).text == "A B"
 
 
-@pytest.mark.contract("L7")
-async def test_a_call_that_was_refused_overlaps_with_nothing(killed: Killed, tmp_path: Path) -> None:
-    async with opened(killed.process.url) as api:
-        async with begun(api, "step", label="A", until=str(tmp_path / "go")) as ends:
+async def _refused(url: str, folder: Path) -> Scenario:
+    go = folder / "go-refused"
+    async with opened(url, "orders") as api:
+        async with begun(api, "step", label="A", until=str(go)) as ends:
             for refused in (await api.call("queued", until="B"), await api.call("nothing")):
                 assert refused.result["ok"] is False
-            (tmp_path / "go").touch()
+            go.touch()
             await ends()
-        await killed.kill()
+        yield
         assert (await patiently(lambda: api.call("read"))).text == "A"
 
 
-@pytest.mark.contract("L7")
-async def test_a_call_that_had_begun_is_not_begun_after_what_it_overlapped_with(
-    killed: Killed, tmp_path: Path
-) -> None:
-    async with opened(killed.process.url) as api:
-        async with begun(api, "step", label="A", until=str(tmp_path / "never")) as ends:
+async def _unfinished(url: str, folder: Path) -> Scenario:
+    async with opened(url, "orders") as api:
+        async with begun(api, "step", label="A", until=str(folder / "never")) as ends:
             assert (await api.call("queued", label="B")).text == "noted"
-            await killed.kill()
+            yield
             with pytest.raises(httpx.TransportError):
                 await ends()
         gone = await patiently(lambda: api.call("read"))
@@ -164,88 +149,125 @@ async def test_a_call_that_had_begun_is_not_begun_after_what_it_overlapped_with(
         assert "its call 1 of 'queued' and its unfinished call of 'step'" in gone.response.json()["detail"]
 
 
-@pytest.mark.contract("L7")
-async def test_a_prompt_is_asked_for_again_where_it_was_asked_for(killed: Killed) -> None:
-    async with opened(killed.process.url) as api:
+async def _prompted(url: str, folder: Path) -> Scenario:
+    async with opened(url, "orders") as api:
         assert (await api.call("draw")).text == "0"
         await api.get("/prompt")
         assert (await api.call("draw")).text == "1"
         await api.get("/prompt")
         await api.get("/messages")
-        await killed.kill()
+        yield
         assert (await patiently(lambda: api.call("draw"))).text == "3"
 
 
-@pytest.mark.contract("L7")
-@pytest.mark.parametrize("killed", ["Shown"], indirect=True)
-async def test_a_prompt_that_shows_the_state_is_compared_with_that_of_then(killed: Killed) -> None:
-    async with opened(killed.process.url) as api:
+async def _shown(url: str, folder: Path) -> Scenario:
+    async with opened(url, "shown") as api:
         await api.call("step", label="A")
         assert (await api.get("/prompt")).json()[0]["text"] == "Noted: A"
         await api.call("step", label="B")
         assert (await api.get("/prompt")).json()[0]["text"] == "Noted: A B"
-        await killed.kill()
+        yield
         assert (await patiently(lambda: api.call("read"))).text == "A B"
 
 
-@pytest.mark.contract("L7")
-@pytest.mark.parametrize("killed", ["Listed"], indirect=True)
-async def test_what_was_shown_while_a_call_ran_is_not_shown_again_before_it(
-    killed: Killed, tmp_path: Path
-) -> None:
-    mark, go = tmp_path / "mark", tmp_path / "go"
-    async with opened(killed.process.url, mark=str(mark), until=str(go)) as api:
+async def _listed_during_a_call(url: str, folder: Path) -> Scenario:
+    mark, go = folder / "mark", folder / "go-listed"
+    async with opened(url, "listed", mark=str(mark), until=str(go)) as api:
         shown = asyncio.create_task(api.get("/task_tools"))
         await until(mark.exists, timeout_s=WAIT_S)
         assert (await api.call("step", label="A")).text == "noted"
         go.touch()
         assert (await shown).status_code == 200
-        await killed.kill()
+        yield
         gone = await patiently(lambda: api.call("read"))
         assert gone.status == 410
         assert "its call 1 of 'step' and its task_tools ran at the same time" in gone.response.text
 
 
-@pytest.mark.contract("L7")
-@pytest.mark.parametrize("killed", ["ListedSlowly"], indirect=True)
-async def test_tools_that_are_asked_for_at_once_are_listed_after_setup(killed: Killed) -> None:
-    async with opened(killed.process.url) as api:
+async def _listed_after_setup(url: str, folder: Path) -> Scenario:
+    async with opened(url, "listedslowly") as api:
         assert (await api.get("/task_tools")).status_code == 200
         await api.call("step", label="A")
         assert (await api.call("read")).text == "listed A"
-        await killed.kill()
+        yield
         assert (await patiently(lambda: api.call("read"))).text == "listed A"
 
 
-@pytest.mark.contract("L7")
-async def test_a_listing_that_runs_no_code_of_the_environment_overlaps_with_nothing(
-    killed: Killed, tmp_path: Path
-) -> None:
-    async with opened(killed.process.url) as api:
-        async with begun(api, "step", label="A", until=str(tmp_path / "go")) as ends:
+async def _listed_without_code(url: str, folder: Path) -> Scenario:
+    go = folder / "go-without-code"
+    async with opened(url, "orders") as api:
+        async with begun(api, "step", label="A", until=str(go)) as ends:
             assert (await api.get("/task_tools")).status_code == 200
-            (tmp_path / "go").touch()
+            go.touch()
             await ends()
-        await killed.kill()
+        yield
         assert (await patiently(lambda: api.call("read"))).text == "A"
 
 
-@pytest.mark.contract("L7")
-async def test_a_group_is_scored_again_where_it_was_scored(killed: Killed) -> None:
+async def _scored(url: str, folder: Path) -> Scenario:
     body = {"candidates": [{"messages": [{"role": "user", "blocks": []}]}]}
-    async with opened(killed.process.url) as api:
+    async with opened(url, "orders") as api:
         await api.call("step", label="A")
         assert (await api.post("/score_group", body)).status_code == 200
         await api.call("step", label="B")
         assert (await api.call("read")).text == "A scored B"
-        await killed.kill()
+        yield
         assert (await patiently(lambda: api.call("read"))).text == "A scored B"
+
+
+SCENARIOS: dict[str, Callable[[str, Path], Scenario]] = {
+    **{
+        f"{' and '.join(tools)} overlapped and are not made again in the order of their results": partial(
+            _overlapped, tools=tools
+        )
+        for tools in (("step", "step"), ("step", "queued"), ("queued", "step"))
+    },
+    **{
+        f"{' and '.join(tools)} ran one by one and are made again so": partial(_one_by_one, tools=tools)
+        for tools in (("queued", "queued"), ("alone", "step"), ("step", "alone"))
+    },
+    "a call that was refused overlaps with nothing": _refused,
+    "a call that had begun is not begun after what it overlapped with": _unfinished,
+    "a prompt is asked for again where it was asked for": _prompted,
+    "a prompt that shows the state is compared with that of then": _shown,
+    "what was shown while a call ran is not shown again before it": _listed_during_a_call,
+    "tools that are asked for at once are listed after setup": _listed_after_setup,
+    "a listing that runs no code of the environment overlaps with nothing": _listed_without_code,
+    "a group is scored again where it was scored": _scored,
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def played(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, Scenario]]:
+    """All scenarios on one server, which has been killed and started again."""
+    folder = tmp_path_factory.mktemp("killed")
+    classes = ("Orders", "Shown", "Listed", "ListedSlowly")
+    found = Killed(folder, *(f"{ORDERS}:{name}" for name in classes))
+    halves = {name: scenario(found.process.url, folder) for name, scenario in SCENARIOS.items()}
+    try:
+        for half in halves.values():
+            await anext(half)
+        await found.kill()
+        yield halves
+    finally:
+        for half in halves.values():
+            await half.aclose()
+        await asyncio.to_thread(found.process.end)
+        print("".join(found.log + found.process.log))  # shown when a test failed
+
+
+@pytest.mark.contract("L7")
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("name", SCENARIOS)
+async def test_after_a_kill(played: dict[str, Scenario], name: str) -> None:
+    with pytest.raises(StopAsyncIteration):
+        await anext(played[name])
 
 
 @pytest.mark.contract("L7")
 async def test_a_gateway_cannot_tell_the_order_of_calls_that_overlapped(tmp_path: Path) -> None:
     with server(f"{ORDERS}:Orders") as behind:
-        gateway = Killed(tmp_path, behind.url, {})
+        gateway = Killed(tmp_path, behind.url)
         try:
             async with opened(gateway.process.url) as api, opened(gateway.process.url) as other:
                 await overlapping(api, tmp_path, "queued", "queued")
@@ -261,15 +283,16 @@ async def test_a_gateway_cannot_tell_the_order_of_calls_that_overlapped(tmp_path
 
 @pytest.mark.contract("L7", "I4")
 async def test_calls_that_overlapped_are_not_made_again_after_the_death_of_a_worker_either(
-    killed: Killed, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    async with opened(killed.process.url) as overlapped, opened(killed.process.url) as ordered:
-        await overlapping(overlapped, tmp_path, "step", "step")
-        await overlapping(ordered, tmp_path, "queued", "queued")
-        (worker,) = children(killed.process.pid)
-        os.kill(worker, signal.SIGKILL)
-        await until(lambda: killed.process.events("session_suspended"), timeout_s=WAIT_S)
-        gone = await patiently(lambda: overlapped.call("read"))
-        assert (gone.status, gone.response.headers["x-orsay-fault"]) == (410, "worker_lost")
-        assert "ran at the same time" in gone.response.json()["detail"]
-        assert (await patiently(lambda: ordered.call("read"))).text == "A B"
+    with server(f"{ORDERS}:Orders", workers=1, journal=str(tmp_path / "journal.db")) as found:
+        async with opened(found.url) as overlapped, opened(found.url) as ordered:
+            await overlapping(overlapped, tmp_path, "step", "step")
+            await overlapping(ordered, tmp_path, "queued", "queued")
+            (worker,) = children(found.pid)
+            os.kill(worker, signal.SIGKILL)
+            await until(lambda: found.events("session_suspended"), timeout_s=WAIT_S)
+            gone = await patiently(lambda: overlapped.call("read"))
+            assert (gone.status, gone.response.headers["x-orsay-fault"]) == (410, "worker_lost")
+            assert "ran at the same time" in gone.response.json()["detail"]
+            assert (await patiently(lambda: ordered.call("read"))).text == "A B"

@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 import structlog
 from hypothesis import given
 from hypothesis import strategies as st
-from orsay.cli import terminal
+from orsay.cli import main, terminal
 from orsay.logs import configure, get_logger
 from orsay.plain import one_line, safe
 from orsay_protocol.evaluation import EvaluatedEpisode, EvaluationReport, EvaluationSummary
@@ -34,6 +35,8 @@ from tests.interop.servers import serve
 from tests.journal.fill import Fill, empty_journal, fill
 
 pytestmark = pytest.mark.process
+
+ShownBy: TypeAlias = Callable[..., tuple[int, str]]
 
 LIMIT_S = 60.0
 HOSTILE = f"{Path(__file__).parent / 'hostile_env.py'}:Hostile"
@@ -59,6 +62,20 @@ def orsay(*arguments: str, typed: Sequence[str] = ()) -> tuple[int, str]:
         env={**os.environ, "COLUMNS": "300", "PYTHONIOENCODING": "utf-8"},
     )
     return done.returncode, done.stdout.decode()
+
+
+@pytest.fixture
+def shown_by(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> ShownBy:
+    """As ``orsay`` does, in this process, where nobody types."""
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+
+    def run(*arguments: str) -> tuple[int, str]:
+        capfd.readouterr()
+        code = main(arguments)
+        return code, "".join(capfd.readouterr())
+
+    return run
 
 
 def at_a_terminal(*arguments: str) -> bytes:
@@ -217,19 +234,19 @@ def reports(tmp_path: Path) -> tuple[Path, Path]:
     return paths
 
 
-def test_a_comparison_is_shown_as_text(reports: tuple[Path, Path]) -> None:
-    code, shown = orsay("eval", "--compare", *map(str, reports))
+def test_a_comparison_is_shown_as_text(reports: tuple[Path, Path], shown_by: ShownBy) -> None:
+    code, shown = shown_by("eval", "--compare", *map(str, reports))
     assert code == 0 and clean(shown) and r"\u009b31m" in shown
 
 
-def test_a_journal_is_shown_as_text(tmp_path: Path) -> None:
+def test_a_journal_is_shown_as_text(tmp_path: Path, shown_by: ShownBy) -> None:
     place = tmp_path / "journal.db"
     store = empty_journal(place)
     with store.writing() as connection:
         fill(connection, Fill(sessions=20, environments=(STEERING,), runs=(STEERING,)))
     store.close()
     for options in (("stats",), ("stats", "--json"), ("prune", "--keep", "1", "--dry-run"), ("vacuum",)):
-        code, shown = orsay("journal", *options, "--journal", str(place))
+        code, shown = shown_by("journal", *options, "--journal", str(place))
         assert code == 0 and clean(shown), options
     shown = at_a_terminal("journal", "export", "-", "--journal", str(place)).decode()
     assert clean(shown.replace("\r\n", "\n"))
@@ -280,7 +297,7 @@ def answering(answer: Callable[[str], tuple[int, bytes]]) -> Iterator[str]:
 
 @pytest.mark.parametrize("raw", [False, True], ids=["in JSON", "as it is"])
 @pytest.mark.parametrize("status", [200, 400, 500])
-def test_a_server_of_somebody_else_is_shown_as_text(status: int, raw: bool) -> None:
+def test_a_server_of_somebody_else_is_shown_as_text(status: int, raw: bool, shown_by: ShownBy) -> None:
     def answer(path: str) -> tuple[int, bytes]:
         if path == "/list_environments":
             return 200, json.dumps(["one", STEERING, "surrogate \ud800"]).encode()
@@ -298,21 +315,21 @@ def test_a_server_of_somebody_else_is_shown_as_text(status: int, raw: bool) -> N
             ("check", url, "--only", "P-1", "--junit", "-"),
             ("eval", url, "--policy", "random", "--env", "one"),
         ):
-            _, shown = orsay(*command)
+            _, shown = shown_by(*command)
             assert clean(shown) and "Traceback" not in shown, command
 
 
-def test_what_settings_hold_is_shown_as_text(tmp_path: Path) -> None:
+def test_what_settings_hold_is_shown_as_text(tmp_path: Path, shown_by: ShownBy) -> None:
     spelled = json.dumps(STEERING)
     for text in (f"server_name = {spelled}\n", f"[environments.a]\n{spelled} = 1\n", "a = '\x9b\u202e'\n"):
         (tmp_path / "orsay.toml").write_text(text)
-        code, shown = orsay("config", str(tmp_path / "orsay.toml"))
+        code, shown = shown_by("config", str(tmp_path / "orsay.toml"))
         assert clean(shown) and code == (0 if text.startswith("server_name") else 2)
         if code == 0:
             assert tomllib.loads(shown)["server_name"] == STEERING
 
 
-def test_the_name_of_a_file_is_shown_as_text(tmp_path: Path) -> None:
+def test_the_name_of_a_file_is_shown_as_text(shown_by: ShownBy) -> None:
     name = STEERING.replace("/", "").replace("\x00", "")
     for command in (
         ("push", name, "--space", "me/x"),
@@ -320,7 +337,7 @@ def test_the_name_of_a_file_is_shown_as_text(tmp_path: Path) -> None:
         ("config", name),
         ("serve", "-c", name),
     ):
-        code, shown = orsay(*command)
+        code, shown = shown_by(*command)
         assert code == 2 and clean(shown), command
 
 
