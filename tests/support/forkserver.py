@@ -10,6 +10,7 @@ interpreter reads when it starts, PYTHONPATH and PYTHONUNBUFFERED are heeded.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import io
 import json
@@ -254,6 +255,8 @@ def _main() -> None:
         warnings.simplefilter("ignore")  # imports about each other, forks about threads of C libraries
         for name in sys.argv[2:]:
             importlib.import_module(name)
+        gc.collect()
+        gc.freeze()  # a collection in a fork would copy all pages: with torch that takes 1.5 s of CPU
         request = _serve(control)
     if request is not None:
         _become(request)
