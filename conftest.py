@@ -1,6 +1,6 @@
-"""For all tests: hypothesis judges results, not the time that a shared machine takes for them, servers keep
-no journal unless a test asks for one, what fails is told at once, and a test that cannot be interrupted ends
-its process."""
+"""For all tests: hypothesis judges results, not the time that a shared machine takes for them, and tries the
+same examples in each run (HYPOTHESIS_PROFILE=explore: new ones), servers keep no journal unless a test asks
+for one, what fails is printed at once, and a test that cannot be interrupted ends its process."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from hypothesis import settings
 
 pytest_plugins = ["tests.support.tiers", "tests.support.scheduling"]
 
-settings.register_profile("shared-machine", deadline=None)
-settings.load_profile("shared-machine")
+settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 os.environ.setdefault("ORSAY_JOURNAL", "off")
 
 _GRACE_S = 60.0

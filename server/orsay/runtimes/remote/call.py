@@ -203,7 +203,7 @@ class RemoteCall:
             self._text = TextTracker()
         for piece in self._pieces[self._text.pieces :]:
             self._text.pass_over(piece)
-        data = guarded(event.data, in_text=self._text.in_text)
+        data = guarded(event.data, self._text)
         if data == event.data:
             return event.raw
         return b"event: " + event.name.encode() + b"\r\ndata: " + data + b"\r\n\r\n"

@@ -83,17 +83,17 @@ class EventReader:
                 events.append(Passed(event.event, event.data.encode(), anew))
 
 
-def guarded(piece: bytes, *, in_text: bool) -> bytes:
+def guarded(piece: bytes, before: TextTracker) -> bytes:
     """``piece`` so that no released client loses its first or last white space.
 
-    Clients strip data values. White space at an edge matters where it belongs to a JSON string, which
-    ``in_text`` says of the beginning; there it is written as a JSON escape.
+    Clients strip data values. White space at an edge matters where it belongs to a JSON string, as
+    ``before`` knows, which has passed over the pieces before this one; there it is written as a JSON escape.
     """
     first = _first(piece)
-    if in_text and first.isspace():
+    if before.in_text and first.isspace():
         piece = _escape(first) + piece[len(first.encode()) :]
     last = _last(piece)
-    if last.isspace() and _ends_in_text(piece, in_text):
+    if last.isspace() and before.ends_in_text(piece):
         piece = piece[: -len(last.encode())] + _escape(last)
     return piece
 
@@ -118,21 +118,21 @@ class TextTracker:
 
     def pass_over(self, piece: bytes) -> None:
         self.pieces += 1
+        self.in_text, self._escape = self._after(piece)
+
+    def ends_in_text(self, piece: bytes) -> bool:
+        """True when the end of a piece that came next would lie inside a string."""
+        return self._after(piece)[0]
+
+    def _after(self, piece: bytes) -> tuple[bool, bytes]:
+        """``in_text`` behind the piece, and a backslash at its end whose escape goes on."""
         piece = self._escape + piece
         backslashes = len(piece) - len(piece.rstrip(b"\\"))
-        self._escape = b"\\" if backslashes % 2 else b""
-        piece = piece[: len(piece) - len(self._escape)]
+        escape = b"\\" if backslashes % 2 else b""
+        piece = piece[: len(piece) - len(escape)]
         if b"\\" in piece:
             piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
-        if piece.count(b'"') % 2:
-            self.in_text = not self.in_text
-
-
-def _ends_in_text(piece: bytes, in_text: bool) -> bool:
-    tracker = TextTracker()
-    tracker.in_text = in_text
-    tracker.pass_over(piece)
-    return tracker.in_text
+        return self.in_text != bool(piece.count(b'"') % 2), escape
 
 
 def _first(piece: bytes) -> str:
