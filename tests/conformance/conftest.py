@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -12,16 +10,6 @@ from ..interop.servers import KIT, RunningServer, serve
 
 RUNTIMES = ("local", "process")
 WORLDS = tuple(f"tests/conformance/worlds.py:{name}" for name in ("Busy", "Fragile", "Huge", "Named", "Odd"))
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    # For test_ledger.py, which collects every test in another process.
-    if os.environ.get("ORSAY_LEDGER"):
-        found = {
-            item.nodeid: [name for mark in item.iter_markers("contract") for name in mark.args]
-            for item in session.items
-        }
-        print(f"\nledger: {json.dumps(found)}")
 
 
 @pytest.fixture(scope="session", params=RUNTIMES)

@@ -2,60 +2,90 @@
 
 from __future__ import annotations
 
+import ast
 import functools
-import json
-import os
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from orsay.conformance import CHECKS
 
 from .ledger import ENTRIES
 
 ROOT = Path(__file__).parents[2]
 JUDGED = ("tests/conformance/", "tests/system/", "tests/interop/")
-pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 
 @functools.cache
-def collected() -> dict[str, list[str]]:
-    """Entries that each test of the repository names, by node id; another pytest collects them."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "tests"]
-    environment = {**os.environ, "ORSAY_LEDGER": "1"}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False
-    )
-    line = next((line for line in done.stdout.splitlines() if line.startswith("ledger: ")), None)
-    assert line is not None, done.stdout[-3000:] + done.stderr[-3000:]
-    found: dict[str, list[str]] = json.loads(line.removeprefix("ledger: "))
-    return found
+def marked() -> dict[str, list[str]]:
+    """Entries that each test of the repository names, as the files write it: none of them is imported."""
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    assert len(files) > 200
+    return {
+        f"{path.relative_to(ROOT)}::{name}": entries
+        for path in files
+        for name, entries in marks(ast.parse(path.read_text()).body)
+    }
+
+
+def marks(body: list[ast.stmt], inherited: tuple[str, ...] = ()) -> Iterator[tuple[str, list[str]]]:
+    """Tests of a file or class with the entries of their marks, which begin with those of ``pytestmark``."""
+    whole = [*inherited]
+    for each in body:
+        if isinstance(each, ast.Assign) and target(each) == "pytestmark":
+            whole += entries(each.value)
+    for each in body:
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name.startswith("test"):
+            yield each.name, [*whole, *entries(*each.decorator_list)]
+        elif isinstance(each, ast.ClassDef) and each.name.startswith("Test"):
+            yield from marks(each.body, (*whole, *entries(*each.decorator_list)))
+        elif isinstance(each, ast.Assign) and target(each).startswith("Test"):  # a state machine's
+            yield target(each), [*whole, *entries(each.value)]
+
+
+def target(assignment: ast.Assign) -> str:
+    return ast.unparse(assignment.targets[0])
+
+
+def entries(*expressions: ast.expr) -> Iterator[str]:
+    """What calls of ``pytest.mark.contract`` in the expressions name."""
+    for each in (node for expression in expressions for node in ast.walk(expression)):
+        if isinstance(each, ast.Call) and ast.unparse(each.func) == "pytest.mark.contract":
+            yield from (name for argument in each.args for name in named(argument))
+
+
+def named(argument: ast.expr) -> list[str]:
+    if isinstance(argument, ast.Constant):
+        return [str(argument.value)]
+    text = ast.unparse(argument)
+    if text == "check.entry":
+        return [check.entry for check in CHECKS]
+    assert text == "*(check.entry for check in STANDARD)", text
+    return [check.entry for check in CHECKS if check.group == "standard"]
 
 
 def test_every_entry_has_a_test() -> None:
-    named = {name for names in collected().values() for name in names}
+    named = {name for names in marked().values() for name in names}
     missing = [entry.id for entry in ENTRIES.values() if not entry.planned and entry.id not in named]
     assert not missing, f"entries of the ledger without a test: {', '.join(missing)}"
 
 
 def test_every_test_names_entries_that_exist() -> None:
-    stray = {node: set(names) - ENTRIES.keys() for node, names in collected().items()}
+    stray = {node: set(names) - ENTRIES.keys() for node, names in marked().items()}
     stray = {node: names for node, names in stray.items() if names}
     assert not stray, f"tests that name unknown entries: {stray}"
 
 
 def test_every_test_of_the_contract_names_an_entry() -> None:
     silent = {
-        node.partition("[")[0]
-        for node, names in collected().items()
+        node
+        for node, names in marked().items()
         if node.startswith(JUDGED) and not names and "test_ledger.py" not in node
     }
     assert not silent, f"tests without a contract marker: {', '.join(sorted(silent))}"
 
 
 def test_no_known_gap_has_a_test() -> None:
-    named = {name for names in collected().values() for name in names}
+    named = {name for names in marked().values() for name in names}
     closed = [entry.id for entry in ENTRIES.values() if entry.planned and entry.id in named]
     assert not closed, f"no longer gaps, take planned off: {', '.join(closed)}"
 

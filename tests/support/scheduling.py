@@ -1,6 +1,6 @@
 """Files of tests over the processes of xdist: what takes long first, and what imports TRL in one process.
 
-TRL and torch take a process ten seconds to import. One process collects the files that need them; the others
+TRL and torch take a process ten seconds to import, ``openreward`` and ``reasoning_gym`` three. One process collects the files that need them; the others
 know nothing of those files, so that each process is given only what it has collected.
 """
 
@@ -19,7 +19,9 @@ from tests.support.network import has_own
 
 __all__ = ["Scheduling"]
 
-_IMPORTS_TRL = re.compile(rb"^pytest\.importorskip\(\"(torch|trl|datasets|openreward)\"", re.MULTILINE)
+_IMPORTS_TRL = re.compile(
+    rb"^(\w+ = )?pytest\.importorskip\(\"(torch|trl|datasets|openreward|reasoning_gym)\b", re.MULTILINE
+)
 _LONG = ("tests/cli/", "tests/deploy/", "tests/envs/", "tests/gateway/", "tests/images/", "tests/interop/")
 _SHARE_NETWORK = (
     *("tests/console/", "tests/deploy/", "tests/docker/", "tests/images/", "tests/spaces/"),
