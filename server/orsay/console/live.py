@@ -19,7 +19,8 @@ from pydantic_core import to_json
 
 from ..logs import get_logger
 from ..sessions.labels import parse_labels
-from ..sessions.session import Place, Session, State
+from ..sessions.lifecycle import State
+from ..sessions.session import Place, Session
 from .answers import plain
 
 __all__ = [

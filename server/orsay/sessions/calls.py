@@ -40,8 +40,8 @@ class Call:
 
     ``total_s`` is the time from the request to the computed outcome, ``stream_s`` the part of it that was an
     open stream, None for an answer in one piece. ``slow``: the runtime reported that it takes long. ``after``
-    is the logical clock of the session when the call began (``Record.clock``). ``row_id`` is the call's row in
-    the journal, 0 before it has one, and ``start_durable`` is done when that is committed.
+    is the logical clock of the session when the call began (``Record.clock``). ``row_id`` is the row of the
+    call in the journal, 0 before it has one, and ``start_durable`` is done when that is committed.
     """
 
     __slots__ = (
