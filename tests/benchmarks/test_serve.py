@@ -3,9 +3,10 @@ from pathlib import Path
 
 import pytest
 from orsay_bench.figures import FIGURES
+from orsay_bench.hogs import HOGS, busy_machine
 from orsay_bench.processes import is_running
-from orsay_bench.report import Run
-from orsay_bench.serve import Book, headline, main, parser, plan
+from orsay_bench.report import Run, notes
+from orsay_bench.serve import RESULTS, Book, headline, main, parser, plan
 from orsay_bench.servers import SCRIPTS, SERVERS, RunningServer, ServerFailed, ServerSpec
 
 pytestmark = pytest.mark.process
@@ -83,3 +84,24 @@ def test_a_server_that_exits_is_reported_with_its_log(tmp_path: Path) -> None:
     spec = ServerSpec("broken", "ors", ("-c", "raise SystemExit('no such thing')", "PORT"))
     with running(spec, tmp_path) as server, pytest.raises(ServerFailed, match="no such thing"):
         server.wait_until()
+
+
+def test_the_documentation_has_the_figures_of_the_server_as_it_comes() -> None:
+    table = (RESULTS / "serve-default.md").read_text().split("\n\n")[0]
+    assert table.strip() in (RESULTS.parents[1] / "docs" / "performance.md").read_text()
+
+
+def test_a_busy_machine_is_quiet_again_when_the_block_ends() -> None:
+    with busy_machine(limit_s=60) as hogs:
+        assert len(hogs) == HOGS and all(is_running(hog.pid) for hog in hogs)
+    assert not any(is_running(hog.pid) for hog in hogs)
+
+
+def test_a_hog_ends_by_itself() -> None:
+    with busy_machine(limit_s=0.1) as hogs:
+        assert [hog.wait(30) for hog in hogs] == [0] * HOGS
+
+
+def test_other_work_is_no_remark_where_the_benchmark_makes_it() -> None:
+    assert notes([Run("calls-busy", "orsay", 1, {"other_cpu": 1.5, "hogs": HOGS})]) == []
+    assert len(notes([Run("calls", "orsay", 1, {"other_cpu": 1.5})])) == 1
