@@ -38,7 +38,7 @@ Reader: TypeAlias = Callable[[], bool]
 class Call:
     """One call. ``computed`` is the runtime's outcome, ``outcome`` the published one; both are set once.
 
-    ``total_s`` is the time from the request to the computed outcome, ``stream_s`` the part of it that was an
+    A computed call has ``total_s``, the time since the request, and ``stream_s``, the part of it that was an
     open stream, None for an answer in one piece. ``slow``: the runtime reported that it takes long. ``after``
     is the logical clock of the session when the call began (``Record.clock``). ``row_id`` is the row of the
     call in the journal, 0 before it has one, and ``start_durable`` is done when that is committed.
@@ -91,8 +91,6 @@ class Call:
         self.detached = detached
         self.started_at = now
         self.streamed_at: float | None = None
-        self.total_s = 0.0
-        self.stream_s: float | None = None
         self.published_at = 0.0
         self.abandoned_at: float | None = None
         self.computed: Outcome | None = None
@@ -136,8 +134,7 @@ class Call:
         """Take the runtime's outcome; readers see it after ``publish``."""
         self.computed = outcome
         self.total_s = now - self.started_at
-        if self.streamed_at is not None:
-            self.stream_s = now - self.streamed_at
+        self.stream_s = None if self.streamed_at is None else now - self.streamed_at
         self.stop = None
         if self._chunks is not None and outcome.wire:
             outcome.wire = bytes(self._chunks) + outcome.wire

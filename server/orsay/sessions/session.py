@@ -459,7 +459,8 @@ class Session(Lifecycle):
             if call.computed is None:
                 self._computed(calls, call, self._failure(call, error) if outcome is None else outcome)
 
-        call.after = self._clock
+        if self.record is not None:
+            call.after = self.record.clock
         limit_s = self.limit_s(call.name)
         stop = handle.start(call.operation, body, on_result, limit_s=limit_s, progress=call.on_chunk)
         if call.computed is None:
