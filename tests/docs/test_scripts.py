@@ -123,6 +123,32 @@ def test_the_python_that_is_named_comes_first(tmp_path: Path) -> None:
     assert done.stdout.strip() == f"{tmp_path}/mine"
 
 
+@pytest.mark.parametrize(
+    ("uv_exit", "expected"),
+    [
+        (None, ["python -m venv", "python -m pip"]),
+        (0, ["uv venv -q", "uv pip install"]),
+        (1, ["uv venv -q", "python -m venv", "uv pip install", "python -m pip"]),
+    ],
+    ids=["no uv", "uv", "uv that fails"],
+)
+def test_the_demonstration_is_installed_by_uv_where_there_is_one_and_else_by_pip(
+    tmp_path: Path, uv_exit: int | None, expected: list[str]
+) -> None:
+    calls, venv, python = tmp_path / "calls", tmp_path / "venv", tmp_path / "python"
+    note, copy = f'>>"{calls}"', f'mkdir -p "{venv}/bin"; cp "{python}" "{venv}/bin/python"'
+    code = f'[ "$1" = -m ] && echo "python $1 $2" {note}; [ "$2" = venv ] && {{ {copy}; }}; exit 0'
+    fake_python(tmp_path, "python", code)
+    if uv_exit is not None:
+        made = f'[ "$1" = venv ] && {{ {copy}; }}'
+        fake_python(tmp_path, "uv", f'echo "uv $1 $2" {note}; {made}; exit {uv_exit}')
+    script = f'. scripts/environment.sh; venv="{venv}"; PYTHON="{python}" install_demo'
+    done = bash(script, f"{tmp_path}:/usr/bin:/bin")
+    assert done.returncode == 0, done.stderr
+    assert calls.read_text().splitlines() == expected
+    assert (venv / ".orsay-demo").exists()
+
+
 def test_the_license_and_the_readme_go_into_the_wheel() -> None:
     assert "Apache License" in (ROOT / "LICENSE").read_text()
     assert (ROOT / "README.md").read_text().startswith("# Orsay\n")
