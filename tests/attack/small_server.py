@@ -21,6 +21,8 @@ import uvicorn
 from fastapi import APIRouter, FastAPI, Header, HTTPException, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 __all__ = ["KEY", "SmallServer", "small_server"]
 
@@ -512,22 +514,34 @@ def _episode(small: _Small) -> APIRouter:
     return router
 
 
-def _app(small: _Small) -> FastAPI:
-    app = FastAPI()
+class _NeedsKey:
+    """As a middleware of FastAPI, without its tasks and streams for every request."""
 
-    @app.middleware("http")
-    async def needs_key(request: Request, go_on: Any) -> Any:
-        path, headers = request.url.path, request.headers
+    def __init__(self, app: ASGIApp, small: _Small) -> None:
+        self._app = app
+        self._small = small
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = self._refuse(Headers(scope=scope), scope["path"])
+        await (answer or self._app)(scope, receive, send)
+
+    def _refuse(self, headers: Headers, path: str) -> JSONResponse | None:
         given = headers.get("X-API-Key") or headers.get("Authorization", "").removeprefix("Bearer ")
         parts = path.strip("/").split("/")
         open_ = path in ("/health", "/ready")
-        open_ = open_ or (small.is_("a route needs no key") and path.endswith("/messages"))
-        open_ = open_ or (small.is_("a part of the key will do") and bool(given) and KEY.startswith(given))
+        open_ = open_ or (self._small.is_("a route needs no key") and path.endswith("/messages"))
+        part = self._small.is_("a part of the key will do")
+        open_ = open_ or (part and bool(given) and KEY.startswith(given))
         if given != KEY and not open_:
             return JSONResponse({"detail": "which key?"}, 401)
         if len(parts) == 2 and parts[0].lower() != "small":
             return JSONResponse({"detail": "no such environment"}, 404)
-        return await go_on(request)
+        return None
+
+
+def _app(small: _Small) -> FastAPI:
+    app = FastAPI()
+    app.add_middleware(_NeedsKey, small=small)
 
     @app.get("/health")
     async def health() -> Any:

@@ -212,7 +212,7 @@ async def test_a_result_that_nobody_reads_is_not_held_for_ever(impatient: Server
     async with api_for(impatient.url, **{"X-API-Key": "key"}) as api:
         await api.create()
         before = impatient.descriptors()
-        socks = [await fill(impatient.url, api.sid, 30_000_000, 4096) for _ in range(3)]
+        socks = [await fill(impatient.url, api.sid, 9_000_000, 4096) for _ in range(3)]
         try:
             async with asyncio.timeout(20):
                 while impatient.descriptors() < before + 3:
@@ -265,14 +265,14 @@ async def test_a_client_that_asks_and_asks_and_never_reads_ends(impatient: Serve
 
 
 async def test_connections_over_the_limit_are_told_to_come_back() -> None:
-    with server(f"{WORLDS}:World", max_connections=20, workers=1, head_time_limit_s=30) as full:
+    with server(f"{WORLDS}:World", max_connections=20, workers=1, head_time_limit_s=300) as full:
         async with api_for(full.url) as api:
             await api.create()
             before = full.descriptors()
             silent = await asyncio.to_thread(open_silently, full.url, 19)
             try:
                 for _ in range(30):
-                    async with httpx.AsyncClient() as http:
+                    async with httpx.AsyncClient(verify=False) as http:
                         answer = await http.get(f"{full.url}/health")
                     assert answer.status_code == 503 and answer.headers["retry-after"] == "2"
                     assert "as many connections" in answer.json()["detail"]

@@ -24,7 +24,7 @@ from pydantic import SecretStr
 
 from tests.journal.postgres import Postgres, running_postgres
 from tests.journal.rows import options
-from tests.system.serving import Api, api_for, server, until
+from tests.system.serving import Api, ServerProcess, api_for, server, until
 
 from .test_attack_recovery import ORDERS, WAIT_S, Killed, patiently
 
@@ -36,20 +36,21 @@ NOBODYS = "no id of anybody's"
 assert len(SID) == len(NOBODYS)
 
 
-def of(api: Api, key: str) -> Api:
-    """The session of that id, for the holder of that key."""
-    return Api(api.http, SID, **{"X-API-Key": key})
-
-
 @asynccontextmanager
-async def both(url: str) -> Any:
+async def both(url: str, sid: str = SID) -> Any:
     """The same id for each of the keys; no session yet."""
     async with api_for(url) as api:
-        yield of(api, KEYS[0]), of(api, KEYS[1])
+        yield tuple(Api(api.http, sid, **{"X-API-Key": key}) for key in KEYS)
 
 
 def create(api: Api, first: int = 1) -> Any:
     return api.post("/create", {"env_name": "", "task_spec": {"first": first}})
+
+
+@pytest.fixture(scope="module")
+def living() -> Iterator[ServerProcess]:
+    with server(f"{ORDERS}:Orders", workers=1, api_keys=KEYS, console="on", also="openenv,mcp") as found:
+        yield found
 
 
 @pytest.fixture
@@ -93,8 +94,8 @@ async def everywhere(api: Api) -> list[httpx.Response]:
 
 
 @pytest.mark.contract("S1", "L1")
-async def test_two_keys_may_choose_the_same_id_and_have_a_session_each(killed: Killed) -> None:
-    async with both(killed.process.url) as (ada, bob):
+async def test_two_keys_may_choose_the_same_id_and_have_a_session_each(living: ServerProcess) -> None:
+    async with both(living.url, "an id of both") as (ada, bob):
         assert (await create(ada, 1)).status_code == 200
         await ada.call("step", label="of-ada")
         assert (await create(bob, 2)).status_code == 200
@@ -109,8 +110,8 @@ async def test_two_keys_may_choose_the_same_id_and_have_a_session_each(killed: K
 
 
 @pytest.mark.contract("S1", "L4")
-async def test_the_id_of_another_key_is_answered_as_one_that_never_was(killed: Killed) -> None:
-    async with both(killed.process.url) as (ada, bob):
+async def test_the_id_of_another_key_is_answered_as_one_that_never_was(living: ServerProcess) -> None:
+    async with both(living.url) as (ada, bob):
         nobody = Api(bob.http, NOBODYS, **{"X-API-Key": KEYS[1]})
         unknown = [told(each) for each in await everywhere(nobody)]
         assert (await create(ada)).status_code == 200

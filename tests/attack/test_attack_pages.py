@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
+from orsay.cli import main
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
@@ -455,11 +456,18 @@ def test_a_space_answers_at_its_own_name(monkeypatch: pytest.MonkeyPatch) -> Non
         ("allowed_origins", "*.example.org"),
     ],
 )
-def test_a_setting_that_names_nothing_stops_the_start(setting: str, value: str) -> None:
-    settings: dict[str, Any] = {setting: value}
+def test_a_setting_that_names_nothing_is_refused(
+    setting: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(f"ORSAY_{setting.upper()}", value)
+    assert main(["config"]) == 2
+    assert setting.upper() in capsys.readouterr().err
+
+
+def test_a_setting_that_names_nothing_stops_the_start() -> None:
     with (
-        pytest.raises(RuntimeError, match=f"(?s)exit code 2.*{setting.upper()}"),
-        server(f"{WORLDS}:Plain", runtime="local", **settings),
+        pytest.raises(RuntimeError, match=r"(?s)exit code 2.*ALLOWED_HOSTS"),
+        server(f"{WORLDS}:Plain", runtime="local", allowed_hosts="a b"),
     ):
         pass
 

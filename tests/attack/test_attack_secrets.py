@@ -40,18 +40,21 @@ SECRETS = {
 HEADER = {"X-Secrets": encode_secrets(SECRETS)}
 
 
-def leaks(text: str) -> list[str]:
-    """What of the secrets stands there, in any spelling."""
-    found = [
-        f"{name} as {spelling}"
+FORBIDDEN = {
+    **{
+        spell(secret).strip("="): f"{name} as {spelling}"
         for name, secret in SECRETS.items()
         for spelling, spell in (SPELLINGS | ENCODINGS).items()
-        if spell(secret).strip("=") in text
-    ]
-    found += ["a part of the key" for at in range(len(KEY) - 9) if KEY[at : at + 10] in text][:1]
-    found += ["a line of the pem" for line in PEM.splitlines()[1:-1] if line[:20] in text][:1]
-    found += ["the end of the long one" for end in ("234567890", "-mid-overlap") if end in text]
-    return found
+    },
+    **{KEY[at : at + 10]: "a part of the key" for at in range(len(KEY) - 9)},
+    **{line[:20]: "a line of the pem" for line in PEM.splitlines()[1:-1]},
+    **dict.fromkeys(("234567890", "-mid-overlap"), "the end of the long one"),
+}
+
+
+def leaks(text: str) -> list[str]:
+    """What of the secrets stands there, in any spelling."""
+    return [name for part, name in FORBIDDEN.items() if part in text]
 
 
 class Served:

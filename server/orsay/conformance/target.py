@@ -64,14 +64,16 @@ class Target:
         Raises Unreachable where no ORS server answers or has that environment.
         """
         url = url.rstrip("/")
-        if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+        scheme = urlsplit(url).scheme
+        if scheme not in ("http", "https") or not urlsplit(url).hostname:
             raise Unreachable(f"{url!r} is no URL of a server; it looks like http://127.0.0.1:8080")
         # Rewards of a check say nothing of a model: the server keeps them out of what it sums up.
         headers = {names.RUN: trial_run("check")}
         if api_key is not None:
             headers[names.API_KEY] = api_key
+        # Certificates take longer to read than a check; no redirect is followed to where they are needed.
         async with httpx.AsyncClient(
-            base_url=url, headers=headers, timeout=_TIMEOUT_S, trust_env=False
+            base_url=url, headers=headers, timeout=_TIMEOUT_S, trust_env=False, verify=scheme == "https"
         ) as http:
             target = cls(url, http, api_key, roles=roles or Roles())
             try:
