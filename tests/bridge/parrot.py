@@ -39,7 +39,7 @@ class Parrot:
 def serve_parrot(folder: Path) -> Iterator[Parrot]:
     """Make the environment and serve it; its reward for a message is a tenth of its length."""
     with closing(
-        ForkServer("openenv.cli.__main__", "openenv.core.env_server.http_server", "uvicorn")
+        ForkServer("openenv.cli.__main__", "openenv.core.env_server.http_server", "uvicorn", teardown=False)
     ) as openenv:
         made = openenv.run(["-m", "openenv.cli", "init", "parrot_env", "-o", str(folder)], timeout=_START_S)
         assert made.returncode == 0, made.stderr
