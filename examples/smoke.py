@@ -46,7 +46,10 @@ def add_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def shrink(args: argparse.Namespace, *specs: EnvironmentSpec) -> None:
-    """Replace the sizes that were asked for by tiny ones, and the model by one that plays ``specs``."""
+    """Replace the sizes that were asked for by tiny ones, and the model by one that plays ``specs``.
+
+    A model that is a folder stays.
+    """
     small: dict[str, Any] = {
         "max_steps": 2,
         "num_generations": 2,
@@ -55,7 +58,7 @@ def shrink(args: argparse.Namespace, *specs: EnvironmentSpec) -> None:
         "max_completion_length": 192,
         "max_tool_calling_iterations": 3,
     }
-    if specs:
+    if specs and not Path(args.model).is_dir():
         small["model"] = str(tiny_model(*specs))
     for name, value in small.items():
         if hasattr(args, name):

@@ -149,6 +149,11 @@ def measure(chosen: Plan, figure: str, name: str, turn: int, server: RunningServ
         )
     except subprocess.TimeoutExpired:
         return Run(figure, name, turn, {}, failed=f"no result within {RUN_LIMIT_S:.0f} s")
+    return run_of(figure, name, turn, done)
+
+
+def run_of(figure: str, name: str, turn: int, done: subprocess.CompletedProcess[str]) -> Run:
+    """What the ended process measured, or why it failed."""
     if done.returncode:
         return Run(figure, name, turn, {}, failed=(done.stderr or done.stdout).strip()[-600:])
     result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])

@@ -1,29 +1,12 @@
 import argparse
-import importlib.util
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from orsay_bench.report import Run
-from orsay_bench.servers import RunningServer
-from orsay_bench.train import (
-    GROUP,
-    PACKAGES,
-    SERVER,
-    Book,
-    contenders,
-    episodes,
-    headline,
-    measure,
-    parser,
-    plan,
-)
+from orsay_bench.train import Book, contenders, episodes, headline, parser, plan
 from orsay_bench.train_profile import divided, table
 from orsay_bench.train_report import CLIENTS, CONTENDERS, cost_cells, costs, facts, line_cells, lines
-
-pytestmark = pytest.mark.process
 
 
 def batch(name: str, rate: float, turn: int = 1) -> Run:
@@ -147,53 +130,3 @@ def test_time_of_a_batch_is_divided_and_waiting_does_not_count() -> None:
 def test_progress_shows_what_a_run_measured() -> None:
     assert headline(call("orsay", 400)) == "cpu_us_per_call 400"
     assert headline(Run("client", "orsay", 1, {}, failed="a\nb")) == "FAILED: b"
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
-        pytest.skip(f"not installed: {', '.join(missing)}")
-    with RunningServer(SERVER, peers=Path(), logs=tmp_path_factory.mktemp("logs"), core=None) as running:
-        running.wait_until("/ready")
-        yield running
-
-
-def played(server: RunningServer, figure: str, name: str) -> dict[str, Any]:
-    quick = plan(parser().parse_args(["--quick"]))
-    run = measure(quick, figure, name, 1, server, None)
-    assert not run.failed
-    return dict(run.result)
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", ["trl", "orsay-factory", "orsay-rollout"])
-def test_a_contender_plays_every_episode_to_its_end(server: RunningServer, name: str) -> None:
-    found = played(server, "rollouts", name)
-    assert (found["contender"], found["episodes"], found["error_count"]) == (name, 16, 0)
-    assert found["batch_s"] > 4 * 0.05, "no batch can be faster than one episode's calls"
-
-
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("name", ["orsay-spec", "trl-spec"])
-def test_calls_of_a_client_are_counted(server: RunningServer, name: str) -> None:
-    found = played(server, "client", name)
-    assert found["kind"] == name
-    assert found["n"] >= 16
-    assert found["cpu_us_per_call"] > 0
-
-
-def test_a_run_that_fails_says_why(server: RunningServer) -> None:
-    quick = plan(parser().parse_args(["--quick"]))
-    run = measure(quick, "client", "nobody", 1, server, None)
-    assert "invalid choice: 'nobody'" in run.failed
-    assert run.result == {}
-
-
-def test_everybody_who_is_named_can_play() -> None:
-    pytest.importorskip("trl")
-    from orsay_bench import train_client, train_play
-
-    assert set(train_play.CONTENDERS) == set(CONTENDERS)
-    assert set(train_client.KINDS) == {name for name in CLIENTS if name.endswith("-spec")}
-    assert train_play.GENERATIONS == GROUP

@@ -1,4 +1,4 @@
-"""The tiny model that calls a tool, and a stand-in for vLLM that serves it."""
+"""The tiny model that calls a tool, a stand-in for vLLM that serves it, and OpenEnv's own echo server."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from .parrot import Parrot
     from .standin.processes import ServedModel
 
 
@@ -32,3 +33,13 @@ def standin(model_folder: Path) -> Iterator[ServedModel]:
 
     with stand_in(model_folder) as served:
         yield served
+
+
+@pytest.fixture(scope="session")
+def parrot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parrot]:
+    """The echo environment that ``openenv init`` makes, served as a process; its client can be imported."""
+    pytest.importorskip("openenv", reason="needs the extra 'openenv'")
+    from .parrot import serve_parrot
+
+    with serve_parrot(tmp_path_factory.mktemp("parrot")) as found:
+        yield found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import importlib.util
 import os
 import socket
 import subprocess
@@ -20,11 +21,14 @@ OFFLINE = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ign
 @functools.cache
 def trainers() -> ForkServer:
     """The fork server of this test process; to import TRL costs five seconds of CPU, and here once."""
+    optional = [name for name in ("openreward",) if importlib.util.find_spec(name)]
     server = ForkServer(
         "orsay_trl.rollout.rollout_func",
         "trl.trainer.grpo_trainer",
         "transformers.models.qwen3.modeling_qwen3",
         "transformers.models.auto.tokenization_auto",
+        *optional,
+        teardown=False,
     )
     atexit.register(server.close)
     return server

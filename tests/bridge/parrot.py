@@ -1,22 +1,25 @@
 """The echo environment that the released ``openenv`` package makes, and its own server as a process.
 
-As a script: ``parrot.py FOLDER PORT`` serves what ``openenv init parrot_env`` wrote into FOLDER.
+As a program: ``python -m tests.bridge.parrot FOLDER PORT`` serves what ``openenv init parrot_env`` wrote into
+FOLDER.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
+
+from tests.support.forkserver import Forked, ForkServer
 
 __all__ = ["Parrot", "serve_parrot"]
 
@@ -30,37 +33,35 @@ class Parrot:
     url: str
     client: Any
     action: Any
-    process: subprocess.Popen[bytes]
 
 
 @contextmanager
 def serve_parrot(folder: Path) -> Iterator[Parrot]:
     """Make the environment and serve it; its reward for a message is a tenth of its length."""
-    if not (folder / "parrot_env").exists():
-        made = [sys.executable, "-m", "openenv.cli", "init", "parrot_env", "-o", str(folder)]
-        subprocess.run(made, check=True, capture_output=True, timeout=_START_S)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, __file__, str(folder), str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    with closing(
+        ForkServer("openenv.cli.__main__", "openenv.core.env_server.http_server", "uvicorn", teardown=False)
+    ) as openenv:
+        made = openenv.run(["-m", "openenv.cli", "init", "parrot_env", "-o", str(folder)], timeout=_START_S)
+        assert made.returncode == 0, made.stderr
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        command = ["-m", "tests.bridge.parrot", str(folder), str(port)]
+        with open(os.devnull, "wb") as nowhere:
+            process = openenv.start(command, stdout=nowhere.fileno(), stderr=nowhere.fileno())
     url = f"http://127.0.0.1:{port}"
     sys.path.insert(0, str(folder))
     try:
         _wait(url, process)
         client = importlib.import_module("parrot_env.client").ParrotEnv
-        yield Parrot(url, client, importlib.import_module("parrot_env.models").ParrotAction, process)
+        yield Parrot(url, client, importlib.import_module("parrot_env.models").ParrotAction)
     finally:
         sys.path.remove(str(folder))
         process.kill()
         process.wait(20)
 
 
-def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
+def _wait(url: str, process: Forked) -> None:
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline and process.poll() is None:
         try:

@@ -10,13 +10,14 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from tests.support.forkserver import ForkServer
 from tests.system.serving import ROOT
 
 from .serving import World, serve_worlds
 
 pytest.importorskip("openreward", reason="needs the package 'openreward'")
-pytest.importorskip("datasets", reason="needs the extra 'trl'")
+pytest.importorskip("trl", reason="needs the extra 'trl'")
+
+from .launching import trainers
 
 pytestmark = pytest.mark.process
 
@@ -32,14 +33,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 @pytest.fixture(scope="module")
-def run(world: World) -> Iterator[Run]:
+def run(world: World) -> Run:
     """Runs code in a process that takes the server for the catalog; openreward is imported there already."""
-    catalogs = ForkServer("openreward", "orsay_trl", "datasets")
-    yield functools.partial(_run, catalogs, world)
-    catalogs.close()
+    return functools.partial(_run, world)
 
 
-def _run(catalogs: ForkServer, world: World, code: str, **variables: str) -> Any:
+def _run(world: World, code: str, **variables: str) -> Any:
     """What ``code`` leaves in ``result``, run in a process that takes this server for the catalog."""
     program = (
         "import json, os, signal, sys, time, warnings\nwarnings.simplefilter('ignore')\n"
@@ -56,7 +55,7 @@ def _run(catalogs: ForkServer, world: World, code: str, **variables: str) -> Any
         **variables,
     }
     given = {name: value for name, value in environment.items() if value}
-    done = catalogs.run(["-c", program], env=given, timeout=100)
+    done = trainers().run(["-c", program], env=given, timeout=100)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "the-key" not in done.stdout + done.stderr
     return json.loads(done.stdout.splitlines()[-1])

@@ -7,10 +7,10 @@ import json
 import math
 import os
 import re
+import shutil
 import sqlite3
 import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ pytest.importorskip("trl", reason="needs the extra 'trl'")
 
 from tests.interop.servers import serve
 
-from .launching import OFFLINE, trainers
+from .launching import OFFLINE, ranks, trainers
 from .standin.processes import ServedModel, stand_in
 
 ROOT = Path(__file__).parents[2]
@@ -83,31 +83,31 @@ def url(journal: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def served(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedModel]:
-    """The stand-in for vLLM over a model that ``smoke.py`` made."""
-    folder = tmp_path_factory.mktemp("served") / "model"
+def model(url: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that ``smoke.py`` made for guess. Not to be written to."""
+    folder = tmp_path_factory.mktemp("made") / "model"
     output("smoke", str(folder), "--url", url)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def served(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedModel]:
+    """The stand-in for vLLM over a copy of that model."""
+    folder = Path(shutil.copytree(model, tmp_path_factory.mktemp("served") / "model"))
     with stand_in(folder, name=str(folder)) as served:
         yield served
 
 
 def output(script: str, *arguments: str, processes: int = 1) -> str:
-    """What a script prints, run by one process or by several that torchrun starts; it must succeed."""
+    """What a script prints, of several processes the first; all must succeed."""
     command = [str(EXAMPLES / f"{script}.py"), *arguments]
-    if processes > 1:
-        launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        done = subprocess.run(
-            [*launcher, "--nproc_per_node", str(processes), *command],
-            env={**os.environ, **OFFLINE},
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
-    else:
-        done = trainers().run(command, env={**os.environ, **OFFLINE}, timeout=LIMIT_S)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
+    done = ranks(command, count=processes, timeout=LIMIT_S) if processes > 1 else [alone(command)]
+    assert [each.returncode for each in done] == [0] * processes, [each.stderr[-4000:] for each in done]
+    return done[0].stdout
+
+
+def alone(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    return trainers().run(command, env={**os.environ, **OFFLINE}, timeout=LIMIT_S)
 
 
 def logs(script: str, url: str, folder: Path, *options: str, processes: int = 1) -> list[Log]:
@@ -143,8 +143,8 @@ def test_the_seta_script_can_be_told_nothing_that_ours_cannot() -> None:
     assert set(words) >= SETA_FLAGS
 
 
-def test_grpo_with_two_processes(url: str, tmp_path: Path) -> None:
-    options = ("--target", url, "--env-name", "guessenvironment")
+def test_grpo_with_two_processes(url: str, model: Path, tmp_path: Path) -> None:
+    options = ("--target", url, "--env-name", "guessenvironment", "--model", str(model))
     found = logs("grpo", url, tmp_path, *options, processes=2)
     assert len(steps(found)) == 2
     for log in steps(found):
@@ -165,8 +165,8 @@ def test_several_environments(url: str, tmp_path: Path) -> None:
     assert not any("env/length" in log for log in found)
 
 
-def test_custom_reward(url: str, tmp_path: Path) -> None:
-    for log in steps(logs("custom_reward", url, tmp_path, "--brevity", "0.5")):
+def test_custom_reward(url: str, model: Path, tmp_path: Path) -> None:
+    for log in steps(logs("custom_reward", url, tmp_path, "--brevity", "0.5", "--model", str(model))):
         assert 0 < log["rewards/brevity/mean"] <= 1
         total = log["rewards/environment_reward/mean"] + 0.5 * log["rewards/brevity/mean"]
         assert log["reward"] == pytest.approx(total, rel=1e-3)
@@ -180,8 +180,8 @@ def test_evaluation(url: str, tmp_path: Path) -> None:
     assert len(steps(found)) == 2
 
 
-def test_rollout_function_with_the_trainers_own_model(url: str, tmp_path: Path) -> None:
-    found = steps(logs("rollout_function", url, tmp_path))
+def test_rollout_function_with_the_trainers_own_model(url: str, model: Path, tmp_path: Path) -> None:
+    found = steps(logs("rollout_function", url, tmp_path, "--model", str(model)))
     assert len(found) == 2
     for log in found:
         assert log["sampling/parity"] < 1e-3
@@ -198,6 +198,7 @@ def test_rollout_function_with_a_server_that_takes_weights_from_its_folder(
             "rollout_function",
             url,
             tmp_path,
+            *("--model", str(served.folder)),
             *("--served-folder", str(served.folder), "--vllm-server-base-url", served.base_url),
         )
     )

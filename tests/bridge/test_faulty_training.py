@@ -98,14 +98,14 @@ def _train(cls: type, folder: Path, spec: EnvironmentSpec, rewards: Rewards, **m
 
 @CLASSES
 def test_training_goes_on_while_workers_are_killed(tmp_path: Path, cls: type) -> None:
-    kills, steps = 0, 3 if cls is ConcurrentScripted else 1
+    kills, steps = 0, 2 if cls is ConcurrentScripted else 1
     with serve_worlds(tmp_path, "Words", workers=2) as world:
         spec = EnvironmentSpec(world.url, reward="mean", retries=2, max_fault_share=1.0)
 
         def kill(stop: threading.Event) -> None:
             nonlocal kills
             draw = random.Random(0)
-            while not stop.wait(0.05):  # often, so that no step is over before it is hit
+            while kills < 6 and not stop.wait(0.05):  # often, so that no step is over before it is hit
                 if kill_worker(world):
                     kills += 1
                     stop.wait(draw.uniform(0.2, 0.5))
@@ -129,12 +129,13 @@ def test_lost_rollouts_are_counted_by_class(tmp_path: Path) -> None:
         spec = EnvironmentSpec(world.url, reward="mean", retries=0, max_fault_share=1.0)
 
         def kill(stop: threading.Event) -> None:
-            while not stop.wait(0.25):
-                kill_worker(world)
+            while not stop.wait(0.05):
+                if kill_worker(world):
+                    stop.wait(0.4)
 
         rewards = Rewards()
         with _meanwhile(kill):
-            trainer = _train(ConcurrentScripted, tmp_path, spec, rewards, batch=8, steps=4)
+            trainer = _train(ConcurrentScripted, tmp_path, spec, rewards, batch=8, steps=2)
         spec.close()
     lost = rewards.check()
     assert lost > 0

@@ -26,7 +26,7 @@ from orsay_trl.testing import tiny_model as tiny
 from trl.chat_template_utils import add_response_schema, parse_response
 
 from .players import ConcurrentScripted, PlainScripted, call, make_trainer
-from .rolling import ScriptedSampler, grpo, logged
+from .rolling import ScriptedSampler, grpo, logged, smallest
 from .test_trainer import turns_of, word_of
 
 pytestmark = [pytest.mark.process, *TRAINING]
@@ -267,7 +267,7 @@ def rolled(
 ) -> Any:
     """What a rollout function brings back of a batch, sampled as ``player`` says."""
     tokenizer = tiny.tokenizer()
-    model = tiny.model(tokenizer)
+    model = smallest(tokenizer)
     function = vllm_rollout_func(
         spec, sampler=ScriptedSampler(model, tokenizer, player), parity_rollouts=0, **options
     )

@@ -7,7 +7,6 @@ import itertools
 import math
 import pickle
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,8 @@ from orsay_trl.rollout.sync import DiskSync
 from orsay_trl.testing import tiny_model as tiny
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from .parrot import Parrot, serve_parrot
-from .rolling import ScriptedSampler, chance, grpo, hesitant, logged
+from .parrot import Parrot
+from .rolling import ScriptedSampler, chance, grpo, hesitant, logged, smallest
 from .serving import TRAINING
 from .standin.processes import stand_in
 
@@ -67,12 +66,6 @@ EVAL_PROTOCOLS = {
 }
 
 
-@pytest.fixture(scope="module")
-def parrot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parrot]:
-    with serve_parrot(tmp_path_factory.mktemp("parrot")) as found:
-        yield found
-
-
 def build(observation: Any, step: int, history: list[str]) -> str:
     return f"[{step}] heard: {observation.echoed_message} {history}"
 
@@ -85,7 +78,7 @@ def dataset(rows: int = 4) -> Any:
 def trained(folder: Path, player: Any, function: Any, **more: Any) -> tuple[Any, ScriptedSampler]:
     """A trainer, whose sampler follows a script where ``player`` is given."""
     tokenizer: Any = tiny.tokenizer()
-    model = tiny.model(tokenizer)
+    model = smallest(tokenizer)
     sampler = ScriptedSampler(model, tokenizer, player)
     made = function(sampler)
     trainer = grpo(

@@ -17,9 +17,9 @@ from orsay_trl import EnvironmentSpec, vllm_rollout_func
 from orsay_trl.testing import tiny_model as tiny
 
 from ..system.serving import server
-from .parrot import serve_parrot
+from .parrot import Parrot
 from .players import ConcurrentScripted, call, make_trainer
-from .rolling import ScriptedSampler, grpo, logged
+from .rolling import ScriptedSampler, grpo, logged, smallest
 from .serving import TRAINING
 
 pytestmark = [
@@ -50,11 +50,8 @@ class Talker:
 
 
 @pytest.fixture(scope="module")
-def spec(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvironmentSpec]:
-    with (
-        serve_parrot(tmp_path_factory.mktemp("parrot")) as parrot,
-        server(f"openenv:{parrot.url}?max_steps=1", workers=1) as hosted,
-    ):
+def spec(parrot: Parrot) -> Iterator[EnvironmentSpec]:
+    with server(f"openenv:{parrot.url}?max_steps=1", workers=1) as hosted:
         made = EnvironmentSpec(hosted.url, num_tasks=4)
         yield made
         made.close()
@@ -73,7 +70,7 @@ def test_by_environment_factory(spec: EnvironmentSpec, tmp_path: Path) -> None:
 def test_by_rollout_function(spec: EnvironmentSpec, tmp_path: Path) -> None:
     talker = Talker()
     tokenizer: Any = tiny.tokenizer()
-    model = tiny.model(tokenizer)
+    model = smallest(tokenizer)
     trainer = grpo(
         tmp_path,
         model=model,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from orsay_trl.testing import tiny_model as tiny
 
 from tests.docs.texts import EXAMPLES
 
-from .parrot import serve_parrot
+from .parrot import Parrot
 from .serving import TRAINING, World, serve_worlds
 from .standin.processes import ServedModel
 
@@ -60,17 +59,11 @@ def test_an_environment_is_trained_on(name: str, echo: World, tmp_path: Path) ->
     run(name, tmp_path, **{"http://127.0.0.1:8080": echo.url})
 
 
-def test_an_openenv_environment_is_trained_on(
-    standin: ServedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("openenv", reason="needs the extra 'openenv'")
-    for name in [name for name in sys.modules if name.partition(".")[0] == "parrot_env"]:
-        monkeypatch.delitem(sys.modules, name)  # another test's
-    with serve_parrot(tmp_path) as parrot:
-        changes = {
-            "http://127.0.0.1:8000": parrot.url,
-            'use_vllm=True, vllm_mode="colocate"': "temperature=1.0",  # a server instead, of the same model
-            "max_steps=2,\n    ),": f"max_steps=2, vllm_base_url={standin.base_url!r}, sync=False),",
-            "Qwen/Qwen3-0.6B": str(standin.folder),
-        }
-        run("openenv_rollout", tmp_path, **changes)
+def test_an_openenv_environment_is_trained_on(parrot: Parrot, standin: ServedModel, tmp_path: Path) -> None:
+    changes = {
+        "http://127.0.0.1:8000": parrot.url,
+        'use_vllm=True, vllm_mode="colocate"': "temperature=1.0",  # a server instead, of the same model
+        "max_steps=2,\n    ),": f"max_steps=2, vllm_base_url={standin.base_url!r}, sync=False),",
+        "Qwen/Qwen3-0.6B": str(standin.folder),
+    }
+    run("openenv_rollout", tmp_path, **changes)

@@ -27,7 +27,7 @@ from orsay_trl.rollout.vllm import VLLMSampler
 from orsay_trl.testing import tiny_model as tiny
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from .rolling import ScriptedSampler, chance, grpo, hesitant, logged
+from .rolling import ScriptedSampler, chance, grpo, hesitant, logged, smallest
 from .serving import TRAINING, World, serve_worlds
 from .standin.processes import ServedModel, stand_in
 
@@ -400,7 +400,7 @@ def test_a_template_whose_calls_cannot_be_read_is_refused(spec: EnvironmentSpec,
 def test_two_steps_of_training_on_scripted_turns(spec: EnvironmentSpec, world: World, tmp_path: Path) -> None:
     """Half of the rollouts win, so there is something to learn; parity holds over several turns."""
     tokenizer: Any = tiny.tokenizer()
-    model = tiny.model(tokenizer)
+    model = smallest(tokenizer)
     numbers: Counter[str] = Counter()
 
     def sometimes(text: str) -> str:
@@ -434,7 +434,7 @@ def test_evaluation_plays_the_tasks_of_its_own_split(
     spec: EnvironmentSpec, world: World, tmp_path: Path
 ) -> None:
     tokenizer: Any = tiny.tokenizer()
-    model = tiny.model(tokenizer)
+    model = smallest(tokenizer)
     rows = spec.rollout_eval_dataset
     trainer = grpo(
         tmp_path,
@@ -548,7 +548,7 @@ def test_environments_of_a_mixture_are_each_played_with_their_own_tools(world: W
         return str(answer[-1]) if answer else winner(text)
 
     tokenizer: Any = tiny.tokenizer()
-    model = tiny.model(tokenizer)
+    model = smallest(tokenizer)
     function = vllm_rollout_func(mixture, sampler=ScriptedSampler(model, tokenizer, player))
     rows = mixture.rollout_dataset
     trainer = grpo(

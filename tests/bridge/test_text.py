@@ -18,7 +18,7 @@ from orsay_trl.rollout.rollout_func import reward_func, vllm_rollout_func
 from orsay_trl.rollout.text import merged
 from orsay_trl.testing import tiny_model as tiny
 
-from .rolling import ScriptedSampler, grpo, logged
+from .rolling import ScriptedSampler, grpo, logged, smallest
 from .serving import TRAINING, World, serve_worlds
 from .templates import chat
 
@@ -52,7 +52,7 @@ def play(
 ) -> tuple[Any, Any, ScriptedSampler]:
     """A batch by a trainer, or ``steps`` of its training: what it returned, the trainer and the sampler."""
     tokenizer = tokenizer if tokenizer is not None else tiny.tokenizer()
-    model = tiny.model(tokenizer)
+    model = smallest(tokenizer)
     sampler = ScriptedSampler(model, tokenizer, player)
     function = vllm_rollout_func(spec, sampler=sampler, **options)
     trainer = grpo(

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from orsay_trl import EnvironmentSpec, Episode
 from orsay_trl.rollout.tokens import ChatFormat
 from orsay_trl.testing import tiny_model as tiny
 from rich.console import Console
-from train_demo import gpu, warmup
+from train_demo import gpu, training, warmup
 from train_demo.evaluation import Evaluation, by_looking, by_model, evaluate
 from train_demo.report import Batch, Report, write
 from train_demo.screen import Curve, Screen
@@ -105,12 +106,17 @@ def test_the_measurement_for_gpus_gives_its_figures_on_any_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", SEARCHED)
+    monkeypatch.setattr(gpu, "_EPISODES", 20)
+    monkeypatch.setattr(gpu, "_WARM_UP_STEPS", 2)
+    monkeypatch.setattr(training, "PROMPTS", 2)
+    short = partial(training.make_trainer, max_completion_length=32)
+    monkeypatch.setattr(training, "make_trainer", short)
     small = {"hidden_size": 32, "num_hidden_layers": 1, "num_key_value_heads": 1, "head_dim": 16}
     gpu.measure(0, tmp_path, Screen(Console(file=StringIO())), device="cpu", size=small, batches=4)
     figures = json.loads((tmp_path / "gpu.json").read_text())
     assert figures["device"] == "cpu"
     assert 30_000 < figures["model_parameters"] < 150_000
-    assert figures["episodes_per_second"] == pytest.approx(figures["steps_per_second"] / 4 * 96)
+    assert figures["episodes_per_second"] == pytest.approx(figures["steps_per_second"] / 4 * 16)
     assert 0 < figures["environment_share"] < 1
 
 

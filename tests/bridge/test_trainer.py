@@ -9,6 +9,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,9 @@ from orsay_trl.testing import tiny_model as tiny
 from orsay_trl.trainer.concurrent import ConcurrentEnvironments, attach_quietly
 
 from .players import ConcurrentScripted, PlainScripted, Scripted, call, make_trainer
-from .rolling import logged
+from .rolling import logged, smallest
 
 pytestmark = [pytest.mark.process, *TRAINING]
-
-BOTH = pytest.mark.parametrize("cls", [PlainScripted, ConcurrentScripted], ids=["trl", "ours"])
 
 
 @pytest.fixture(scope="module")
@@ -132,12 +131,29 @@ def _run(cls: type, folder: Path, spec: EnvironmentSpec, player: Callable[[str],
     return trainer
 
 
-def test_ours_samples_scores_and_masks_as_trls(world: World, tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class Trained:
+    """A trainer after its step, and the calls that reached the environments."""
+
+    trainer: Any
+    calls: list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def trained(server: World, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trained]:
+    """The same batch in TRL's trainer and in ours, each task played in its own way."""
     found = {}
     for name, cls in WATCHED.items():
-        spec = EnvironmentSpec(world.url, attach=False, discover_task_tools=False)
-        found[name] = _run(cls, tmp_path / name, spec, by_place, batch=16)
+        server.diary.clear()
+        spec = EnvironmentSpec(server.url, attach=False, discover_task_tools=False)
+        trainer = _run(cls, tmp_path_factory.mktemp(name), spec, by_place, batch=16)
         spec.close()
+        found[name] = Trained(trainer, server.diary.lines("call"))
+    return found
+
+
+def test_ours_samples_scores_and_masks_as_trls(trained: dict[str, Trained]) -> None:
+    found = {name: each.trainer for name, each in trained.items()}
     theirs, ours = _batch(found["trl"]), _batch(found["ours"])
     assert len(ours) == len(theirs) == 16
     shorter = 0
@@ -165,12 +181,12 @@ def test_nothing_is_generated_after_the_end(world: World, spec: EnvironmentSpec,
     assert theirs.generated == [4, 4, 4, 4], "TRL itself goes on, or this test shows nothing"
 
 
-def test_only_those_who_still_play_generate(world: World, spec: EnvironmentSpec, tmp_path: Path) -> None:
-    trainer = _run(ConcurrentScripted, tmp_path, spec, by_place, batch=16)
+def test_only_those_who_still_play_generate(trained: dict[str, Trained]) -> None:
+    theirs, ours = (trained[name].trainer.generated for name in ("trl", "ours"))
     # Apple is over after its first call, fig and lime make none; then pear and quince are over, and grape
     # gives up; at last cherry is over, and plum gives up.
-    assert trainer.generated == [16, 10, 4]
-    assert sum(trainer.generated) < sum(_run(PlainScripted, tmp_path, spec, by_place, batch=16).generated)
+    assert ours == [16, 10, 4]
+    assert sum(ours) < sum(theirs)
 
 
 # Calls
@@ -211,24 +227,19 @@ def test_sessions_open_together_and_end_with_the_training(
     assert world.diary.open_sessions() == set()
 
 
-@BOTH
-def test_each_call_is_made_once(world: World, spec: EnvironmentSpec, tmp_path: Path, cls: type) -> None:
-    _run(cls, tmp_path, spec, by_place, batch=16)
-    made = Counter((line["tool"], line.get("word"), line.get("where")) for line in world.diary.lines("call"))
+@pytest.mark.parametrize("name", WATCHED)
+def test_each_call_is_made_once(trained: dict[str, Trained], name: str) -> None:
+    made = Counter((line["tool"], line.get("word"), line.get("where")) for line in trained[name].calls)
     said: dict[Any, int] = {("say", word, None): 2 for word in ("apple", "pear", "cherry", "quince")}
     said |= {("say", "no", None): 4, ("look", None, "here"): 4, ("look", None, "up"): 2}
     assert made == {**said, ("points", None, None): 4}, "lime's call is no call"
 
 
-def test_calls_are_the_same_as_trls(world: World, tmp_path: Path) -> None:
+def test_calls_are_the_same_as_trls(trained: dict[str, Trained]) -> None:
     made = {}
-    for name, cls in {"trl": PlainScripted, "ours": ConcurrentScripted}.items():
-        world.diary.clear()
-        spec = EnvironmentSpec(world.url, attach=False, discover_task_tools=False)
-        _run(cls, tmp_path, spec, by_place, batch=16)
-        spec.close()
+    for name, each in trained.items():
         played: dict[str, list[Any]] = {}
-        for line in world.diary.lines("call"):
+        for line in each.calls:
             played.setdefault(line["key"], []).append([line["tool"], line.get("word"), line.get("where")])
         made[name] = Counter(json.dumps(calls) for calls in played.values())
     assert made["ours"] == made["trl"]
@@ -308,7 +319,7 @@ def test_a_lost_rollout_leaves_the_step_as_if_it_had_not_been(
     world: World, tmp_path: Path, loss: str, beta: float
 ) -> None:
     torch.manual_seed(0)
-    start = tiny.model(tiny.tokenizer())
+    start = smallest(tiny.tokenizer())
     start.save_pretrained(tmp_path / "start")  # TRL loads the reference policy by the model's name
     kept = [call("points", number=1), call("points", number=0.25), call("points", number=-3.5)]
     steps = []

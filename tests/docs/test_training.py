@@ -1,16 +1,14 @@
-"""The page on training names every metric and public name, and its commands and examples run."""
+"""The page on training names every metric and public name, and its commands have flags that there are.
+
+``tests/bridge/test_training_docs.py`` runs its examples.
+"""
 
 from __future__ import annotations
 
 import ast
 import inspect
-import os
 import re
-import subprocess
-import sys
-from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import orsay_trl
 import pytest
@@ -19,14 +17,9 @@ from orsay_trl.rollout import rollout_func as rollout_function
 from orsay_trl.rollout.loop import StopReason
 from orsay_trl.trainer import metrics
 
-from tests.docs.texts import EXAMPLES, ROOT, blocks, cells
-from tests.interop.servers import BUNDLED, serve
-
-pytestmark = pytest.mark.process
+from tests.docs.texts import ROOT, blocks, cells
 
 PAGE = (ROOT / "docs" / "training.md").read_text()
-TRAINING = EXAMPLES / "training"
-LIMIT_S = 110
 COMMANDS = [
     line
     for block in blocks()
@@ -115,53 +108,3 @@ def test_a_command_starts_a_script_with_flags_that_it_has(command: str) -> None:
     sources = [ROOT / "examples" / script, ROOT / "examples" / "flags.py", ROOT / "examples" / "smoke.py"]
     known = set(re.findall(r'"(--[a-z-]+)"', "".join(source.read_text() for source in sources)))
     assert set(re.findall(r"(--[a-z-]+)", options)) <= known
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with serve(*BUNDLED, options=["--workers", "1"]) as server:
-        yield server.url
-
-
-def run(code: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore"},
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
-
-
-@pytest.mark.timeout(LIMIT_S + 20)
-def test_the_first_step_is_made(url: str, tmp_path: Path) -> None:
-    """As it is shown, but for a model without a hub and the settings of a CPU."""
-    pytest.importorskip("trl", reason="needs the extra 'trl'")
-    from orsay_trl.testing import tiny_model as tiny
-
-    settings = (
-        f"output_dir={str(tmp_path / 'out')!r}, max_steps=1, per_device_train_batch_size=2, "
-        "num_generations=2, use_cpu=True, bf16=False, logging_steps=1, report_to='none', "
-        "save_strategy='no', disable_tqdm=True"
-    )
-    code = (TRAINING / "first_step.py").read_text()
-    for shown, here in (
-        ("http://127.0.0.1:8080", url),
-        ("Qwen/Qwen3-0.6B", str(tiny.build(tmp_path / "model"))),
-        ("max_completion_length=1024", f"max_completion_length=32, {settings}"),
-    ):
-        assert shown in code
-        code = code.replace(shown, here)
-    logged = run(code)
-    assert "'env/length'" in logged and "'env/faults': '0'" in logged
-
-
-@pytest.mark.timeout(LIMIT_S)
-def test_several_environments_have_their_shares(url: str) -> None:
-    pytest.importorskip("datasets", reason="needs the extra 'trl'")
-    code = (TRAINING / "several.py").read_text().replace("http://127.0.0.1:8080", url)
-    names = run(f"{code}\nprint(*mixture.train_dataset['environment'])").split()
-    assert Counter(names) == {"guess": 74, "echo": 24}  # of 90 tasks and 8, three to one

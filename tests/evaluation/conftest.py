@@ -28,7 +28,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     diary = tmp_path_factory.mktemp("diary")
     variables = {"EVALUATION_DIARY": str(diary), "ORSAY_JOURNAL": "off", "PYTHONPATH": str(ROOT)}
     targets = [f"{WORLDS}:{name}" for name in NAMES]
-    with serve(*targets, options=["--workers", "2"], env=variables) as server:
+    with serve(*targets, options=["--workers", "1"], env=variables) as server:
         yield World(server.url, diary)
 
 

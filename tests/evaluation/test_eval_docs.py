@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,8 @@ from orsay_protocol.evaluation import EvaluatedEpisode, EvaluationReport, Evalua
 
 from tests.docs.texts import EXAMPLES, ROOT, cells
 from tests.evaluation.endpoint import Answer, Endpoint, call
+from tests.evaluation.launching import evaluators
+from tests.evaluation.test_plugin import WITHOUT
 from tests.interop.servers import serve
 
 pytestmark = pytest.mark.process
@@ -32,15 +33,8 @@ def url() -> Iterator[str]:
 
 
 def run(folder: Path, *command: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *command],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": f"{FOLDER}{os.pathsep}{ROOT}", "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    env = {**os.environ, "PYTHONPATH": f"{FOLDER}{os.pathsep}{ROOT}", "HF_HUB_OFFLINE": "1"}
+    done = evaluators().run(command, cwd=folder, env=env, timeout=LIMIT_S)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -71,7 +65,7 @@ def test_the_solver_solves_from_the_command_line(url: str, tmp_path: Path) -> No
 
 def test_the_tests_that_are_shown_pass(url: str, tmp_path: Path) -> None:
     policy = f"--orsay-policy={FOLDER / 'solver.py'}:solve"
-    options = ("-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(tmp_path))
+    options = ("-q", "-p", "no:cacheprovider", *WITHOUT.split(), "-c", os.devnull, "--rootdir", str(tmp_path))
     shown = run(
         tmp_path, "-m", "pytest", *options, str(FOLDER / "test_spelling.py"), f"--orsay-url={url}", policy
     )
@@ -79,7 +73,8 @@ def test_the_tests_that_are_shown_pass(url: str, tmp_path: Path) -> None:
 
 
 def test_training_takes_the_same_definition(url: str, tmp_path: Path) -> None:
-    pytest.importorskip("datasets", reason="needs the extra 'trl'")
+    if importlib.util.find_spec("datasets") is None:
+        pytest.skip("needs the extra 'trl'")
     code = (FOLDER / "train.py").read_text().replace("http://127.0.0.1:8080", url)
     assert run(tmp_path, "-c", code).split() == ["2", "2"]
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from rich.console import Console
 
 from tests.evaluation.conftest import World
 from tests.evaluation.endpoint import Endpoint, error
+from tests.evaluation.launching import evaluators
 from tests.evaluation.test_evaluate import adds, solve
 from tests.interop.servers import ROOT
 
@@ -44,11 +46,16 @@ def solver(tmp_path: Path) -> Path:
     return path
 
 
-def start(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+def surroundings(variables: Mapping[str, str]) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "150", **variables}
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """The verb in an interpreter that has imported nothing before."""
     return subprocess.Popen(
         [sys.executable, "-m", "orsay", "eval", *arguments],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "150", **variables},
+        env=surroundings({}),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -57,12 +64,9 @@ def start(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[s
 
 def run(folder: Path, *arguments: str, **variables: str) -> tuple[int, str, str]:
     """Exit code, output, errors."""
-    process = start(folder, *arguments, **variables)
-    try:
-        shown, told = process.communicate(timeout=LIMIT_S)
-    finally:
-        process.kill()
-    return process.returncode, shown, told
+    command = ["-m", "orsay", "eval", *arguments]
+    done = evaluators().run(command, cwd=folder, env=surroundings(variables), timeout=LIMIT_S)
+    return done.returncode, done.stdout, done.stderr
 
 
 def test_a_model_is_evaluated_from_the_command_line(world: World, endpoint: Endpoint, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.evaluation.conftest import World
 from tests.evaluation.endpoint import Endpoint
+from tests.evaluation.launching import evaluators
 from tests.evaluation.test_evaluate import adds
 from tests.interop.servers import ROOT
 
@@ -38,22 +39,32 @@ def half(turn):
 """
 
 
-def run(folder: Path, test: str, *arguments: str) -> tuple[int, str]:
-    """Exit code and output of pytest over a project with this test file."""
+def run(folder: Path, test: str, *arguments: str, fresh: bool = False) -> tuple[int, str]:
+    """Exit code and output of pytest over a project with this test file.
+
+    ``fresh``: in an interpreter that has imported nothing before.
+    """
     (folder / "test_model.py").write_text(HEAD + test)
     (folder / "solver.py").write_text(SOLVER)
+    ignored = "" if fresh else "\n    ignore:Module already imported:pytest.PytestAssertRewriteWarning"
     (folder / "pytest.ini").write_text(
-        f"[pytest]\naddopts = -p no:cacheprovider --strict-markers {WITHOUT}\nfilterwarnings = error\n"
+        f"[pytest]\naddopts = -p no:cacheprovider --strict-markers {WITHOUT}\n"
+        f"filterwarnings =\n    error{ignored}\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-v", *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    command = ["-m", "pytest", "-v", *arguments]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+    if fresh:
+        done = subprocess.run(
+            [sys.executable, *command],
+            cwd=folder,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+    else:
+        done = evaluators().run(command, cwd=folder, env=env, timeout=LIMIT_S)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -69,7 +80,7 @@ def test_solves(orsay_task, orsay_episodes):
     assert {episode.index for episode in orsay_episodes} == {orsay_task.index}
     assert all(episode.success for episode in orsay_episodes)
 """
-    code, shown = run(tmp_path, test, *options(world, "solver.py:half"))
+    code, shown = run(tmp_path, test, *options(world, "solver.py:half"), fresh=True)
     assert code == 1 and "2 failed, 2 passed" in shown
     for index, outcome in enumerate(("PASSED", "FAILED") * 2):
         assert f"test_solves[test:{index}] {outcome}" in shown
@@ -195,6 +206,6 @@ def test_one():
     assert ours == {"orsay_eval", "orsay_eval.plugin"}
 """
     (tmp_path / "test_alone.py").write_text(test)
-    code, shown = run(tmp_path, "", "test_alone.py")
+    code, shown = run(tmp_path, "", "test_alone.py", fresh=True)
     assert code == 0 and "1 passed" in shown, shown
     assert "orsay evaluations" not in shown
