@@ -1,7 +1,8 @@
 """Files of tests over the processes of xdist: what takes long first, and what imports TRL in one process.
 
-TRL and torch take a process ten seconds to import, ``openreward`` and ``reasoning_gym`` three. One process collects the files that need them; the others
-know nothing of those files, so that each process is given only what it has collected.
+TRL and torch take a process ten seconds to import, ``openreward`` and ``reasoning_gym`` three. One process
+collects the files that need them; the others know nothing of those files, so that each process is given only
+what it has collected.
 """
 
 from __future__ import annotations
