@@ -39,6 +39,7 @@ def node_problem() -> str | None:
     return None if version >= NODE else f"node {said.strip()} is older than {NODE[0]}.{NODE[1]}"
 
 
+@pytest.mark.browser
 @pytest.mark.timeout(600)
 def test_building_again_from_the_lock_file_gives_the_same(tmp_path: Path) -> None:
     problem = node_problem()
