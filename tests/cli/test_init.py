@@ -29,7 +29,7 @@ def orsay_init(*arguments: str) -> int:
 
 def in_project(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", *command], cwd=folder, capture_output=True, text=True, timeout=110, check=False
+        [sys.executable, "-m", *command], cwd=folder, capture_output=True, text=True, timeout=280, check=False
     )
 
 
@@ -63,11 +63,14 @@ def test_the_project_passes_its_own_tests(tmp_path: Path, spelling: list[str]) -
 
 
 @pytest.fixture(scope="module")
-def checked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where mypy keeps what it found out about orsay itself, which takes it half a minute."""
-    return tmp_path_factory.mktemp("checked")
+def checked(request: pytest.FixtureRequest) -> Path:
+    """Where mypy keeps, for the next run too, what it found out about orsay, which takes it half a minute."""
+    cache = request.config.cache
+    assert cache is not None
+    return cache.mkdir("mypy")
 
 
+@pytest.mark.timeout(300)  # the first run, without the cache, on a busy machine
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_the_project_type_checks(tmp_path: Path, checked: Path, spelling: list[str]) -> None:
     assert orsay_init("my_env", "--into", str(tmp_path), *spelling) == 0

@@ -20,6 +20,7 @@ from guess_env.tasks import hidden_number, make_task
 
 from tests.cli.play_env import PIXEL
 from tests.interop.servers import serve
+from tests.support.servers import orsay
 
 pytestmark = pytest.mark.process
 
@@ -41,15 +42,8 @@ def url() -> Iterator[str]:
 
 
 def play(url: str, *typed: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PLAY, url, *options],
-        input="".join(f"{line}\n" for line in typed),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-        env={**os.environ, "COLUMNS": "200"},
-    )
+    lines = "".join(f"{line}\n" for line in typed)
+    return orsay("play", url, *options, input=lines, timeout=LIMIT_S, env={**os.environ, "COLUMNS": "200"})
 
 
 def playground(url: str, *typed: str) -> subprocess.CompletedProcess[str]:

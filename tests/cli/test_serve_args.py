@@ -13,6 +13,7 @@ import pytest
 from orsay.settings import Settings
 
 from tests.interop.servers import serve
+from tests.support.servers import orsay
 
 pytestmark = pytest.mark.process
 
@@ -35,13 +36,8 @@ RAISES = "import nothing_of_this_name\n"
 
 
 def orsay_serve(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "orsay", "serve", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, **variables},
+    return orsay(
+        "serve", *arguments, env={**os.environ, "ORSAY_PORT": "0", "ORSAY_WORKERS": "1", **variables}
     )
 
 
@@ -66,7 +62,11 @@ def refused(*arguments: str, **variables: str) -> str:
 
 
 def test_without_an_environment_it_says_what_to_write() -> None:
-    assert "name at least one environment, for example: orsay serve my_env.env:MyEnv" in refused()
+    done = subprocess.run(
+        [sys.executable, "-m", "orsay", "serve"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "name at least one environment, for example: orsay serve my_env.env:MyEnv" in done.stderr
 
 
 def test_a_module_that_is_not_there_is_named_with_its_neighbours(fine: str) -> None:

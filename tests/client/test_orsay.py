@@ -38,9 +38,9 @@ def orsay(*options: str, env: Mapping[str, str] | None = None) -> Iterator[str]:
         yield server.url
 
 
-@pytest.fixture(scope="module", params=["local", "process"])
-def url(request: pytest.FixtureRequest) -> Iterator[str]:
-    with orsay("--runtime", request.param) as found:
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with orsay("--workers", "1") as found:
         yield found
 
 
@@ -67,9 +67,8 @@ async def test_a_thousand_sessions_at_once_from_one_event_loop(url: str) -> None
         assert await asyncio.gather(*map(episode, range(1000))) == [2.0] * 1000
 
 
-@pytest.mark.parametrize("runtime", ["local", "process"])
-async def test_pings_keep_an_idle_session_and_without_them_it_expires(runtime: str) -> None:
-    with orsay("--runtime", runtime, env={"ORSAY_IDLE_LIMIT_S": "1"}) as url:
+async def test_pings_keep_an_idle_session_and_without_them_it_expires() -> None:
+    with orsay("--runtime", "local", env={"ORSAY_IDLE_LIMIT_S": "1"}) as url:
         async with (
             AsyncClient(url, keepalive_s=0.2) as pinging,
             AsyncClient(url, keepalive_s=60) as silent,
@@ -84,7 +83,7 @@ async def test_pings_keep_an_idle_session_and_without_them_it_expires(runtime: s
 
 def test_the_synchronous_face_keeps_a_session_while_its_caller_blocks() -> None:
     with (
-        orsay(env={"ORSAY_IDLE_LIMIT_S": "1"}) as url,
+        orsay("--runtime", "local", env={"ORSAY_IDLE_LIMIT_S": "1"}) as url,
         Client(url, keepalive_s=0.2) as client,
         client.environment().session(task_spec={}) as session,
     ):
@@ -115,7 +114,7 @@ async def test_a_call_past_its_time_limit_is_a_fault(runtime: str) -> None:
 
 
 async def test_keys_are_asked_for_and_never_repeated() -> None:
-    with orsay("--api-key", "right-key-1234") as url:
+    with orsay("--runtime", "local", "--api-key", "right-key-1234") as url:
         async with (
             AsyncClient(url, api_key="right-key-1234") as client,
             client.environment().session(task_spec={}) as session,
@@ -129,7 +128,7 @@ async def test_keys_are_asked_for_and_never_repeated() -> None:
 
 
 async def test_a_server_that_serves_by_index_only_takes_the_tasks_it_gave() -> None:
-    with orsay("--index-only") as url:
+    with orsay("--runtime", "local", "--index-only") as url:
         async with AsyncClient(url) as client:
             environment = client.environment()
             task = await environment.tasks("train").get(7)

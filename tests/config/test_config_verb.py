@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tomllib
 from dataclasses import fields
 from pathlib import Path
@@ -20,6 +19,7 @@ from orsay.runtimes.docker.options import DockerOptions
 from orsay.runtimes.remote.options import RemoteOptions
 from orsay.settings import Settings
 
+from tests.support.servers import orsay
 from tests.system.serving import ROOT
 
 from .serving import ENVS, WORLD, written
@@ -31,15 +31,7 @@ PUBLISHED = ROOT / "docs" / "orsay.schema.json"
 
 def orsay_config(*arguments: str, folder: Path = ROOT, **variables: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("ORSAY_")}
-    return subprocess.run(
-        [sys.executable, "-m", "orsay", "config", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        cwd=folder,
-        env={**clean, **variables},
-    )
+    return orsay("config", *arguments, cwd=folder, env={**clean, **variables})
 
 
 def checked(path: Path, **variables: str) -> str:

@@ -43,6 +43,13 @@ async def api(running: FileServer) -> AsyncIterator[Api]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def steady(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FileServer]:
+    """A server that no test of it changes."""
+    with configured(tmp_path_factory.mktemp("steady"), FIRST) as found:
+        yield found
+
+
 async def reread(running: FileServer, text: str, event: str = "config_taken_up") -> dict[str, Any]:
     """Change the file, say so, and wait until the log tells what came of it."""
     before = len(running.events(event))
@@ -147,17 +154,17 @@ async def test_a_renamed_environment_answers_to_its_new_name_only(running: FileS
         ("", "has no environments"),
     ],
 )
-async def test_a_file_that_is_wrong_changes_nothing(
-    running: FileServer, api: Api, text: str, said: str
-) -> None:
-    await api.create("world")
-    places = sorted(children(running.pid))
-    told = await reread(running, text, "config_refused")
-    assert said in told["error"] and told["hint"] == "nothing has changed"
-    assert await hosted(api) == ["world", "plain"]
-    assert (await api.call("say", text="on")).text == "on"
-    await until(lambda: sorted(children(running.pid)) == places)
-    assert (await reread(running, FIRST))["added"] == []
+async def test_a_file_that_is_wrong_changes_nothing(steady: FileServer, text: str, said: str) -> None:
+    async with api_for(steady.url) as api:
+        await api.create("world")
+        places = sorted(children(steady.pid))
+        told = await reread(steady, text, "config_refused")
+        assert said in told["error"] and told["hint"] == "nothing has changed"
+        assert await hosted(api) == ["world", "plain"]
+        assert (await api.call("say", text="on")).text == "on"
+        await until(lambda: sorted(children(steady.pid)) == places)
+        assert (await reread(steady, FIRST))["added"] == []
+        await api.delete()
 
 
 async def test_keys_and_the_level_of_the_log_change_and_an_address_is_told_to_wait(

@@ -61,6 +61,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
+@pytest.mark.browser
 @pytest.mark.timeout(600)
 def test_building_again_from_the_lock_file_gives_the_same(project: Path) -> None:
     for script in ("check", "test", "build"):
@@ -73,6 +74,7 @@ def test_building_again_from_the_lock_file_gives_the_same(project: Path) -> None
         assert [name for name in made if made[name] != kept[name]] == []
 
 
+@pytest.mark.browser
 @pytest.mark.timeout(600)
 def test_the_types_are_those_of_the_openapi_document(project: Path) -> None:
     document = subprocess.check_output(

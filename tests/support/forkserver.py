@@ -108,6 +108,7 @@ class ForkServer:
         env: Mapping[str, str] | None = None,
         stdout: int,
         stderr: int,
+        stdin: int | None = None,
         start_new_session: bool = False,
     ) -> Forked:
         """Run what ``python ARGUMENTS`` runs: ``-m MODULE``, ``-c CODE`` or a file, and what follows."""
@@ -118,9 +119,10 @@ class ForkServer:
             "env": dict(os.environ if env is None else env),
             "session": start_new_session,
             "teardown": self._teardown,
+            "stdin": stdin is not None,
         }
         with theirs, current_network() as network:
-            descriptors = [theirs.fileno(), stdout, stderr, *network]
+            descriptors = [theirs.fileno(), stdout, stderr, *filter(None, [stdin]), *network]
             try:
                 socket.send_fds(self._control, [json.dumps(request).encode()], descriptors)
             except BrokenPipeError:
@@ -141,9 +143,17 @@ class ForkServer:
         timeout: float,
         cwd: Path = ROOT,
         env: Mapping[str, str] | None = None,
+        input: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """As ``subprocess.run`` with its output captured as text."""
-        return self.run_together([arguments], timeout=timeout, cwd=cwd, envs=[env])[0]
+        if input is None:
+            return self.run_together([arguments], timeout=timeout, cwd=cwd, envs=[env])[0]
+        ours, theirs = os.pipe()
+        with os.fdopen(ours, "rb") as stdin:
+            with os.fdopen(theirs, "wb") as typed:
+                typed.write(input.encode())  # less than a pipe holds
+            number = stdin.fileno()
+            return self.run_together([arguments], timeout=timeout, cwd=cwd, envs=[env], stdin=number)[0]
 
     def run_together(
         self,
@@ -152,6 +162,7 @@ class ForkServer:
         timeout: float,
         cwd: Path = ROOT,
         envs: Sequence[Mapping[str, str] | None],
+        stdin: int | None = None,
     ) -> list[subprocess.CompletedProcess[str]]:
         """Programs at the same time; all are killed when one takes too long."""
         deadline = time.monotonic() + timeout
@@ -160,7 +171,9 @@ class ForkServer:
             for arguments, env in zip(programs, envs, strict=True):
                 out: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed below
                 err: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed below
-                started = self.start(arguments, cwd=cwd, env=env, stdout=out.fileno(), stderr=err.fileno())
+                started = self.start(
+                    arguments, cwd=cwd, env=env, stdout=out.fileno(), stderr=err.fileno(), stdin=stdin
+                )
                 running.append((started, out, err))
             codes = [each.wait(max(0.0, deadline - time.monotonic())) for each, _, _ in running]
             return [
@@ -191,7 +204,7 @@ def _text(file: IO[bytes]) -> str:
 def _serve(control: socket.socket) -> dict[str, Any] | None:
     """Fork whenever asked to; returns in the forked process, with what that is to become."""
     while True:
-        message, descriptors, _, _ = socket.recv_fds(control, _MESSAGE_BYTES, 4)
+        message, descriptors, _, _ = socket.recv_fds(control, _MESSAGE_BYTES, 5)
         if not message:
             _reap()
             return None
@@ -210,8 +223,12 @@ def _reap() -> None:
             pass
 
 
-def _watched(request: dict[str, Any], status: int, stdout: int, stderr: int, *network: int) -> dict[str, Any]:
+def _watched(request: dict[str, Any], status: int, stdout: int, stderr: int, *more: int) -> dict[str, Any]:
     """Fork once more; the parent of the program stays behind to report its process id and exit status."""
+    stdin, network = (more[0], more[1:]) if request["stdin"] else (None, more)
+    if stdin is not None:
+        os.dup2(stdin, 0)
+        os.close(stdin)
     for descriptor in network:
         enter_network(descriptor)
     pid = os.fork()

@@ -22,7 +22,7 @@ from typing import IO, TypeAlias
 
 from .forkserver import Forked, ForkServer
 
-__all__ = ["ROOT", "Process", "RunningServer", "orsay_programs", "running", "start"]
+__all__ = ["ROOT", "Process", "RunningServer", "orsay", "orsay_programs", "running", "start"]
 
 ROOT = Path(__file__).parents[2]
 Process: TypeAlias = "Forked | subprocess.Popen[bytes]"
@@ -34,10 +34,15 @@ _STOP_LIMIT_S = 20.0
 
 @functools.cache
 def orsay_programs() -> ForkServer:
-    """Has imported what ``orsay serve`` imports while it starts; its workers are fresh processes as ever."""
+    """Has imported what the verbs import while they start; workers of servers are fresh processes as ever."""
     server = ForkServer(
+        "orsay.cli.config",
+        "orsay.cli.play",
         "orsay.cli.serve",
+        "orsay.journal.write.writer",
         "orsay.serving.server",
+        "orsay.sessions.recovery",
+        "aiohttp",
         "alembic.command",
         "alembic.autogenerate",
         "sqlalchemy.dialects.sqlite",
@@ -48,6 +53,18 @@ def orsay_programs() -> ForkServer:
     )
     atexit.register(server.close)
     return server
+
+
+def orsay(
+    *arguments: str,
+    env: Mapping[str, str] | None = None,
+    cwd: Path = ROOT,
+    input: str | None = None,
+    timeout: float = 60.0,
+) -> subprocess.CompletedProcess[str]:
+    """A verb of the command line to its end."""
+    command = ["-m", "orsay", *arguments]
+    return orsay_programs().run(command, timeout=timeout, cwd=cwd, env=env, input=input)
 
 
 def start(

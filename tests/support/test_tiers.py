@@ -19,11 +19,12 @@ USES = {
     "fork": "os.waitpid(os.fork() or os._exit(0), 0)",
     "engine": "connect('/var/run/docker.sock')",
     "browser": "start('/usr/bin/chromium')",
+    "node": "start('npm')",
     "driver": "start('/x/playwright/driver/node')",
     "database": "start('/x/bin/postgres')",
     "venv": "venvs.build('no-such-package', '0')",
 }
-TIER = {"fork": "process", "driver": "browser"}
+TIER = {"fork": "process", "driver": "browser", "node": "browser"}
 HEAD = """
 import contextlib, os, socket, subprocess
 import pytest

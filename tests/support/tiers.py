@@ -1,6 +1,6 @@
 """Tiers of tests, by what a test needs, and the check that holds each test to its marks.
 
-A test that needs a Docker engine, a browser, a database server or the virtual environment of another
+A test that needs a Docker engine, a browser or Node, a database server or the virtual environment of another
 package has that mark; one that needs none of them and starts processes has ``process``; all others are
 ``unit``. A test that uses what it is not marked for fails. Audit events tell what this process does; the
 processes that it starts find no Docker engine unless the test is marked for one.
@@ -88,7 +88,7 @@ def _tier_of(command: Iterable[str]) -> str:
         return "database"
     if program.name == "docker" and _DOCKER is not None and shutil.which(str(program)) == _DOCKER:
         return "engine"
-    if program.name.startswith("chrom") or "playwright" in program.parts:
+    if program.name.startswith("chrom") or "playwright" in program.parts or program.name in ("node", "npm"):
         return "browser"
     return "process"
 
