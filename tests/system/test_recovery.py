@@ -267,7 +267,7 @@ async def test_a_session_that_printed_a_set_goes_on_in_another_worker_and_server
         assert (await patiently(lambda: api.call("names"))).text == printed
         await immortal.kill()
         assert (await patiently(lambda: api.call("names"))).text == printed
-    assert immortal.process.events("session_rebuilt")
+    await until(lambda: immortal.process.events("session_rebuilt"))
 
 
 @pytest.mark.contract("L7")
