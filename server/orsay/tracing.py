@@ -2,59 +2,65 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from orsay_protocol.redact import NOTHING, Redactor
 
-__all__ = ["current_hide", "current_trace", "mark_last_resort", "mark_log_records", "within"]
+__all__ = [
+    "NOWHERE",
+    "Origin",
+    "current",
+    "current_hide",
+    "current_trace",
+    "mark_last_resort",
+    "mark_log_records",
+    "within",
+]
 
-_current: contextvars.ContextVar[str] = contextvars.ContextVar("orsay_trace", default="")
+
+class Origin(NamedTuple):
+    """The trace of a session, and what takes its secrets out of texts."""
+
+    trace: str
+    hide: Redactor
 
 
-_hide: contextvars.ContextVar[Redactor] = contextvars.ContextVar("orsay_hide", default=NOTHING)
+NOWHERE = Origin("", NOTHING)
+"""Outside of a session."""
+
+current: contextvars.ContextVar[Origin] = contextvars.ContextVar("orsay_origin", default=NOWHERE)
+"""The session whose code runs here: set while its tasks and threads are started, which keep it."""
 
 
 def current_hide() -> Redactor:
     """Takes the secrets of the session whose code runs here out of texts; nothing outside of one."""
-    return _hide.get()
+    return current.get().hide
 
 
 def current_trace() -> str:
     """The trace id of the session whose code runs here, empty outside of one."""
-    return _current.get()
+    return current.get().trace
 
 
-class within:
-    """Assign tasks and threads that are started inside the block to that trace, with these secrets.
-
-    Made for every call, so it is slim.
-    """
-
-    __slots__ = ("_hidden", "_hide", "_token", "_trace")
-
-    def __init__(self, trace: str | None, hide: Redactor = NOTHING) -> None:
-        self._trace = trace or ""
-        self._hide = hide
-
-    def __enter__(self) -> None:
-        self._token = _current.set(self._trace)
-        if self._hide:
-            self._hidden = _hide.set(self._hide)
-
-    def __exit__(self, *error: object) -> None:
-        _current.reset(self._token)
-        if self._hide:
-            _hide.reset(self._hidden)
+@contextlib.contextmanager
+def within(origin: Origin) -> Iterator[None]:
+    """Assign tasks and threads that are started inside the block to that session."""
+    token = current.set(origin)
+    try:
+        yield
+    finally:
+        current.reset(token)
 
 
 class _LastResort(logging.Formatter):
     """The bare message, as Python writes it where nobody set up logging, with the trace behind it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        trace = _current.get()
+        trace = current_trace()
         text = super().format(record)
         return f"{text} trace={trace}" if trace else text
 
@@ -67,7 +73,7 @@ class _Marked:
 
     def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
         record = self._make(*args, **kwargs)
-        record.trace = _current.get()
+        record.trace = current_trace()
         return record
 
 

@@ -25,7 +25,7 @@ from .base import (
     settle,
 )
 from .execution.episode import Episode, Limits
-from .execution.host import EnvironmentHost, start_operation
+from .execution.host import EnvironmentHost
 
 __all__ = ["LocalRuntime"]
 
@@ -62,11 +62,11 @@ class LocalRuntime:
                     await future.result().close()
             raise
         if episode.needs_setup:
-            with within(request.trace, episode.hide):
+            with within(episode.origin):
                 episode.start_setup(lambda _, error: listener.setup_ended(error))
         else:
             listener.setup_ended(None)
-        return LocalHandle(episode, request.trace)
+        return LocalHandle(episode)
 
     async def tasks(self, query: TaskQuery) -> bytes:
         return await self._host.tasks(query)
@@ -79,11 +79,10 @@ class LocalRuntime:
 class LocalHandle:
     """An episode in this process."""
 
-    __slots__ = ("_episode", "_trace")
+    __slots__ = ("_episode",)
 
-    def __init__(self, episode: Episode, trace: str | None) -> None:
+    def __init__(self, episode: Episode) -> None:
         self._episode = episode
-        self._trace = trace
 
     def start(
         self,
@@ -95,11 +94,11 @@ class LocalHandle:
         progress: Progress | None = None,
     ) -> Stop:
         del limit_s  # nothing outside this process could enforce it
-        run = start_operation(self._episode, operation, body, on_result, self._trace, progress)
+        run = self._episode.start(operation, body, on_result, progress)
         return (lambda: None) if run is None else _stopper(run)
 
     async def close(self) -> None:
-        with within(self._trace, self._episode.hide):
+        with within(self._episode.origin):
             await self._episode.close()
 
 

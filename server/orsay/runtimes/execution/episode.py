@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 
 from orsay_protocol.blocks import ImageBlock, Message, TextBlock
 from orsay_protocol.faults import FaultClass
-from orsay_protocol.redact import Redactor, redactor
 from orsay_protocol.requests import ScoreGroup, ScoreGroupOutput
 from orsay_protocol.sse import encode_result
 from orsay_protocol.tools import ToolOutput
@@ -28,7 +27,8 @@ from ...authoring import hosted as convert
 from ...authoring.hosted import HostedEnvironment
 from ...authoring.tools import ToolRow, ToolTable
 from ...errors import BadTask, Faulted
-from ..base import OnResult, Progress
+from ...tracing import Origin, current
+from ..base import OnResult, Operation, Progress
 from ..outcome import Outcome, episode_finished, refusal
 from .guard import author_fault, cause, guard_author, guard_now, run_author
 from .runs import Group, Run, Runs
@@ -78,15 +78,17 @@ class Episode:
         "_toolsets",
         "hide",
         "hosted",
+        "origin",
     )
 
     def __init__(
-        self, hosted: HostedEnvironment, context: ExecutionContext, instance: object, hide: Redactor
+        self, hosted: HostedEnvironment, context: ExecutionContext, origin: Origin, instance: object
     ) -> None:
         self.hosted = hosted
         self._context = context
         self._instance: object | None = instance
-        self.hide = hide
+        self.origin = origin
+        self.hide = origin.hide
         self._toolset: object | None = None
         self._session_tools: ToolTable | None = None
         self._toolsets: dict[type, asyncio.Future[object]] | None = None
@@ -100,13 +102,14 @@ class Episode:
         cls,
         hosted: HostedEnvironment,
         context: ExecutionContext,
+        origin: Origin,
         *,
         task_spec: Mapping[str, Any],
         secrets: dict[str, str],
         toolset_name: str | None = None,
     ) -> Episode:
         """Run the constructor. Raises Faulted (setup_error) or BadTask, and leaves nothing behind then."""
-        hide = redactor(secrets.values())
+        hide = origin.hide
         made: list[object] = []
 
         def construct() -> None:
@@ -118,14 +121,14 @@ class Episode:
                 guard_now("setup_error", what, construct, hide=hide)
             else:
                 await guard_author("setup_error", what, context.threads.run(construct), hide=hide)
-            episode = cls(hosted, context, made[0], hide)
+            episode = cls(hosted, context, origin, made[0])
             if toolset_name is not None:
                 # on a thread: the package with the toolsets takes seconds to import
                 binding = context.threads.run(episode._bind_toolset, toolset_name)
                 await guard_author("setup_error", f"the toolset {toolset_name!r}", binding, hide=hide)
         except BaseException:
             if made:  # stopped too late, or the toolset does not fit: what was built is torn down
-                await cls(hosted, context, made[0], hide).close()
+                await cls(hosted, context, origin, made[0]).close()
             raise
         return episode
 
@@ -149,25 +152,36 @@ class Episode:
         limit = self.hosted.setup_time_limit_s or self._context.limits.setup_time_limit_s
         return self._start(lambda _: self._author("setup_error", "setup"), on_result, limit, "setup")
 
-    def start_prompt(self, on_result: OnResult) -> Run:
-        """JSON bytes of the prompt's blocks."""
-        return self._start(lambda _: self._prompt(), on_result, self._call_limit(None), "get_prompt")
+    def start(
+        self, operation: Operation, body: bytes, on_result: OnResult, progress: Progress | None
+    ) -> Run | None:
+        """Start ``operation``, as part of the session's trace; None when it was answered at once.
 
-    def start_messages(self, on_result: OnResult) -> Run:
-        """JSON bytes of the prompt as messages."""
-        return self._start(lambda _: self._messages(), on_result, self._call_limit(None), "get_messages")
+        ``body`` is a valid CallTool or ScoreGroup, whose answer is an Outcome. The others have none, and are
+        answered with JSON bytes.
+        """
+        limit_s = self.hosted.call_time_limit_s or self._context.limits.call_time_limit_s
+        token = current.set(self.origin)
+        try:
+            match operation:
+                case "call":
+                    return self._start_call(body, on_result, limit_s, progress)
+                case "prompt":
+                    return self._start(lambda _: self._prompt(), on_result, limit_s, "get_prompt")
+                case "messages":
+                    return self._start(lambda _: self._messages(), on_result, limit_s, "get_messages")
+                case "task_tools":  # does not need setup
+                    return self._start(lambda _: self._task_tools(), on_result, limit_s, "list_task_tools")
+                case "score_group":
+                    return self._start(
+                        lambda _: self._score(body), on_result, limit_s, "score_group", progress
+                    )
+        finally:
+            current.reset(token)
 
-    def start_task_tools(self, on_result: OnResult) -> Run:
-        """JSON bytes of the tools of this very session; does not need setup."""
-        return self._start(lambda _: self._task_tools(), on_result, self._call_limit(None), "list_task_tools")
-
-    def start_score(self, body: bytes, on_result: OnResult, progress: Progress | None = None) -> Run:
-        """Outcome for the candidates in ``body``, a valid ScoreGroup."""
-        limit = self._call_limit(None)
-        return self._start(lambda _: self._score(body), on_result, limit, "score_group", progress)
-
-    def start_call(self, body: bytes, on_result: OnResult, progress: Progress | None = None) -> Run | None:
-        """Outcome of the call in ``body``, a valid CallTool. None: it was refused and answered at once."""
+    def _start_call(
+        self, body: bytes, on_result: OnResult, limit_s: float, progress: Progress | None
+    ) -> Run | None:
         request = from_json(body)
         name: str = request["name"]
         row = self._row(name)
@@ -191,9 +205,9 @@ class Episode:
         except BaseException as exc:  # a validator of the author's own that raises what pydantic lets through
             on_result(None, author_fault("tool_error", exc, self.hide, f"validating the input of {name!r}"))
             return None
-        limit = self._call_limit(row)
+        limit_s = row.time_limit_s or limit_s
         what = f"tool {name!r}"
-        return self._start(lambda run: self._call(run, row, args, kwargs), on_result, limit, what, progress)
+        return self._start(lambda run: self._call(run, row, args, kwargs), on_result, limit_s, what, progress)
 
     def _start(
         self,
@@ -216,10 +230,6 @@ class Episode:
         if self._session_tools is not None and name in self._session_tools:
             return self._session_tools[name]
         return self.hosted.tools.get(name)
-
-    def _call_limit(self, row: ToolRow | None) -> float:
-        own = row.time_limit_s if row is not None else None
-        return own or self.hosted.call_time_limit_s or self._context.limits.call_time_limit_s
 
     async def _call(self, run: Run, row: ToolRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
         lock = self._tool_lock

@@ -14,14 +14,14 @@ from pydantic_core import to_json
 
 from ...authoring.hosted import HostedEnvironment, host
 from ...errors import Faulted, LoadError, UnknownEnvironment
-from ...tracing import within
-from ..base import EnvironmentInfo, OnResult, OpenSession, Operation, Progress, TaskQuery
+from ...tracing import Origin, within
+from ..base import EnvironmentInfo, OnResult, OpenSession, TaskQuery
 from .episode import Episode, ExecutionContext, Limits
 from .guard import guard_author, run_author
 from .runs import Run, Runs
 from .threads import Threads
 
-__all__ = ["EnvironmentHost", "describe", "start_operation"]
+__all__ = ["EnvironmentHost", "describe"]
 
 
 def describe(hosted: HostedEnvironment) -> EnvironmentInfo:
@@ -44,35 +44,6 @@ def describe(hosted: HostedEnvironment) -> EnvironmentInfo:
         fixed_tools=hosted.plain_task_tools,
         in_order=True,
     )
-
-
-def start_operation(
-    episode: Episode,
-    operation: Operation,
-    body: bytes,
-    on_result: OnResult,
-    trace: str | None,
-    progress: Progress | None,
-) -> Run | None:
-    """Start ``operation`` on ``episode``, as part of ``trace``; None when it was answered at once."""
-    with within(trace, episode.hide):
-        return _start(episode, operation, body, on_result, progress)
-
-
-def _start(
-    episode: Episode, operation: Operation, body: bytes, on_result: OnResult, progress: Progress | None
-) -> Run | None:
-    match operation:
-        case "call":
-            return episode.start_call(body, on_result, progress)
-        case "prompt":
-            return episode.start_prompt(on_result)
-        case "messages":
-            return episode.start_messages(on_result)
-        case "task_tools":
-            return episode.start_task_tools(on_result)
-        case "score_group":
-            return episode.start_score(body, on_result, progress)
 
 
 class EnvironmentHost:
@@ -99,6 +70,7 @@ class EnvironmentHost:
         A construction that is stopped too late is torn down again.
         """
         hosted = self._environment(request.key)
+        origin = Origin(request.trace or "", redactor(request.secrets.values()))
 
         async def body(_: Run) -> Episode:
             spec = request.task_spec
@@ -107,13 +79,14 @@ class EnvironmentHost:
             return await Episode.open(
                 hosted,
                 self.context,
+                origin,
                 task_spec=spec,
                 secrets=request.secrets,
                 toolset_name=request.toolset_name,
             )
 
         limit = hosted.setup_time_limit_s or self.context.limits.setup_time_limit_s
-        with within(request.trace, redactor(request.secrets.values())):
+        with within(origin):
             return self.context.runs.start(
                 body, on_result, limit_s=limit, what=f"the constructor of {hosted.name!r}"
             )

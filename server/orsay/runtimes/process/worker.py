@@ -19,15 +19,14 @@ import time
 import traceback
 from typing import Any, cast
 
-from orsay_protocol.redact import NOTHING
 from pydantic_core import to_json
 
 from ...errors import Faulted, LoadError, Refused
-from ...tracing import mark_last_resort, mark_log_records, within
+from ...tracing import NOWHERE, mark_last_resort, mark_log_records, within
 from ..base import OpenSession, Operation, TaskQuery
 from ..execution.episode import Episode, Limits
 from ..execution.event_loop import new_event_loop
-from ..execution.host import EnvironmentHost, start_operation
+from ..execution.host import EnvironmentHost
 from ..execution.output_guard import Guard, guard_output
 from ..execution.runs import Run
 from ..loader import load
@@ -66,7 +65,6 @@ class Worker(asyncio.Protocol):
         self._reader = FrameReader()
         self._episodes: dict[int, Episode] = {}
         self._runs: dict[int, Run] = {}
-        self._traces: dict[int, str | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._outbox: Outbox
@@ -100,7 +98,7 @@ class Worker(asyncio.Protocol):
         def slow(_: bytes) -> None:
             self._send(Kind.SLOW, number)
 
-        run = start_operation(episode, operation, body, done, self._traces.get(session), slow)
+        run = episode.start(operation, body, done, slow)
         if run is not None:
             self._runs[number] = run
 
@@ -154,7 +152,6 @@ class Worker(asyncio.Protocol):
                 self._answer(number, None, error)
                 return
             self._episodes[session] = episode
-            self._traces[session] = request.trace
             self._send(Kind.DATA, number, b"starting" if episode.needs_setup else b"ready")
             if episode.needs_setup:
                 episode.start_setup(set_up)
@@ -170,7 +167,7 @@ class Worker(asyncio.Protocol):
     def _close(self, number: int, payload: bytes) -> None:
         session, _ = split_session(payload)
         episode = self._episodes.pop(session, None)
-        with within(self._traces.pop(session, None), NOTHING if episode is None else episode.hide):
+        with within(NOWHERE if episode is None else episode.origin):
             if episode is None or episode.close_at_once():
                 self._send(Kind.DATA, number, b"")
             else:
