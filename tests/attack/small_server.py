@@ -606,13 +606,23 @@ class SmallServer:
     sessions: Mapping[str, object]
 
 
+class _Server(uvicorn.Server):
+    """Ends the connections, too, whose answers take longer than a graceful shutdown."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0.01)
+
+
 @contextlib.contextmanager
 def small_server(broken: str = "") -> Iterator[SmallServer]:
     """The server, running; ``broken`` is one of the defects or peculiarities above, or nothing."""
     small = _Small(broken)
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(_app(small), log_level="critical", lifespan="off", timeout_graceful_shutdown=2)
-    server = uvicorn.Server(config)
+    server = _Server(config)
     thread = Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 __all__ = ["Connection", "RawReply", "connection"]
 
+_CLOSE_LIMIT_S = 1.0
 _READ_LIMIT_S = 30.0
 
 
@@ -100,3 +101,6 @@ async def connection(url: str, headers: Mapping[str, str]) -> AsyncIterator[Conn
         yield Connection(reader, writer, parts.netloc, headers)
     finally:
         writer.close()
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_CLOSE_LIMIT_S):
+                await writer.wait_closed()
