@@ -115,7 +115,7 @@ def spellings(route: str) -> list[str]:
     ]
 
 
-@pytest.mark.contract("S1")
+@pytest.mark.conformance("S1")
 @pytest.mark.parametrize("route", ROUTES)
 def test_no_spelling_of_a_path_gets_in_without_a_key(locked: ServerProcess, route: str) -> None:
     for path in spellings(route):
@@ -132,7 +132,7 @@ def test_no_spelling_of_a_path_gets_in_without_a_key(locked: ServerProcess, rout
             assert ANSWER not in body and "inputSchema" not in body and "sessions" not in head
 
 
-@pytest.mark.contract("S1")
+@pytest.mark.conformance("S1")
 def test_with_a_key_the_same_paths_lead_somewhere(locked: ServerProcess) -> None:
     key = f"X-API-Key: {KEYS[0]}"
     for path in (
@@ -146,7 +146,7 @@ def test_with_a_key_the_same_paths_lead_somewhere(locked: ServerProcess) -> None
         assert status == 200 and "echo" in body, path
 
 
-@pytest.mark.contract("S1")
+@pytest.mark.conformance("S1")
 def test_a_wrong_key_is_wrong_in_every_header(locked: ServerProcess) -> None:
     for headers in (
         (f"X-API-Key: {KEYS[0]}x",),
@@ -168,7 +168,7 @@ def test_a_wrong_key_is_wrong_in_every_header(locked: ServerProcess) -> None:
 # whose is what
 
 
-@pytest.mark.contract("S1")
+@pytest.mark.conformance("S1")
 async def test_nothing_of_a_session_can_be_done_with_another_key(locked: ServerProcess) -> None:
     async with api_for(locked.url) as api:
         mine = Api(api.http, "a-shared-id", **ALICE)
@@ -211,7 +211,7 @@ async def test_nothing_of_a_session_can_be_done_with_another_key(locked: ServerP
         assert (await thief.get("/prompt")).status_code == 410  # of the thief's own
 
 
-@pytest.mark.contract("S1")
+@pytest.mark.conformance("S1")
 async def test_what_was_recorded_of_a_session_is_not_shown_to_another_key(locked: ServerProcess) -> None:
     async with api_for(locked.url) as api:
         mine = Api(api.http, **ALICE)
@@ -299,7 +299,7 @@ async def test_an_index_is_one_of_the_split(locked: ServerProcess, index: Any) -
 # other pages
 
 
-@pytest.mark.contract("S2")
+@pytest.mark.conformance("S2")
 @pytest.mark.parametrize(
     "origin",
     [
@@ -348,7 +348,7 @@ def test_the_policy_of_the_page_allows_nothing_of_others(locked: ServerProcess) 
 # tasks by index only
 
 
-@pytest.mark.contract("S6")
+@pytest.mark.conformance("S6")
 async def test_by_index_only_no_protocol_shows_an_answer_or_takes_a_task(closed: ServerProcess) -> None:
     said = ""
     async with api_for(closed.url) as api:

@@ -173,7 +173,7 @@ async def test_odd_texts_come_back_byte_for_byte_through_the_unmodified_client(s
     assert seen == {"texts": 16, "wrong": [], "prompt": "which of 0?"}
 
 
-@pytest.mark.contract("D3")
+@pytest.mark.conformance("D3")
 @pytest.mark.parametrize("digits", ["nan", "NaN", "1e400", "-1e400", "inf", "-Infinity"])
 async def test_no_tool_gives_a_reward_that_is_no_finite_number(
     served: ServerProcess, journal: Path, digits: str
@@ -203,7 +203,7 @@ async def test_no_client_sends_a_number_that_json_does_not_have(served: ServerPr
         await api.delete()
 
 
-@pytest.mark.contract("D3")
+@pytest.mark.conformance("D3")
 @pytest.mark.parametrize("number", ["NaN", "1e400", "-Infinity", "1" + "0" * 400])
 async def test_no_server_behind_brings_a_reward_that_is_none(number: str) -> None:
     async def call(request: Request, reply: Reply) -> None:

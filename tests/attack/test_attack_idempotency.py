@@ -39,7 +39,7 @@ def expect_conflict(answer: httpx.Response, *words: str) -> None:
     assert "with a key of its own" in detail
 
 
-@pytest.mark.contract("D2")
+@pytest.mark.conformance("D2")
 async def test_a_key_with_another_request_is_a_conflict_and_nothing_runs(found: ServerProcess) -> None:
     async with opened(found.url) as api:
         first = await api.call("step", label="A", headers=KEY)
@@ -57,7 +57,7 @@ async def test_a_key_with_another_request_is_a_conflict_and_nothing_runs(found: 
         assert (await api.call("read")).text == "A"
 
 
-@pytest.mark.contract("D2")
+@pytest.mark.conformance("D2")
 async def test_a_key_of_a_group_score_is_no_key_of_a_call(found: ServerProcess) -> None:
     async with opened(found.url) as api:
         first = Reply(await api.post("/score_group", SCORE, **KEY))
@@ -67,7 +67,7 @@ async def test_a_key_of_a_group_score_is_no_key_of_a_call(found: ServerProcess) 
         assert (await api.call("read")).text == "scored"
 
 
-@pytest.mark.contract("D2")
+@pytest.mark.conformance("D2")
 async def test_a_request_is_the_same_however_its_json_is_spelled(found: ServerProcess) -> None:
     async with opened(found.url) as api:
         first = await sent(api, '{"name":"step","input":{"label":"Ä","until":""}}')
@@ -84,7 +84,7 @@ async def test_a_request_is_the_same_however_its_json_is_spelled(found: ServerPr
             expect_conflict((await sent(api, other)).response)
 
 
-@pytest.mark.contract("D2")
+@pytest.mark.conformance("D2")
 async def test_numbers_of_another_kind_are_another_request(found: ServerProcess) -> None:
     async with opened(found.url) as api:
         await sent(api, '{"name":"nothing","input":{"number":1}}')
@@ -92,7 +92,7 @@ async def test_numbers_of_another_kind_are_another_request(found: ServerProcess)
             expect_conflict((await sent(api, f'{{"name":"nothing","input":{{"number":{other}}}}}')).response)
 
 
-@pytest.mark.contract("D2")
+@pytest.mark.conformance("D2")
 async def test_the_key_of_a_call_that_runs_is_no_key_of_another_one(
     found: ServerProcess, tmp_path: Path
 ) -> None:
@@ -106,7 +106,7 @@ async def test_the_key_of_a_call_that_runs_is_no_key_of_another_one(
         await ends()
 
 
-@pytest.mark.contract("D2", "L7")
+@pytest.mark.conformance("D2", "L7")
 async def test_a_key_names_its_request_after_a_restart_too(tmp_path: Path) -> None:
     killed = Killed(tmp_path, f"{ORDERS}:Orders")
     try:
@@ -125,7 +125,7 @@ async def test_a_key_names_its_request_after_a_restart_too(tmp_path: Path) -> No
         killed.process.end()
 
 
-@pytest.mark.contract("D2")
+@pytest.mark.conformance("D2")
 async def test_the_request_id_of_an_openenv_step_names_one_action(found: ServerProcess) -> None:
     async with api_for(found.url) as api:
         assert (await api.post("/reset", {})).status_code == 200

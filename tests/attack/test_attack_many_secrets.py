@@ -17,7 +17,7 @@ from orsay_protocol.redact import redactor
 from ..system.serving import Api, ServerProcess, api_for, server
 from .test_attack_secrets import WORLD
 
-pytestmark = [pytest.mark.process, pytest.mark.contract("S3")]
+pytestmark = [pytest.mark.process, pytest.mark.conformance("S3")]
 
 _TASK = {"env_name": "leaky", "task_spec": {}}
 

@@ -245,7 +245,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("overlaps") / "journal.db"
 
 
-@pytest.mark.contract("L7")
+@pytest.mark.conformance("L7")
 @pytest.mark.timeout(300)
 @settings(max_examples=150, deadline=None)
 @given(actions=ACTIONS, cut=st.booleans())

@@ -93,7 +93,7 @@ async def everywhere(api: Api) -> list[httpx.Response]:
     ]
 
 
-@pytest.mark.contract("S1", "L1")
+@pytest.mark.conformance("S1", "L1")
 async def test_two_keys_may_choose_the_same_id_and_have_a_session_each(living: ServerProcess) -> None:
     async with both(living.url, "an id of both") as (ada, bob):
         assert (await create(ada, 1)).status_code == 200
@@ -109,7 +109,7 @@ async def test_two_keys_may_choose_the_same_id_and_have_a_session_each(living: S
         assert (await ada.call("read")).text == "of-ada"
 
 
-@pytest.mark.contract("S1", "L4")
+@pytest.mark.conformance("S1", "L4")
 async def test_the_id_of_another_key_is_answered_as_one_that_never_was(living: ServerProcess) -> None:
     async with both(living.url) as (ada, bob):
         nobody = Api(bob.http, NOBODYS, **{"X-API-Key": KEYS[1]})
@@ -123,7 +123,7 @@ async def test_the_id_of_another_key_is_answered_as_one_that_never_was(living: S
         assert await ada.ping() == 410
 
 
-@pytest.mark.contract("S1", "L7")
+@pytest.mark.conformance("S1", "L7")
 async def test_a_session_of_before_a_restart_is_built_again_for_its_key_alone(killed: Killed) -> None:
     async with both(killed.process.url) as (ada, bob):
         nobody = Api(bob.http, NOBODYS, **{"X-API-Key": KEYS[1]})
@@ -145,7 +145,7 @@ async def test_a_session_of_before_a_restart_is_built_again_for_its_key_alone(ki
         assert (await patiently(lambda: ada.call("read"))).text == "A"
 
 
-@pytest.mark.contract("S1")
+@pytest.mark.conformance("S1")
 async def test_faults_of_the_same_id_are_shown_to_the_key_whose_session_failed() -> None:
     with server(f"{ORDERS}:Orders", workers=1, api_keys=KEYS, console="on", call_time_limit_s=0.2) as found:
         async with both(found.url) as (ada, bob):
@@ -156,7 +156,7 @@ async def test_faults_of_the_same_id_are_shown_to_the_key_whose_session_failed()
             assert [[each["fault"] for each in faults] for faults in shown] == [[], ["time_limit"]]
 
 
-@pytest.mark.contract("S1")
+@pytest.mark.conformance("S1")
 async def test_the_journal_and_the_log_hold_nothing_to_guess_a_key_by(killed: Killed, tmp_path: Path) -> None:
     async with both(killed.process.url) as (ada, bob):
         for each in (ada, bob):
@@ -187,7 +187,7 @@ def rows(folder: Path, query: str) -> list[tuple[Any, ...]]:
         return connection.execute(query).fetchall()
 
 
-@pytest.mark.contract("S1", "L7")
+@pytest.mark.conformance("S1", "L7")
 async def test_what_was_played_under_the_names_of_before_is_still_that_of_its_key(
     killed: Killed, tmp_path: Path
 ) -> None:

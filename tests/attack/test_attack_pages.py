@@ -112,7 +112,7 @@ CLOSED: tuple[tuple[str, str, Any], ...] = (
 )
 
 
-@pytest.mark.contract("S8")
+@pytest.mark.conformance("S8")
 @pytest.mark.parametrize(("method", "path", "body"), CLOSED)
 def test_at_a_foreign_name_no_route_answers(local: ServerProcess, method: str, path: str, body: Any) -> None:
     content = b"" if body is None else json.dumps(body).encode()
@@ -130,7 +130,7 @@ def test_at_a_foreign_name_no_route_answers(local: ServerProcess, method: str, p
         assert ("ORSAY_ALLOWED_HOSTS" in detail) is (headers[0][1] not in ("127.0.0.1", "localhost"))
 
 
-@pytest.mark.contract("S8")
+@pytest.mark.conformance("S8")
 def test_no_session_begins_for_a_foreign_page(local: ServerProcess) -> None:
     body = json.dumps({"env_name": "world", "task_spec": {}}).encode()
     for headers in ({"Host": EVIL}, {"Host": "localhost", "Origin": f"https://{EVIL}"}):
@@ -361,7 +361,7 @@ def test_what_a_page_embeds_is_not_sent_to_it(local: ServerProcess) -> None:
             assert ask_as(local, "localhost", path, **headers)[0] == 200
 
 
-@pytest.mark.contract("S8")
+@pytest.mark.conformance("S8")
 def test_a_websocket_opens_for_no_foreign_page(local: ServerProcess) -> None:
     url = local.url.replace("http", "ws") + "/ws"
     for headers in ({"Host": EVIL}, {"Origin": f"http://{EVIL}"}, {"Origin": "null"}):
@@ -475,7 +475,7 @@ def test_a_setting_that_names_nothing_stops_the_start() -> None:
 # keys
 
 
-@pytest.mark.contract("S8")
+@pytest.mark.conformance("S8")
 def test_with_a_key_any_name_and_any_page_is_good() -> None:
     """A page does not know the key; whoever does may be behind any proxy."""
     with server(f"{WORLDS}:World", also="openenv", workers=1, api_keys=[KEY]) as own:

@@ -256,7 +256,7 @@ async def played(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict
         print("".join(found.log + found.process.log))  # shown when a test failed
 
 
-@pytest.mark.contract("L7")
+@pytest.mark.conformance("L7")
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_after_a_kill(played: dict[str, Scenario], name: str) -> None:
@@ -264,7 +264,7 @@ async def test_after_a_kill(played: dict[str, Scenario], name: str) -> None:
         await anext(played[name])
 
 
-@pytest.mark.contract("L7")
+@pytest.mark.conformance("L7")
 async def test_a_gateway_cannot_tell_the_order_of_calls_that_overlapped(tmp_path: Path) -> None:
     with server(f"{ORDERS}:Orders") as behind:
         gateway = Killed(tmp_path, behind.url)
@@ -281,7 +281,7 @@ async def test_a_gateway_cannot_tell_the_order_of_calls_that_overlapped(tmp_path
             gateway.process.end()
 
 
-@pytest.mark.contract("L7", "I4")
+@pytest.mark.conformance("L7", "I4")
 async def test_calls_that_overlapped_are_not_made_again_after_the_death_of_a_worker_either(
     tmp_path: Path,
 ) -> None:

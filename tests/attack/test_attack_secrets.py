@@ -22,7 +22,7 @@ from ..protocol.spelled import ENCODINGS, SPELLINGS
 from ..system.serving import Api, ServerProcess, api_for, server, until
 from .leaking import RAISES, SAYS
 
-pytestmark = [pytest.mark.process, pytest.mark.contract("S3")]
+pytestmark = [pytest.mark.process, pytest.mark.conformance("S3")]
 
 WORLD = f"{Path(__file__).parent / 'leaking.py'}:Leaky"
 KEY = "sk-" + "".join(f"{number:02x}" for number in range(10, 40))

@@ -27,7 +27,7 @@ from ..observe.collector import collecting
 from ..system.serving import ServerProcess, api_for
 from .test_attack_secrets import HEADER, KEY, SECRETS, WORLD, leaks
 
-pytestmark = [pytest.mark.process, pytest.mark.contract("S3")]
+pytestmark = [pytest.mark.process, pytest.mark.conformance("S3")]
 
 TASK = "c" * 32
 SHORT = KEY[:5]

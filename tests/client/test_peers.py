@@ -30,7 +30,7 @@ from ..interop.venvs import python_for
 from .proxy import CutProxy
 from .waiting import until
 
-pytestmark = [pytest.mark.process, pytest.mark.contract("C3")]
+pytestmark = [pytest.mark.process, pytest.mark.conformance("C3")]
 
 PEERS = (
     ("openreward", "0.1.100"),

@@ -98,6 +98,10 @@ SITUATIONS = (
     _wire("5.2", "error-event", "An exception's text is the data of error, line by line, whatever it holds."),
     _wire("5.4", "comments", "While a tool runs, the stream carries a comment at least every ten seconds."),
     _wire("5.4", "task-id-at-once", "task_id is sent before the tool has finished."),
+    _wire(
+        "5.4", "one-write", "A call is answered in one write, unless its tool runs long or it waits a second."
+    ),
+    _wire("6", "loading", "Requests wait a few seconds for environments that load, and then answer 503."),
     _wire("6", "setup-in-background", "/create answers before setup is over."),
     _wire("6", "starting", "Requests that waited too long for setup answer 503, starting, Retry-After."),
     _wire("6", "task-tools-early", "/task_tools does not wait for setup."),

@@ -1,4 +1,4 @@
-"""Short words for what these tests do over and over with the client of the contract suite."""
+"""Short words for what these tests do over and over with the client of the conformance suite."""
 
 from __future__ import annotations
 

@@ -14,14 +14,14 @@ from .playing import error_of, fault_of, open_stream, session_of, text_of
 pytestmark = pytest.mark.process
 
 
-@pytest.mark.contract("P-9-same-tool-serial")
+@pytest.mark.conformance("P-9-same-tool-serial")
 async def test_calls_of_one_tool_run_one_after_the_other(server: RunningServer) -> None:
     async with session_of(server.url, "busy") as session:
         replies = await asyncio.gather(*(session.call("one", {"label": label}) for label in "abc"))
         assert [text_of(reply) for reply in replies] == ["alone"] * 3
 
 
-@pytest.mark.contract("P-9-other-tools-overlap")
+@pytest.mark.conformance("P-9-other-tools-overlap")
 async def test_calls_of_different_tools_overlap(server: RunningServer) -> None:
     async with session_of(server.url, "busy") as session:
         replies = await asyncio.gather(
@@ -31,7 +31,7 @@ async def test_calls_of_different_tools_overlap(server: RunningServer) -> None:
         assert [text_of(reply) for reply in replies] == ["two-b", "one-a"]
 
 
-@pytest.mark.contract("P-9-concurrent")
+@pytest.mark.conformance("P-9-concurrent")
 async def test_calls_of_a_concurrent_tool_overlap(server: RunningServer) -> None:
     async with session_of(server.url, "busy") as session:
         replies = await asyncio.gather(
@@ -40,7 +40,7 @@ async def test_calls_of_a_concurrent_tool_overlap(server: RunningServer) -> None
         assert [text_of(reply) for reply in replies] == ["free-b", "free-a"]
 
 
-@pytest.mark.contract("P-9-exclusive")
+@pytest.mark.conformance("P-9-exclusive")
 async def test_an_exclusive_tool_runs_alone(server: RunningServer) -> None:
     async with session_of(server.url, "busy") as session:
         names = ("one", "only", "two", "only", "free")
@@ -50,7 +50,7 @@ async def test_an_exclusive_tool_runs_alone(server: RunningServer) -> None:
         assert not any("only" in beside for name, beside in told.items() if name != "only")
 
 
-@pytest.mark.contract("P-9-wrong-return", "P-16-fault-event")
+@pytest.mark.conformance("P-9-wrong-return", "P-16-fault-event")
 async def test_a_tool_that_returns_nothing_is_an_error_that_names_it(server: RunningServer) -> None:
     async with session_of(server.url, "odd") as session:
         reply = await session.call("nothing", {})
@@ -59,7 +59,7 @@ async def test_a_tool_that_returns_nothing_is_an_error_that_names_it(server: Run
         assert (await session.post("/ping")).status_code == 200
 
 
-@pytest.mark.contract("D3", "P-16-fault-event")
+@pytest.mark.conformance("D3", "P-16-fault-event")
 @pytest.mark.parametrize("kind", ["nan", "inf", "-inf"])
 async def test_a_reward_that_is_no_number_is_an_error_that_names_the_tool(
     server: RunningServer, kind: str
@@ -71,14 +71,14 @@ async def test_a_reward_that_is_no_number_is_an_error_that_names_the_tool(
         assert (await session.call("reward", {"kind": "zero"})).result["output"]["reward"] == 0.0
 
 
-@pytest.mark.contract("P-4-metadata-nan")
+@pytest.mark.conformance("P-4-metadata-nan")
 async def test_numbers_in_metadata_that_json_lacks_become_null(server: RunningServer) -> None:
     async with session_of(server.url, "odd") as session:
         reply = await session.call("metadata", {})
         assert reply.result["output"]["metadata"] == {"nan": None, "inf": None, "fine": 1.5}
 
 
-@pytest.mark.contract("P-5.2-error-event", "P-9-tool-raises")
+@pytest.mark.conformance("P-5.2-error-event", "P-9-tool-raises")
 @pytest.mark.parametrize("text", ["", "one line", "two\nlines", "a\r\nb\rc", "data: x", "\u2028 é \x00"])
 async def test_an_exception_reaches_the_client_whatever_its_text(server: RunningServer, text: str) -> None:
     async with session_of(server.url, "odd") as session:
@@ -86,7 +86,7 @@ async def test_an_exception_reaches_the_client_whatever_its_text(server: Running
         assert text.replace("\r\n", "\n").replace("\r", "\n") in told
 
 
-@pytest.mark.contract("I3")
+@pytest.mark.conformance("I3")
 @pytest.mark.parametrize("kind", ["exit", "interrupt", "cancelled"])
 async def test_exceptions_that_end_programs_end_a_call_only(server: RunningServer, kind: str) -> None:
     async with session_of(server.url, "odd") as session:
@@ -97,7 +97,7 @@ async def test_exceptions_that_end_programs_end_a_call_only(server: RunningServe
         assert (await other.call("reward", {"kind": "zero"})).result["ok"] is True
 
 
-@pytest.mark.contract("P-9-first-finisher", "D4")
+@pytest.mark.conformance("P-9-first-finisher", "D4")
 async def test_calls_still_running_when_the_episode_finishes_are_discarded(server: RunningServer) -> None:
     async with session_of(server.url, "busy") as session:
         async with open_stream(session, "free", {"label": "slow", "seconds": 0.8}) as stream:
@@ -110,7 +110,7 @@ async def test_calls_still_running_when_the_episode_finishes_are_discarded(serve
         assert late.result["reason"] == "episode_finished"
 
 
-@pytest.mark.contract("P-5.4-task-id-at-once", "P-10-attach-running", "D5")
+@pytest.mark.conformance("P-5.4-task-id-at-once", "P-10-attach-running", "D5")
 async def test_a_running_call_is_attached_to_by_its_task_id(server: RunningServer) -> None:
     async with session_of(server.url, "busy") as session:
         async with open_stream(session, "one", {"label": "a", "seconds": 1.0}) as stream:
@@ -123,7 +123,7 @@ async def test_a_running_call_is_attached_to_by_its_task_id(server: RunningServe
         assert again.result == other.result
 
 
-@pytest.mark.contract("P-9-disconnect", "D2", "D5")
+@pytest.mark.conformance("P-9-disconnect", "D2", "D5")
 async def test_a_client_that_lost_its_connection_comes_back_for_the_result(
     server: RunningServer, tmp_path: Path
 ) -> None:
@@ -137,7 +137,7 @@ async def test_a_client_that_lost_its_connection_comes_back_for_the_result(
     assert marks.read_text().splitlines() == ["done"]
 
 
-@pytest.mark.contract("D2")
+@pytest.mark.conformance("D2")
 async def test_a_retry_without_a_task_id_attaches_to_the_broken_call(
     server: RunningServer, tmp_path: Path
 ) -> None:
@@ -153,7 +153,7 @@ async def test_a_retry_without_a_task_id_attaches_to_the_broken_call(
     assert marks.read_text().splitlines() == ["done", "done"]
 
 
-@pytest.mark.contract("D2")
+@pytest.mark.conformance("D2")
 async def test_a_key_makes_a_call_run_once(server: RunningServer, tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     value, key = {"path": str(marks), "seconds": 0.3}, {"Idempotency-Key": "once"}
@@ -166,7 +166,7 @@ async def test_a_key_makes_a_call_run_once(server: RunningServer, tmp_path: Path
     assert marks.read_text().splitlines() == ["done"]
 
 
-@pytest.mark.contract("D5", "P-10-attach-endpoint")
+@pytest.mark.conformance("D5", "P-10-attach-endpoint")
 async def test_a_task_id_is_known_in_its_session_at_its_endpoint_only(server: RunningServer) -> None:
     async with session_of(server.url, "kit") as session, session_of(server.url, "kit") as other:
         first = await session.call("add", {"n": 1})
@@ -181,7 +181,7 @@ async def test_a_task_id_is_known_in_its_session_at_its_endpoint_only(server: Ru
 CANDIDATE = {"messages": [{"role": "assistant", "blocks": [{"type": "text", "text": "four"}]}]}
 
 
-@pytest.mark.contract("P-10-score-group-attach")
+@pytest.mark.conformance("P-10-score-group-attach")
 async def test_a_group_score_is_read_again_by_its_task_id(server: RunningServer) -> None:
     async with session_of(server.url, "kit") as session:
         first = await session.stream("/score_group", {"candidates": [CANDIDATE]})
@@ -190,7 +190,7 @@ async def test_a_group_score_is_read_again_by_its_task_id(server: RunningServer)
         assert again.result == first.result
 
 
-@pytest.mark.contract("P-11-score-group-raised")
+@pytest.mark.conformance("P-11-score-group-raised")
 async def test_a_failed_group_score_leaves_the_session_alone(server: RunningServer) -> None:
     broken = {"messages": [{"role": "assistant", "blocks": [{"type": "text", "text": "fail"}]}]}
     async with session_of(server.url, "kit") as session:
@@ -200,7 +200,7 @@ async def test_a_failed_group_score_leaves_the_session_alone(server: RunningServ
         assert text_of(await session.call("add", {"n": 2})) == "2"
 
 
-@pytest.mark.contract("I5")
+@pytest.mark.conformance("I5")
 async def test_a_tool_past_its_own_time_limit_says_so(server: RunningServer) -> None:
     async with session_of(server.url, "busy") as session:
         reply = await session.call("hasty", {"seconds": 60})
@@ -209,7 +209,7 @@ async def test_a_tool_past_its_own_time_limit_says_so(server: RunningServer) -> 
         assert text_of(await session.call("hasty", {"seconds": 0})) == "in time"
 
 
-@pytest.mark.contract("P-1-sessions-apart")
+@pytest.mark.conformance("P-1-sessions-apart")
 async def test_the_prompts_of_sessions_at_once_are_their_own(server: RunningServer) -> None:
     async def one(number: int) -> bool:
         async with session_of(server.url, "busy", {"number": number}) as session:

@@ -1,4 +1,4 @@
-"""The contract suite on our own server: everything passes, on both runtimes."""
+"""The conformance suite on our own server: everything passes, on both runtimes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def outcomes(server: RunningServer) -> dict[str, Outcome]:
 @pytest.mark.parametrize(
     "check",
     [
-        pytest.param(check, id=check.id, marks=pytest.mark.contract(check.entry))
+        pytest.param(check, id=check.id, marks=pytest.mark.conformance(check.entry))
         for check in CHECKS
         if check.id not in _NEEDS_A_KEY
     ],
@@ -41,7 +41,7 @@ def test_our_server_keeps_the_contract(outcomes: dict[str, Outcome], check: Chec
     assert outcomes[check.id].status == "passed", outcomes[check.id].reason
 
 
-@pytest.mark.contract("S1")
+@pytest.mark.conformance("S1")
 async def test_our_server_keeps_the_contract_with_keys() -> None:
     with serve(*KIT, runtime="local", env={"ORSAY_API_KEYS": '["first-key", "second-key"]'}) as server:
         async with Target.open(server.url, api_key="second-key") as target:

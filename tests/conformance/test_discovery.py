@@ -12,21 +12,21 @@ from .playing import session_of, text_of
 pytestmark = pytest.mark.process
 
 
-@pytest.mark.contract("P-3.1-create-session-json", "C5")
+@pytest.mark.conformance("P-3.1-create-session-json", "C5")
 def test_create_session_answers_json_to_those_who_ask_for_no_stream(server: RunningServer) -> None:
     answer = httpx.post(f"{server.url}/create_session")
     assert answer.headers["content-type"] == "application/json"
     assert len(answer.json()["sid"]) == 36
 
 
-@pytest.mark.contract("P-3.1-listing-unsupported")
+@pytest.mark.conformance("P-3.1-listing-unsupported")
 def test_tasks_that_cannot_be_listed_answer_400(server: RunningServer) -> None:
     answer = httpx.post(f"{server.url}/huge/tasks", json={"split": "train"})
     assert answer.status_code == 400
     assert "list" in answer.json()["detail"]
 
 
-@pytest.mark.contract("P-3.1-listing-avoided", "P-7-task-range")
+@pytest.mark.conformance("P-3.1-listing-avoided", "P-7-task-range")
 async def test_a_trillion_tasks_are_counted_and_got_without_a_list(server: RunningServer) -> None:
     async with Target.open(server.url, env="huge") as target:
         assert target.count == 10**12
@@ -41,21 +41,21 @@ async def test_a_trillion_tasks_are_counted_and_got_without_a_list(server: Runni
             assert text_of(await session.call("number", {})) == str(10**12 - 1)
 
 
-@pytest.mark.contract("P-7-name-override")
+@pytest.mark.conformance("P-7-name-override")
 async def test_an_environment_goes_by_the_name_it_gives_itself(server: RunningServer) -> None:
     async with session_of(server.url, "another-name") as session:
         assert "named" not in session.target.environments
         assert text_of(await session.call("alpha", {})) == "alpha"
 
 
-@pytest.mark.contract("P-7-split-strings")
+@pytest.mark.conformance("P-7-split-strings")
 def test_splits_given_by_name_alone_get_a_type(server: RunningServer) -> None:
     splits = {split["name"]: split["type"] for split in httpx.get(f"{server.url}/another-name/splits").json()}
     same = {"train": "train", "validation": "validation", "test": "test"}
     assert splits == {**same, "held-out": "validation", "own": "test"}
 
 
-@pytest.mark.contract("P-7-spec-from-client")
+@pytest.mark.conformance("P-7-spec-from-client")
 async def test_a_task_of_the_clients_own_reaches_the_environment_as_it_is(server: RunningServer) -> None:
     task = {"id": 5, "nested": {"a": [1, None, True, 1.5]}, "text": "é\u2028\x00"}
     async with session_of(server.url, "busy", task) as session:
@@ -63,13 +63,13 @@ async def test_a_task_of_the_clients_own_reaches_the_environment_as_it_is(server
     assert prompt[0]["text"] == f"task {task}"
 
 
-@pytest.mark.contract("P-8-listing-order", "P-8-hidden-tool")
+@pytest.mark.conformance("P-8-listing-order", "P-8-hidden-tool")
 def test_tools_are_listed_by_name_the_class_first(server: RunningServer) -> None:
     listed = httpx.get(f"{server.url}/another-name/tools").json()["tools"]
     assert [tool["name"] for tool in listed] == ["alpha", "zeta", "alpha_of_box", "beta"]
 
 
-@pytest.mark.contract("P-8-description")
+@pytest.mark.conformance("P-8-description")
 def test_a_tool_is_described_by_its_docstring(server: RunningServer) -> None:
     listed = httpx.get(f"{server.url}/another-name/tools").json()["tools"]
     described = {tool["name"]: tool["description"] for tool in listed}
@@ -78,7 +78,7 @@ def test_a_tool_is_described_by_its_docstring(server: RunningServer) -> None:
     assert described["alpha"] == ""
 
 
-@pytest.mark.contract("P-8-task-tools-extra", "P-8-hidden-tool")
+@pytest.mark.conformance("P-8-task-tools-extra", "P-8-hidden-tool")
 async def test_a_session_adds_tools_that_the_environment_does_not_list(server: RunningServer) -> None:
     async with session_of(server.url, "another-name") as session:
         listed = (await session.get("/another-name/task_tools")).json()["tools"]
@@ -86,7 +86,7 @@ async def test_a_session_adds_tools_that_the_environment_does_not_list(server: R
         assert text_of(await session.call("hidden", {})) == "found"
 
 
-@pytest.mark.contract("P-8-toolset")
+@pytest.mark.conformance("P-8-toolset")
 async def test_a_toolset_is_made_once_for_each_session(server: RunningServer) -> None:
     one_on, other_on = ({"id": "first"}, {"id": "second"})
     url = server.url

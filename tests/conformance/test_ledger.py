@@ -47,9 +47,9 @@ def target(assignment: ast.Assign) -> str:
 
 
 def entries(*expressions: ast.expr) -> Iterator[str]:
-    """What calls of ``pytest.mark.contract`` in the expressions name."""
+    """What calls of ``pytest.mark.conformance`` in the expressions name."""
     for each in (node for expression in expressions for node in ast.walk(expression)):
-        if isinstance(each, ast.Call) and ast.unparse(each.func) == "pytest.mark.contract":
+        if isinstance(each, ast.Call) and ast.unparse(each.func) == "pytest.mark.conformance":
             yield from (name for argument in each.args for name in named(argument))
 
 
@@ -81,7 +81,7 @@ def test_every_test_of_the_contract_names_an_entry() -> None:
         for node, names in marked().items()
         if node.startswith(JUDGED) and not names and "test_ledger.py" not in node
     }
-    assert not silent, f"tests without a contract marker: {', '.join(sorted(silent))}"
+    assert not silent, f"tests without a conformance marker: {', '.join(sorted(silent))}"
 
 
 def test_no_known_gap_has_a_test() -> None:

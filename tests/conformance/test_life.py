@@ -18,7 +18,7 @@ def steps(log: Path) -> list[str]:
     return log.read_text().splitlines() if log.exists() else []
 
 
-@pytest.mark.contract("P-6-setup-in-background", "P-6-task-tools-early", "L3")
+@pytest.mark.conformance("P-6-setup-in-background", "P-6-task-tools-early", "L3")
 async def test_create_answers_before_setup_is_over(server: RunningServer) -> None:
     async with Target.open(server.url, env="fragile") as target:
         loop = asyncio.get_running_loop()
@@ -33,7 +33,7 @@ async def test_create_answers_before_setup_is_over(server: RunningServer) -> Non
             assert loop.time() - started > 1.4, "the prompt did not wait for setup"
 
 
-@pytest.mark.contract("P-6-setup-failed", "P-16-fault-header", "L2")
+@pytest.mark.conformance("P-6-setup-failed", "P-16-fault-header", "L2")
 async def test_a_failed_setup_is_told_to_everyone_until_delete(server: RunningServer, tmp_path: Path) -> None:
     log = tmp_path / "log"
     async with session_of(server.url, "fragile", {"fail": "setup", "log": str(log)}) as session:
@@ -53,7 +53,7 @@ async def test_a_failed_setup_is_told_to_everyone_until_delete(server: RunningSe
     assert steps(log) == ["constructor", "setup", "teardown"]
 
 
-@pytest.mark.contract("P-6-constructor-failed")
+@pytest.mark.conformance("P-6-constructor-failed")
 async def test_a_failed_constructor_leaves_no_session(server: RunningServer, tmp_path: Path) -> None:
     log = tmp_path / "log"
     async with Target.open(server.url, env="fragile") as target:
@@ -69,7 +69,7 @@ async def test_a_failed_constructor_leaves_no_session(server: RunningServer, tmp
     assert steps(log) == ["constructor"]
 
 
-@pytest.mark.contract("P-6-prompt-failed")
+@pytest.mark.conformance("P-6-prompt-failed")
 async def test_a_failed_prompt_leaves_the_session_alone(server: RunningServer) -> None:
     async with session_of(server.url, "fragile", {"fail": "prompt"}) as session:
         answer = await session.get("/fragile/prompt")
@@ -78,7 +78,7 @@ async def test_a_failed_prompt_leaves_the_session_alone(server: RunningServer) -
         assert text_of(await session.call("touch", {})) == "touched"
 
 
-@pytest.mark.contract("P-6-delete-during-setup", "L2")
+@pytest.mark.conformance("P-6-delete-during-setup", "L2")
 async def test_delete_during_setup_tears_down_and_tells_who_waits(
     server: RunningServer, tmp_path: Path
 ) -> None:
@@ -94,7 +94,7 @@ async def test_delete_during_setup_tears_down_and_tells_who_waits(
     assert steps(log) == ["constructor", "setup", "teardown"]
 
 
-@pytest.mark.contract("P-6-teardown-once", "L2")
+@pytest.mark.conformance("P-6-teardown-once", "L2")
 async def test_teardown_runs_once_however_often_delete_is_called(
     server: RunningServer, tmp_path: Path
 ) -> None:
@@ -106,7 +106,7 @@ async def test_teardown_runs_once_however_often_delete_is_called(
     assert steps(log) == ["constructor", "setup", "prompt", "teardown"]
 
 
-@pytest.mark.contract("L2")
+@pytest.mark.conformance("L2")
 async def test_delete_during_a_call_ends_its_stream(server: RunningServer, tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     async with session_of(server.url, "busy") as session:

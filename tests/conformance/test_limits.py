@@ -29,7 +29,7 @@ def small(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
         yield running
 
 
-@pytest.mark.contract("I6", "P-15-overloaded")
+@pytest.mark.conformance("I6", "P-15-overloaded")
 async def test_a_full_server_says_so_and_takes_the_next_when_one_leaves(small: RunningServer) -> None:
     async with Target.open(small.url, env="busy") as target:
         sessions = [TargetSession(target, await target.new_sid()) for _ in range(4)]
@@ -45,7 +45,7 @@ async def test_a_full_server_says_so_and_takes_the_next_when_one_leaves(small: R
             await session.post("/delete")
 
 
-@pytest.mark.contract("P-6-starting")
+@pytest.mark.conformance("P-6-starting")
 async def test_who_waits_too_long_for_setup_is_told_to_come_back(small: RunningServer) -> None:
     async with session_of(small.url, "fragile", {"setup_s": 1}) as session:
         call = {"name": "touch", "input": {}}
@@ -60,7 +60,7 @@ async def test_who_waits_too_long_for_setup_is_told_to_come_back(small: RunningS
         assert text_of(await session.call("touch", {})) == "touched"
 
 
-@pytest.mark.contract("P-5.4-comments")
+@pytest.mark.conformance("P-5.4-comments")
 async def test_a_stream_carries_comments_while_a_tool_runs(small: RunningServer) -> None:
     assert Settings().stream_ping_s <= 10
     async with session_of(small.url, "busy") as session:
@@ -71,7 +71,7 @@ async def test_a_stream_carries_comments_while_a_tool_runs(small: RunningServer)
         assert b"\n" not in stream.raw.replace(b"\r\n", b"")
 
 
-@pytest.mark.contract("L3")
+@pytest.mark.conformance("L3")
 async def test_setup_counts_as_activity_to_its_end(small: RunningServer) -> None:
     async with session_of(small.url, "fragile", {"setup_s": 4}) as session:
         # Nobody asks for anything: not while setup takes longer than the idle limit, nor soon after.

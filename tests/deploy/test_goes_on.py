@@ -15,7 +15,7 @@ from .stand import LEASE_S, docker_kill, gateway
 pytestmark = [needs_engine, pytest.mark.timeout(600)]  # the first may build images
 
 
-@pytest.mark.contract("I4", "L7")
+@pytest.mark.conformance("I4", "L7")
 def test_an_episode_goes_on_in_another_container(tmp_path: Path) -> None:
     text = f"""
 [environments.games]

@@ -31,7 +31,7 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         assert not found.events("request_failed"), found.events("request_failed")
 
 
-@pytest.mark.contract("I6")
+@pytest.mark.conformance("I6")
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_answer_is_as_described(fuzzed: ServerProcess, part: int) -> None:
     import schemathesis  # here, so that the processes that do not run this file do not pay for it

@@ -268,4 +268,4 @@ TestInterleavings.settings = settings(
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-TestInterleavings = pytest.mark.contract("D2", "D4", "D5", "L1", "L2", "L4", "S1")(TestInterleavings)
+TestInterleavings = pytest.mark.conformance("D2", "D4", "D5", "L1", "L2", "L4", "S1")(TestInterleavings)

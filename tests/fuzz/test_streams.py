@@ -45,7 +45,7 @@ def player() -> Iterator[httpx.Client]:
         assert isinstance(found, ServerProcess) and found.code is None
 
 
-@pytest.mark.contract("D1")
+@pytest.mark.conformance("D1")
 @QUICK
 @given(text=TEXTS, tool=st.sampled_from(["say", "say_later"]))
 def test_any_text_arrives_as_it_was(player: httpx.Client, text: str, tool: str) -> None:
@@ -58,7 +58,7 @@ def test_any_text_arrives_as_it_was(player: httpx.Client, text: str, tool: str) 
     assert max(len(line) for line in reply.response.content.split(b"\r\n")) < 64 * 1024
 
 
-@pytest.mark.contract("D1")
+@pytest.mark.conformance("D1")
 @QUICK
 @given(text=TEXTS, cuts=st.lists(st.integers(1, 5000), min_size=1, max_size=20))
 def test_a_reader_may_take_the_stream_in_any_pieces(player: httpx.Client, text: str, cuts: list[int]) -> None:
@@ -74,7 +74,7 @@ def test_a_reader_may_take_the_stream_in_any_pieces(player: httpx.Client, text: 
     assert result["output"]["blocks"][0]["text"] == text
 
 
-@pytest.mark.contract("D1")
+@pytest.mark.conformance("D1")
 @QUICK
 @given(text=_LETTERS)
 def test_any_exception_text_arrives_line_by_line(player: httpx.Client, text: str) -> None:

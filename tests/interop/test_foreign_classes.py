@@ -17,7 +17,7 @@ LACKING = {
 
 
 @pytest.mark.venv
-@pytest.mark.contract("C2")
+@pytest.mark.conformance("C2")
 @pytest.mark.parametrize(
     ("package", "version", "module", "runtime"),
     [

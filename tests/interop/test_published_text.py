@@ -10,7 +10,7 @@ import pytest
 
 from .servers import RunningServer
 
-pytestmark = [pytest.mark.process, pytest.mark.contract("C5")]
+pytestmark = [pytest.mark.process, pytest.mark.conformance("C5")]
 
 
 def stream_result(text: str) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def play(server: RunningServer, prefix: str, create: dict[str, Any]) -> dict[str
     return stream_result(answer.text)
 
 
-@pytest.mark.contract("P-3.1-create-session-json")
+@pytest.mark.conformance("P-3.1-create-session-json")
 def test_it_plays_an_episode_by_name(orsay_server: RunningServer) -> None:
     create = {"env_name": "EchoEnvironment", "split": "train", "index": 0, "secrets": {"key": "value"}}
     result = play(orsay_server, "/EchoEnvironment", create)
@@ -48,7 +48,7 @@ def test_it_plays_an_episode_by_name(orsay_server: RunningServer) -> None:
     assert result["output"]["finished"] is True
 
 
-@pytest.mark.contract("P-3.3-default-environment")
+@pytest.mark.conformance("P-3.3-default-environment")
 def test_it_plays_an_episode_of_the_default_environment_without_a_redirect(
     orsay_server: RunningServer,
 ) -> None:
@@ -56,7 +56,7 @@ def test_it_plays_an_episode_of_the_default_environment_without_a_redirect(
     assert result["output"]["reward"] == 1.0
 
 
-@pytest.mark.contract("P-3.1-tasks")
+@pytest.mark.conformance("P-3.1-tasks")
 def test_it_discovers_without_a_session(orsay_server: RunningServer) -> None:
     with httpx.Client(base_url=orsay_server.url, follow_redirects=False) as http:
         names = http.get("/list_environments").json()

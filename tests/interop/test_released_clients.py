@@ -17,7 +17,7 @@ from .player import Player, player
 from .servers import RunningServer
 from .venvs import OPENREWARD
 
-pytestmark = [pytest.mark.process, pytest.mark.contract("C1")]
+pytestmark = [pytest.mark.process, pytest.mark.conformance("C1")]
 
 
 def knows(client: Player, *, since: tuple[int, ...]) -> bool:
@@ -44,7 +44,7 @@ def name_of(client: Player, name: str) -> dict[str, Any]:
     return {"environment": "my/deployment", "variant": name}
 
 
-@pytest.mark.contract("P-3.1-tasks", "P-3.1-num-tasks", "P-3.1-task", "P-7-task-range", "P-3.1-splits")
+@pytest.mark.conformance("P-3.1-tasks", "P-3.1-num-tasks", "P-3.1-task", "P-7-task-range", "P-3.1-splits")
 def test_it_discovers_splits_tasks_and_tools(client: Player) -> None:
     seen = client.once("discover", **name_of(client, "kit"))
     assert seen["splits"] == ["train", "held-out", "empty"]
@@ -59,7 +59,7 @@ def test_it_discovers_splits_tasks_and_tools(client: Player) -> None:
     assert seen["first"]["environment_name"] == "kit"
 
 
-@pytest.mark.contract("P-3.1-tools", "P-8-input-schema")
+@pytest.mark.conformance("P-3.1-tools", "P-8-input-schema")
 def test_it_reads_tools_and_converts_them_for_models(client: Player) -> None:
     seen = client.once("discover", **name_of(client, "kit"))
     names = ["add", "fail", "finish", "look", "picture", "repeat", "reveal", "slow"]
@@ -71,7 +71,7 @@ def test_it_reads_tools_and_converts_them_for_models(client: Player) -> None:
     assert schemas["add"]["required"] == ["n"]
 
 
-@pytest.mark.contract("P-7-index-beyond", "P-3.1-invalid-split", "P-3.2-create-invalid-task")
+@pytest.mark.conformance("P-7-index-beyond", "P-3.1-invalid-split", "P-3.2-create-invalid-task")
 def test_it_is_told_of_a_wrong_index_and_a_wrong_split(client: Player) -> None:
     seen = client.play("wrong_tasks", **name_of(client, "kit"))
     assert seen["beyond"]["status"] == 400
@@ -80,7 +80,7 @@ def test_it_is_told_of_a_wrong_index_and_a_wrong_split(client: Player) -> None:
     assert "Invalid split" in seen["create_no_split"]["text"]
 
 
-@pytest.mark.contract(
+@pytest.mark.conformance(
     "P-3.2-create-index", "P-3.2-create-task", "P-3.2-prompt", "P-3.2-task-tools", "P-6-delete"
 )
 @pytest.mark.parametrize("by", ["index", "task"])
@@ -100,7 +100,7 @@ def test_it_plays_an_episode(client: Player, orsay_server: RunningServer, by: st
     assert after.status_code == 410, "leaving the session did not end it on the server"
 
 
-@pytest.mark.contract("P-3.3-default-environment", "P-3.3-bare-session-path")
+@pytest.mark.conformance("P-3.3-default-environment", "P-3.3-bare-session-path")
 @pytest.mark.parametrize("name", ["echoenvironment", "some/EchoEnvironment"])
 def test_it_plays_echo_as_the_default_environment(client: Player, name: str) -> None:
     if client.package == "ors-sdk":
@@ -112,7 +112,7 @@ def test_it_plays_echo_as_the_default_environment(client: Player, name: str) -> 
     assert [output["finished"] for output in outputs] == [False, False, True]
 
 
-@pytest.mark.contract("P-3.2-task-tools")
+@pytest.mark.conformance("P-3.2-task-tools")
 def test_it_sees_tools_of_the_session_only_inside_it(client: Player) -> None:
     outside = client.once("discover", "echoenvironment")["tools"]
     inside = client.play("episode", "echoenvironment", calls=[])["tools"]
@@ -120,7 +120,7 @@ def test_it_sees_tools_of_the_session_only_inside_it(client: Player) -> None:
     assert [tool["name"] for tool in inside] == ["echo", "hint"]
 
 
-@pytest.mark.contract("P-7-task-range")
+@pytest.mark.conformance("P-7-task-range")
 def test_it_plays_guess_to_the_right_number(client: Player) -> None:
     where = name_of(client, "guessenvironment")
     assert client.once("discover", **where, list=False)["num_tasks"] == 100_000
@@ -134,7 +134,7 @@ def test_it_plays_guess_to_the_right_number(client: Player) -> None:
     assert all(0.0 <= output["reward"] <= 0.1 for output in seen["outputs"][:-1])
 
 
-@pytest.mark.contract("P-8-terminal-tool")
+@pytest.mark.conformance("P-8-terminal-tool")
 def test_it_plays_arithmetic_to_the_right_answer(client: Player) -> None:
     from arithmetic_env.problems import solution
 
@@ -156,7 +156,7 @@ def test_it_plays_arithmetic_to_the_right_answer(client: Player) -> None:
     assert (output["reward"], output["finished"]) == (1.0, True)
 
 
-@pytest.mark.contract("P-9-call-unknown-tool", "P-9-call-bad-input", "P-9-call-after-refusal")
+@pytest.mark.conformance("P-9-call-unknown-tool", "P-9-call-bad-input", "P-9-call-after-refusal")
 def test_it_tells_refused_calls_apart(client: Player) -> None:
     seen = client.once("errors", **name_of(client, "kit"))
     refused = ("not_found", "input_validation", "out_of_range", "bad_input_shape", "bad_key")
@@ -167,7 +167,7 @@ def test_it_tells_refused_calls_apart(client: Player) -> None:
     assert text_of(seen["after_refusals"]["value"]) == "3"
 
 
-@pytest.mark.contract("P-9-tool-raises", "P-11-client-faults")
+@pytest.mark.conformance("P-9-tool-raises", "P-11-client-faults")
 def test_it_is_told_that_a_tool_raised(client: Player) -> None:
     seen = client.once("errors", **name_of(client, "kit"))
     assert "the tool broke" in seen["raised"]["text"]
@@ -179,7 +179,7 @@ def test_it_is_told_that_a_tool_raised(client: Player) -> None:
         assert text_of(seen["after_raise"]["value"]) == "7"
 
 
-@pytest.mark.contract("D4", "P-9-episode-finished")
+@pytest.mark.conformance("D4", "P-9-episode-finished")
 def test_it_cannot_call_past_the_end_of_an_episode(client: Player) -> None:
     late = client.once("errors", **name_of(client, "kit"))["episode_finished"]
     assert late["type"] == "ToolCallError"
@@ -187,14 +187,14 @@ def test_it_cannot_call_past_the_end_of_an_episode(client: Player) -> None:
         assert late["reason"] == "episode_finished"
 
 
-@pytest.mark.contract("P-2-secrets-header", "C1")
+@pytest.mark.conformance("P-2-secrets-header", "C1")
 def test_its_secrets_arrive(client: Player) -> None:
     output = client.play("secrets", **name_of(client, "kit"))["output"]
     name = "own_name" if client.package == "ors-sdk" else "OPENAI_API_KEY"
     assert output["metadata"]["lengths"][name] == len("s3cret")
 
 
-@pytest.mark.contract("P-4-call-result")
+@pytest.mark.conformance("P-4-call-result")
 def test_it_reads_texts_and_images(client: Player) -> None:
     seen = client.play("blocks", **name_of(client, "kit"))
     assert [block["type"] for block in seen["prompt"]] == ["text", "image"]
@@ -202,20 +202,20 @@ def test_it_reads_texts_and_images(client: Player) -> None:
     assert seen["output"]["blocks"][1]["data"] == seen["prompt"][1]["data"]
 
 
-@pytest.mark.contract("D1")
+@pytest.mark.conformance("D1")
 def test_its_texts_arrive_whole_whatever_white_space_they_hold(client: Player) -> None:
     seen = client.play("white_space", **name_of(client, "kit"), tool="repeat", field="text")
     assert seen["cases"] > 50
     assert seen["wrong"] == []
 
 
-@pytest.mark.contract("P-1-sessions-apart", "P-9-sessions-at-once")
+@pytest.mark.conformance("P-1-sessions-apart", "P-9-sessions-at-once")
 def test_its_sessions_at_the_same_time_do_not_mix(client: Player) -> None:
     seen = client.play("together", **name_of(client, "kit"), sessions=40, calls=3)
     assert seen["counters"] == [[str(number * i) for i in (1, 2, 3)] for number in range(40)]
 
 
-@pytest.mark.contract("P-3.2-messages", "P-3.2-score-group", "P-3.1-version")
+@pytest.mark.conformance("P-3.2-messages", "P-3.2-score-group", "P-3.1-version")
 def test_the_newest_client_reads_messages_and_scores_groups(players: Players) -> None:
     client = players.get("openreward", "0.1.167")
     seen = client.play("group", **name_of(client, "kit"))
@@ -229,7 +229,7 @@ def test_the_newest_client_reads_messages_and_scores_groups(players: Players) ->
     assert isinstance(seen["version"]["version"], str)
 
 
-@pytest.mark.contract("P-5.4-comments", "D1")
+@pytest.mark.conformance("P-5.4-comments", "D1")
 def test_calls_of_many_seconds_reach_every_client(players: Players) -> None:
     clients = [players.get(package, version) for package, version in CLIENTS]
     # All at once: the call outlasts a round of pings and the interval of the comments.

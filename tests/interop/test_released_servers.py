@@ -1,4 +1,4 @@
-"""The contract suite holds no released server to more than it keeps, and finds what it lacks."""
+"""The conformance suite holds no released server to more than it keeps, and finds what it lacks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def outcomes_of(url: str) -> dict[str, Outcome]:
 
 
 @pytest.mark.venv
-@pytest.mark.contract(*(check.entry for check in STANDARD))
+@pytest.mark.conformance(*(check.entry for check in STANDARD))
 @pytest.mark.parametrize(("package", "version"), SERVERS, ids=lambda value: value)
 async def test_no_released_server_fails_a_check_of_the_standard(package: str, version: str) -> None:
     with released(python_for(package, version), package) as server:

@@ -13,7 +13,7 @@ import pytest
 from .servers import BUNDLED, serve
 from .venvs import TRL, python_for
 
-pytestmark = [pytest.mark.venv, pytest.mark.contract("C1")]
+pytestmark = [pytest.mark.venv, pytest.mark.conformance("C1")]
 
 
 Report = dict[str, Any]
@@ -41,7 +41,7 @@ def reports() -> tuple[Report, ...]:
     return tuple(json.loads(done.stdout.strip().splitlines()[-1]))
 
 
-@pytest.mark.contract("P-3.2-create-index", "P-3.2-task-tools", "P-3.3-default-environment")
+@pytest.mark.conformance("P-3.2-create-index", "P-3.2-task-tools", "P-3.3-default-environment")
 def test_it_trains_on_echo(reports: tuple[Report, ...]) -> None:
     seen = reports[0]
     assert {"prompt", "task_index", "id", "target"} <= set(seen["columns"])
@@ -54,7 +54,7 @@ def test_it_trains_on_echo(reports: tuple[Report, ...]) -> None:
     assert seen["scores"] == [1.0, 0.0, None, 1.0]
 
 
-@pytest.mark.contract("P-7-task-range")
+@pytest.mark.conformance("P-7-task-range")
 def test_it_trains_on_guess_without_listing_its_tasks(reports: tuple[Report, ...]) -> None:
     seen = reports[1]
     assert len(seen["rows"]) == 3

@@ -28,7 +28,7 @@ async def test_a_call_answers_with_its_result(runtime: Runtime) -> None:
     await player.close()
 
 
-@pytest.mark.contract("D1")
+@pytest.mark.conformance("D1")
 @pytest.mark.parametrize(
     "text",
     [
@@ -57,7 +57,7 @@ async def test_results_may_be_large_but_not_too_large(runtime: Runtime) -> None:
     await player.close()
 
 
-@pytest.mark.contract("I6")
+@pytest.mark.conformance("I6")
 async def test_a_prompt_may_not_be_too_large(runtime: Runtime) -> None:
     player = await open_session(runtime, number="x" * MAX_RESULT)
     assert (await player.start("prompt").fault()).fault == "result_too_large"
@@ -68,7 +68,7 @@ async def test_a_prompt_may_not_be_too_large(runtime: Runtime) -> None:
 # refusals
 
 
-@pytest.mark.contract("S5")
+@pytest.mark.conformance("S5")
 @pytest.mark.parametrize(
     "name",
     ["nope", "", "trap", "__class__", "task_spec", "secrets", "note", "setup", "teardown", "__init__", "SAY"],
@@ -107,7 +107,7 @@ async def test_tools_of_a_toolset_share_one_instance_per_session(runtime: Runtim
     await two.close()
 
 
-@pytest.mark.contract("I1")
+@pytest.mark.conformance("I1")
 async def test_the_constructor_of_a_toolset_keeps_no_other_session_waiting(
     runtime: Runtime, log: Log
 ) -> None:
@@ -134,7 +134,7 @@ async def test_a_toolset_whose_constructor_failed_is_tried_again(runtime: Runtim
 # faults
 
 
-@pytest.mark.contract("I3")
+@pytest.mark.conformance("I3")
 @pytest.mark.parametrize("tool", ["do", "do_async", "check"])
 @pytest.mark.parametrize("how", EXCEPTIONS)
 async def test_a_tool_that_raises_ends_its_call_and_nothing_else(
@@ -178,7 +178,7 @@ async def test_what_is_no_result_is_a_fault_that_names_the_tool(runtime: Runtime
     await player.close()
 
 
-@pytest.mark.contract("D3")
+@pytest.mark.conformance("D3")
 @pytest.mark.parametrize("reward", ["nan", "inf", "-inf"])
 async def test_a_reward_that_is_no_number_is_refused(runtime: Runtime, reward: str) -> None:
     player = await open_session(runtime)
@@ -188,7 +188,7 @@ async def test_a_reward_that_is_no_number_is_refused(runtime: Runtime, reward: s
     await player.close()
 
 
-@pytest.mark.contract("S3")
+@pytest.mark.conformance("S3")
 async def test_secrets_are_taken_out_of_faults(runtime: Runtime) -> None:
     player = await open_session(runtime, secrets={"token": "swordfish-1234", "short": "ab"})
     assert await player.call("secret", how="return").text() == "swordfish-1234"
@@ -201,7 +201,7 @@ async def test_secrets_are_taken_out_of_faults(runtime: Runtime) -> None:
 # limits
 
 
-@pytest.mark.contract("I5")
+@pytest.mark.conformance("I5")
 @pytest.mark.parametrize("tool", ["limited", "limited_async"])
 async def test_a_call_ends_at_its_time_limit(runtime: Runtime, log: Log, tool: str) -> None:
     player = await open_session(runtime, log=str(log.path))
@@ -211,7 +211,7 @@ async def test_a_call_ends_at_its_time_limit(runtime: Runtime, log: Log, tool: s
     await player.close()
 
 
-@pytest.mark.contract("I5", "I2")
+@pytest.mark.conformance("I5", "I2")
 async def test_an_endless_loop_on_a_thread_is_interrupted(runtime: Runtime, log: Log) -> None:
     player = await open_session(runtime, log=str(log.path))
     assert (await player.call("limited", how="spin").fault()).fault == "time_limit"
@@ -220,7 +220,7 @@ async def test_an_endless_loop_on_a_thread_is_interrupted(runtime: Runtime, log:
     await player.close()
 
 
-@pytest.mark.contract("I5")
+@pytest.mark.conformance("I5")
 async def test_a_call_that_cannot_be_interrupted_is_answered_without_it(runtime: Runtime) -> None:
     player = await open_session(runtime)
     asleep = player.call("limited", how="sleep:2.5")
@@ -229,7 +229,7 @@ async def test_a_call_that_cannot_be_interrupted_is_answered_without_it(runtime:
     await player.close()
 
 
-@pytest.mark.contract("I5")
+@pytest.mark.conformance("I5")
 async def test_waiting_for_another_call_does_not_count_as_running(runtime: Runtime, log: Log) -> None:
     player = await open_session(runtime, log=str(log.path))
     held = player.call("first", gate=log.gate("first"))
@@ -257,7 +257,7 @@ async def test_a_call_can_be_stopped(runtime: Runtime, log: Log, tool: str) -> N
     await player.close()
 
 
-@pytest.mark.contract("I1")
+@pytest.mark.conformance("I1")
 async def test_synchronous_tools_of_many_sessions_run_at_once(runtime: Runtime, log: Log) -> None:
     players = [await open_session(runtime, log=str(log.path)) for _ in range(100)]
     running = [player.call("first", gate=log.gate("all")) for player in players]
@@ -268,7 +268,7 @@ async def test_synchronous_tools_of_many_sessions_run_at_once(runtime: Runtime, 
     await asyncio.gather(*(player.close() for player in players))
 
 
-@pytest.mark.contract("I1")
+@pytest.mark.conformance("I1")
 @pytest.mark.parametrize(
     "name", ["local", "process", "remote", pytest.param("docker", marks=pytest.mark.engine)]
 )
@@ -339,7 +339,7 @@ async def test_an_exclusive_tool_waits_for_all_and_goes_before_those_that_came_l
     await player.close()
 
 
-@pytest.mark.contract("D4")
+@pytest.mark.conformance("D4")
 async def test_after_the_end_of_the_episode_no_call_runs(runtime: Runtime, log: Log) -> None:
     player = await open_session(runtime, log=str(log.path))
     assert (await player.call("win").value()).finished
@@ -350,7 +350,7 @@ async def test_after_the_end_of_the_episode_no_call_runs(runtime: Runtime, log: 
     await player.close()
 
 
-@pytest.mark.contract("D4")
+@pytest.mark.conformance("D4")
 async def test_calls_that_run_or_wait_when_the_episode_ends_are_refused(runtime: Runtime, log: Log) -> None:
     player = await open_session(runtime, log=str(log.path))
     beside = player.call("first", gate=log.gate("beside"))

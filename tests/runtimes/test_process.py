@@ -67,7 +67,7 @@ async def two_apart(pool: ProcessRuntime, log: Log) -> tuple[Player, Player]:
 # a worker dies
 
 
-@pytest.mark.contract("I3", "I4")
+@pytest.mark.conformance("I3", "I4")
 @pytest.mark.parametrize("how", DEATHS)
 @pytest.mark.parametrize("tool", ["do", "do_async"])
 async def test_a_call_that_kills_its_worker_harms_no_other_worker(
@@ -88,7 +88,7 @@ async def test_a_call_that_kills_its_worker_harms_no_other_worker(
     await close_all(doomed, other, new)
 
 
-@pytest.mark.contract("I3")
+@pytest.mark.conformance("I3")
 @pytest.mark.parametrize("key", ["world", "asyncworld"])
 @pytest.mark.parametrize("hook", ["constructor", "setup", "prompt", "task_tools", "score", "teardown"])
 async def test_a_hook_that_kills_its_worker_harms_no_other_worker(
@@ -122,7 +122,7 @@ async def test_a_hook_that_kills_its_worker_harms_no_other_worker(
     await close_all(other, new)
 
 
-@pytest.mark.contract("I3")
+@pytest.mark.conformance("I3")
 async def test_running_out_of_memory_ends_the_call(pool: ProcessRuntime, log: Log) -> None:
     doomed, other = await two_apart(pool, log)
     pid = await pid_of(doomed)
@@ -136,7 +136,7 @@ async def test_running_out_of_memory_ends_the_call(pool: ProcessRuntime, log: Lo
     await close_all(doomed, other)
 
 
-@pytest.mark.contract("I4")
+@pytest.mark.conformance("I4")
 async def test_a_worker_killed_from_outside_is_replaced(pool: ProcessRuntime, log: Log) -> None:
     for _ in range(3):
         doomed, other = await two_apart(pool, log)
@@ -153,7 +153,7 @@ async def test_a_worker_killed_from_outside_is_replaced(pool: ProcessRuntime, lo
 # a worker is blocked
 
 
-@pytest.mark.contract("I2", "I3", "I5")
+@pytest.mark.conformance("I2", "I3", "I5")
 @pytest.mark.parametrize(("tool", "how"), [("limited_async", "spin"), ("limited", "hold_gil:30")])
 async def test_a_worker_blocked_past_the_limit_is_killed_and_the_culprit_named(
     pool: ProcessRuntime, log: Log, tool: str, how: str
@@ -179,7 +179,7 @@ async def test_a_worker_blocked_past_the_limit_is_killed_and_the_culprit_named(
     await close_all(blocking, other, *(player for player, _ in neighbours))
 
 
-@pytest.mark.contract("I2", "I5")
+@pytest.mark.conformance("I2", "I5")
 async def test_a_setup_that_blocks_its_worker_is_ended_at_its_limit() -> None:
     async with started(process_runtime(1, targets=WORLD, setup_limit_s=0.3)) as runtime:
         blocking = await open_session(runtime, "asyncworld", ready=False, setup="spin:30")
@@ -190,7 +190,7 @@ async def test_a_setup_that_blocks_its_worker_is_ended_at_its_limit() -> None:
         await close_all(blocking, new)
 
 
-@pytest.mark.contract("I2")
+@pytest.mark.conformance("I2")
 async def test_a_blocked_worker_gets_no_new_sessions(pool: ProcessRuntime, log: Log) -> None:
     blocking, other = await two_apart(pool, log)
     pid = await pid_of(blocking)
@@ -213,7 +213,7 @@ async def test_a_blocked_worker_gets_no_new_sessions(pool: ProcessRuntime, log: 
     await close_all(blocking, other, *extra, *fresh)
 
 
-@pytest.mark.contract("I2")
+@pytest.mark.conformance("I2")
 @pytest.mark.parametrize(("tool", "how"), [("do", "hold_gil:30"), ("do_async", "spin:30")])
 async def test_with_a_process_for_each_session_nothing_a_tool_does_delays_another(
     tool: str, how: str
@@ -234,7 +234,7 @@ async def test_with_a_process_for_each_session_nothing_a_tool_does_delays_anothe
         await close_all(*others, late)
 
 
-@pytest.mark.contract("I2", "I6")
+@pytest.mark.conformance("I2", "I6")
 async def test_a_pool_that_may_not_grow_further_says_so_and_serves_again_when_there_is_room() -> None:
     runtime = process_runtime(1, targets=WORLD, sessions_per_worker=2, max_workers=2)
     async with started(runtime):

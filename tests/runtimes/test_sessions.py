@@ -64,7 +64,7 @@ async def test_an_unknown_split_or_index_is_refused(runtime: Runtime) -> None:
             await ask(runtime, "one", split, index=index)
 
 
-@pytest.mark.contract("I3")
+@pytest.mark.conformance("I3")
 @pytest.mark.parametrize("how", EXCEPTIONS)
 async def test_tasks_that_raise_are_a_fault_of_the_environment(runtime: Runtime, how: str) -> None:
     with pytest.raises(Faulted) as caught:
@@ -146,7 +146,7 @@ async def test_a_session_has_the_toolset_that_was_asked_for(runtime: Runtime) ->
     await player.close()
 
 
-@pytest.mark.contract("I3")
+@pytest.mark.conformance("I3")
 @pytest.mark.parametrize("how", EXCEPTIONS)
 async def test_a_constructor_that_raises_leaves_nothing_behind(runtime: Runtime, log: Log, how: str) -> None:
     with pytest.raises(Faulted) as caught:
@@ -156,7 +156,7 @@ async def test_a_constructor_that_raises_leaves_nothing_behind(runtime: Runtime,
     assert await (await open_session(runtime)).call("say", text="still here").text() == "still here"
 
 
-@pytest.mark.contract("L2")
+@pytest.mark.conformance("L2")
 async def test_an_open_that_is_given_up_during_the_constructor_is_torn_down(
     runtime: Runtime, log: Log
 ) -> None:
@@ -182,7 +182,7 @@ async def quiet(log: Log) -> None:
             await asyncio.sleep(0.3)
 
 
-@pytest.mark.contract("L2")
+@pytest.mark.conformance("L2")
 @pytest.mark.parametrize("steps", [range(12), range(0, 120, 2)], ids=["turns", "moments"])
 async def test_an_open_that_is_given_up_just_as_it_succeeds_is_torn_down(
     runtime: Runtime, log: Log, steps: range
@@ -223,7 +223,7 @@ async def test_setup_goes_on_in_the_background(runtime: Runtime, log: Log, key: 
     await player.close()
 
 
-@pytest.mark.contract("I3", "L2")
+@pytest.mark.conformance("I3", "L2")
 @pytest.mark.parametrize("how", EXCEPTIONS)
 @pytest.mark.parametrize("key", HOOKS)
 async def test_a_setup_that_raises_is_told_and_still_torn_down(
@@ -236,7 +236,7 @@ async def test_a_setup_that_raises_is_told_and_still_torn_down(
     assert log.count("teardown") == log.count("gone") == 1
 
 
-@pytest.mark.contract("I3")
+@pytest.mark.conformance("I3")
 @pytest.mark.parametrize("how", EXCEPTIONS)
 @pytest.mark.parametrize("key", HOOKS)
 async def test_a_hook_that_raises_is_a_fault_of_that_request_only(
@@ -265,7 +265,7 @@ async def test_groups_are_scored_in_order(runtime: Runtime) -> None:
     await player.close()
 
 
-@pytest.mark.contract("D3")
+@pytest.mark.conformance("D3")
 @pytest.mark.parametrize("score", ["nan", "inf", "-inf"])
 async def test_a_score_that_is_no_number_is_refused(runtime: Runtime, score: str) -> None:
     player = await open_session(runtime, scores=["1", score])
@@ -283,7 +283,7 @@ async def test_too_few_scores_are_a_fault(runtime: Runtime) -> None:
 # closing
 
 
-@pytest.mark.contract("L2")
+@pytest.mark.conformance("L2")
 @pytest.mark.parametrize("key", HOOKS)
 async def test_teardown_runs_once_however_often_a_session_is_closed(
     runtime: Runtime, log: Log, key: str
@@ -293,7 +293,7 @@ async def test_teardown_runs_once_however_often_a_session_is_closed(
     assert log.count("teardown") == log.count("gone") == 1
 
 
-@pytest.mark.contract("L2")
+@pytest.mark.conformance("L2")
 @pytest.mark.parametrize("key", HOOKS)
 async def test_closing_during_setup_stops_it_and_tears_down_once(
     runtime: Runtime, log: Log, key: str
@@ -305,7 +305,7 @@ async def test_closing_during_setup_stops_it_and_tears_down_once(
     assert log.count("teardown") == 1 and "ready" not in log.lines
 
 
-@pytest.mark.contract("L2", "I5")
+@pytest.mark.conformance("L2", "I5")
 @pytest.mark.parametrize("tool", ["first", "second"])
 async def test_closing_stops_running_calls_and_answers_them(runtime: Runtime, log: Log, tool: str) -> None:
     player = await open_session(runtime, log=str(log.path))
@@ -318,7 +318,7 @@ async def test_closing_stops_running_calls_and_answers_them(runtime: Runtime, lo
     assert log.count("teardown") == 1 and log.count(f"{tool}+") == 1
 
 
-@pytest.mark.contract("L2")
+@pytest.mark.conformance("L2")
 async def test_closing_does_not_wait_for_a_call_that_will_not_stop(runtime: Runtime, log: Log) -> None:
     player = await open_session(runtime, log=str(log.path))
     asleep = player.call("do", how="sleep:2.5")
@@ -331,7 +331,7 @@ async def test_closing_does_not_wait_for_a_call_that_will_not_stop(runtime: Runt
     log.open("mercy")
 
 
-@pytest.mark.contract("I3")
+@pytest.mark.conformance("I3")
 @pytest.mark.parametrize("how", EXCEPTIONS)
 @pytest.mark.parametrize("key", HOOKS)
 async def test_a_teardown_that_raises_is_reported_to_who_closes(
@@ -344,7 +344,7 @@ async def test_a_teardown_that_raises_is_reported_to_who_closes(
     assert await (await open_session(runtime)).call("say", text="still here").text() == "still here"
 
 
-@pytest.mark.contract("L2")
+@pytest.mark.conformance("L2")
 @pytest.mark.parametrize("key", HOOKS)
 async def test_a_teardown_that_hangs_is_given_up_at_its_limit(runtime: Runtime, log: Log, key: str) -> None:
     player = await open_session(runtime, key, log=str(log.path), teardown="wait:/nowhere")
@@ -353,7 +353,7 @@ async def test_a_teardown_that_hangs_is_given_up_at_its_limit(runtime: Runtime, 
     assert caught.value.fault == "time_limit"
 
 
-@pytest.mark.contract("L2")
+@pytest.mark.conformance("L2")
 async def test_cancelling_the_one_who_closes_does_not_cut_teardown_short(runtime: Runtime, log: Log) -> None:
     player = await open_session(runtime, log=str(log.path), teardown=f"wait:{log.gate('teardown')}")
     closing = asyncio.ensure_future(player.close())

@@ -8,7 +8,7 @@ from pydantic import SecretStr
 KEYS = Keys([SecretStr("first"), SecretStr("schlüssel")], b"a salt")
 
 
-@pytest.mark.contract("S1")
+@pytest.mark.conformance("S1")
 def test_either_header_lets_in_and_says_whose_sessions_are_meant() -> None:
     by_header = KEYS.owner({b"x-api-key": b"first"})
     assert (
@@ -18,7 +18,7 @@ def test_either_header_lets_in_and_says_whose_sessions_are_meant() -> None:
     assert other != by_header and "first" not in by_header and "schl" not in other
 
 
-@pytest.mark.contract("S1")
+@pytest.mark.conformance("S1")
 @pytest.mark.parametrize(
     "headers",
     [

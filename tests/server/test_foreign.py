@@ -28,7 +28,7 @@ from pydantic import BaseModel, Field
 openreward = pytest.importorskip("openreward.environments", reason="needs the package openreward")
 ors = pytest.importorskip("ors", reason="needs the package ors-sdk")
 
-pytestmark = pytest.mark.contract("C2")
+pytestmark = pytest.mark.conformance("C2")
 
 both = pytest.mark.parametrize("package", [openreward, ors], ids=["openreward", "ors"])
 

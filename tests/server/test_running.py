@@ -38,7 +38,7 @@ async def test_a_run_answers_with_its_value() -> None:
     runs.close()
 
 
-@pytest.mark.contract("I3")
+@pytest.mark.conformance("I3")
 @pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
 async def test_what_escapes_a_run_is_an_internal_fault_and_not_the_end_of_the_loop(
     error: type[BaseException],
@@ -53,7 +53,7 @@ async def test_what_escapes_a_run_is_an_internal_fault_and_not_the_end_of_the_lo
     runs.close()
 
 
-@pytest.mark.contract("I5")
+@pytest.mark.conformance("I5")
 async def test_a_run_is_stopped_at_its_limit_and_answered_without_it_when_it_will_not_end() -> None:
     runs, answer, mercy = Runs(), Answer(), asyncio.Event()
 

@@ -37,7 +37,7 @@ def test_the_hash_seed_is_fixed_unless_it_is_said_to_be_random(monkeypatch: pyte
         Settings()
 
 
-@pytest.mark.contract("S2")
+@pytest.mark.conformance("S2")
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.1", "example.org"])
 def test_binding_wider_needs_keys_or_a_word(host: str) -> None:
     with pytest.raises(ValidationError, match="allow-anonymous"):
@@ -46,7 +46,7 @@ def test_binding_wider_needs_keys_or_a_word(host: str) -> None:
     assert Settings(host=host, allow_anonymous=True).open_to_anyone
 
 
-@pytest.mark.contract("S4")
+@pytest.mark.conformance("S4")
 def test_exceptions_are_shown_on_loopback_only_unless_said_otherwise() -> None:
     assert Settings().shows_exceptions
     assert not Settings(host="0.0.0.0", allow_anonymous=True).shows_exceptions

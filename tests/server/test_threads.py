@@ -36,7 +36,7 @@ async def test_threads_are_used_again_and_end_when_idle_for_long() -> None:
     threads.close()
 
 
-@pytest.mark.contract("I1", "I6")
+@pytest.mark.conformance("I1", "I6")
 async def test_a_full_pool_refuses_and_does_not_queue() -> None:
     threads = Threads(2)
     gate = threading.Event()
@@ -49,7 +49,7 @@ async def test_a_full_pool_refuses_and_does_not_queue() -> None:
     threads.close()
 
 
-@pytest.mark.contract("I3")
+@pytest.mark.conformance("I3")
 @pytest.mark.parametrize(
     "error", [SystemExit, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit, ValueError]
 )
@@ -72,7 +72,7 @@ async def test_stop_iteration_comes_back_as_an_error_that_a_future_can_hold() ->
     threads.close()
 
 
-@pytest.mark.contract("I5")
+@pytest.mark.conformance("I5")
 async def test_a_cancelled_wait_interrupts_the_function_and_ends_with_it() -> None:
     threads = Threads(1)
     started, ended = threading.Event(), []

@@ -107,7 +107,7 @@ def is_stored(playing: Playing, call: Call) -> bool:
 # computed, durable, published
 
 
-@pytest.mark.contract("D6")
+@pytest.mark.conformance("D6")
 async def test_an_outcome_is_published_when_the_journal_has_it() -> None:
     rows = Rows()
     play = await playing(rows)
@@ -135,7 +135,7 @@ async def test_without_a_journal_an_outcome_is_published_at_once() -> None:
     assert call.outcome is call.computed is not None
 
 
-@pytest.mark.contract("D6")
+@pytest.mark.conformance("D6")
 @pytest.mark.parametrize("needs_journal", [False, True])
 async def test_an_outcome_that_the_journal_gave_up(needs_journal: bool) -> None:
     rows = Rows()
@@ -183,7 +183,7 @@ async def test_chunks_come_before_the_outcome_and_are_its_beginning() -> None:
     assert b"too late" not in call.outcome.wire
 
 
-@pytest.mark.contract("D2")
+@pytest.mark.conformance("D2")
 async def test_a_call_that_was_refused_did_not_run_and_is_not_stored() -> None:
     rows = Rows()
     play = await playing(rows)
@@ -196,7 +196,7 @@ async def test_a_call_that_was_refused_did_not_run_and_is_not_stored() -> None:
 # the session ends meanwhile
 
 
-@pytest.mark.contract("L2")
+@pytest.mark.conformance("L2")
 async def test_the_end_of_the_session_ends_its_calls() -> None:
     play = await playing()
     call = play.start()
@@ -208,7 +208,7 @@ async def test_the_end_of_the_session_ends_its_calls() -> None:
     assert (play.sessions.totals.in_flight, play.sessions.totals.stored_bytes) == (0, 0)
 
 
-@pytest.mark.contract("D6", "L2")
+@pytest.mark.conformance("D6", "L2")
 async def test_a_computed_call_is_published_after_the_end_of_its_session() -> None:
     rows = Rows()
     play = await playing(rows)
@@ -226,7 +226,7 @@ async def test_a_computed_call_is_published_after_the_end_of_its_session() -> No
 # streams
 
 
-@pytest.mark.contract("L7")
+@pytest.mark.conformance("L7")
 async def test_the_start_of_a_stream_is_durable_where_the_session_may_be_rebuilt() -> None:
     rows = Rows()
     play = await playing(rows, info=environment_info(replayable=True))
@@ -259,7 +259,7 @@ async def test_the_start_of_a_stream_is_not_written_for_others(secrets: dict[str
 # found again
 
 
-@pytest.mark.contract("D2")
+@pytest.mark.conformance("D2")
 async def test_a_key_finds_its_call_running_and_stored() -> None:
     play = await playing()
     call = play.start(key="k")
@@ -272,7 +272,7 @@ async def test_a_key_finds_its_call_running_and_stored() -> None:
     assert len(play.runtime.last.started) == 1
 
 
-@pytest.mark.contract("D2")
+@pytest.mark.conformance("D2")
 async def test_the_same_body_finds_an_abandoned_call_only() -> None:
     play = await playing()
     call = play.start()
@@ -284,7 +284,7 @@ async def test_the_same_body_finds_an_abandoned_call_only() -> None:
     assert play.start() is not call, "a client has come back for it"
 
 
-@pytest.mark.contract("D2")
+@pytest.mark.conformance("D2")
 async def test_a_call_whose_connection_broke_unnoticed_is_abandoned() -> None:
     play = await playing()
     call, broken = play.start(), False
@@ -297,7 +297,7 @@ async def test_a_call_whose_connection_broke_unnoticed_is_abandoned() -> None:
 # abandoned calls
 
 
-@pytest.mark.contract("L5")
+@pytest.mark.conformance("L5")
 @pytest.mark.parametrize("detached", [False, True])
 async def test_an_abandoned_call_is_stopped_after_the_grace_unless_it_is_detached(detached: bool) -> None:
     now = 1000.0
@@ -315,7 +315,7 @@ async def test_an_abandoned_call_is_stopped_after_the_grace_unless_it_is_detache
     assert play.sessions.totals.abandoned == 0
 
 
-@pytest.mark.contract("L5")
+@pytest.mark.conformance("L5")
 async def test_a_call_is_not_abandoned_while_anybody_reads_it_or_comes_back_for_it() -> None:
     now = 1000.0
     play = await playing(now=lambda: now, client_grace_s=10)
@@ -336,7 +336,7 @@ async def test_a_call_is_not_abandoned_while_anybody_reads_it_or_comes_back_for_
 # bounds
 
 
-@pytest.mark.contract("D5", "I6")
+@pytest.mark.conformance("D5", "I6")
 async def test_results_of_a_session_are_bounded_by_number_size_and_age() -> None:
     now = 1000.0
     play = await playing(now=lambda: now, results_per_session=3, bytes_per_session=5000, age_s=10)
@@ -356,7 +356,7 @@ async def test_results_of_a_session_are_bounded_by_number_size_and_age() -> None
     assert [is_stored(play, call) for call in (*calls, running)] == [False, False, False, True]
 
 
-@pytest.mark.contract("D5", "I6")
+@pytest.mark.conformance("D5", "I6")
 async def test_results_of_all_sessions_together_stay_within_their_bound() -> None:
     runtime = ScriptedRuntime()
     sessions = make_sessions(runtime, bytes_in_all=20_000)
@@ -370,7 +370,7 @@ async def test_results_of_all_sessions_together_stay_within_their_bound() -> Non
     assert sessions.totals.stored_bytes == 0
 
 
-@pytest.mark.contract("D5", "I6")
+@pytest.mark.conformance("D5", "I6")
 async def test_an_owner_who_stores_much_loses_results_before_one_who_stores_little() -> None:
     runtime = ScriptedRuntime()
     sessions = make_sessions(runtime, bytes_in_all=20_000)
@@ -384,7 +384,7 @@ async def test_an_owner_who_stores_much_loses_results_before_one_who_stores_litt
     await sessions.close_all()
 
 
-@pytest.mark.contract("I6")
+@pytest.mark.conformance("I6")
 async def test_running_calls_are_bounded_for_the_server_and_for_each_key() -> None:
     play = await playing(max_calls=3, max_calls_per_owner=2)
     other = await play.sessions.create("b", "other", play.runtime.info, request_of(play.runtime.info))
@@ -435,7 +435,7 @@ async def test_a_server_that_needs_its_journal_plays_no_session_without_it() -> 
 # prompt, messages, tools
 
 
-@pytest.mark.contract("D6", "L7")
+@pytest.mark.conformance("D6", "L7")
 async def test_a_prompt_is_durable_before_it_is_shown_where_the_session_may_be_rebuilt() -> None:
     rows = Rows()
     play = await playing(rows, info=environment_info(replayable=True))
@@ -451,7 +451,7 @@ async def test_a_prompt_is_durable_before_it_is_shown_where_the_session_may_be_r
     assert (row.kind, row.data, row.number, row.after) == ("prompt", b"[]", 1, 0)
 
 
-@pytest.mark.contract("L7")
+@pytest.mark.conformance("L7")
 @pytest.mark.parametrize(("fault", "rebuildable"), [("prompt_error", True), ("time_limit", False)])
 async def test_a_prompt_that_was_stopped_half_way_leaves_an_unknown_state(
     fault: FaultClass, rebuildable: bool
@@ -465,7 +465,7 @@ async def test_a_prompt_that_was_stopped_half_way_leaves_an_unknown_state(
     assert [row.fault for row in rows.of(Prompted)] == [fault]
 
 
-@pytest.mark.contract("L7")
+@pytest.mark.conformance("L7")
 @pytest.mark.parametrize("replayable", [False, True])
 async def test_tools_are_listed_during_setup_where_the_order_does_not_matter(
     replayable: bool,

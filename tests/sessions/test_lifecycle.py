@@ -97,7 +97,7 @@ def test_the_check_of_assignments_sees_one(tmp_path: Path) -> None:
 # states
 
 
-@pytest.mark.contract("L1")
+@pytest.mark.conformance("L1")
 async def test_a_session_is_opening_then_starting_then_ready() -> None:
     runtime = ScriptedRuntime()
     runtime.gate, runtime.ends_setup = asyncio.Event(), False
@@ -135,7 +135,7 @@ async def test_a_state_once_left_does_not_come_back() -> None:
         await session.ready()
 
 
-@pytest.mark.contract("L2")
+@pytest.mark.conformance("L2")
 async def test_a_setup_that_ends_while_the_session_closes_changes_nothing() -> None:
     runtime = ScriptedRuntime()
     runtime.ends_setup = False
@@ -183,7 +183,7 @@ async def test_a_request_waits_for_setup_no_longer_than_the_limit() -> None:
 # opening
 
 
-@pytest.mark.contract("L1")
+@pytest.mark.conformance("L1")
 @pytest.mark.parametrize("fault", ["setup_error", "worker_lost"])
 async def test_a_constructor_that_failed_leaves_no_session(fault: Any) -> None:
     runtime = ScriptedRuntime()
@@ -198,7 +198,7 @@ async def test_a_constructor_that_failed_leaves_no_session(fault: Any) -> None:
     await sessions.close_all()
 
 
-@pytest.mark.contract("L1")
+@pytest.mark.conformance("L1")
 async def test_the_same_request_joins_the_session_and_another_is_a_conflict() -> None:
     runtime = ScriptedRuntime()
     runtime.gate = asyncio.Event()
@@ -213,7 +213,7 @@ async def test_the_same_request_joins_the_session_and_another_is_a_conflict() ->
     await sessions.close_all()
 
 
-@pytest.mark.contract("L2")
+@pytest.mark.conformance("L2")
 async def test_delete_while_the_constructor_runs_ends_both() -> None:
     runtime = ScriptedRuntime()
     runtime.gate = asyncio.Event()
@@ -226,7 +226,7 @@ async def test_delete_while_the_constructor_runs_ends_both() -> None:
     assert not runtime.handles and len(sessions) == 0
 
 
-@pytest.mark.contract("I6")
+@pytest.mark.conformance("I6")
 async def test_no_more_sessions_than_the_bounds_of_server_and_key() -> None:
     runtime = ScriptedRuntime()
     sessions = make_sessions(runtime, max_sessions=2, max_sessions_per_owner=1)
@@ -248,7 +248,7 @@ async def test_no_more_sessions_than_the_bounds_of_server_and_key() -> None:
 # the end
 
 
-@pytest.mark.contract("L2")
+@pytest.mark.conformance("L2")
 async def test_delete_while_deleting_waits_for_the_same_teardown() -> None:
     runtime = ScriptedRuntime()
     sessions = make_sessions(runtime)
@@ -263,7 +263,7 @@ async def test_delete_while_deleting_waits_for_the_same_teardown() -> None:
     assert runtime.last.closed == 1
 
 
-@pytest.mark.contract("L4")
+@pytest.mark.conformance("L4")
 async def test_a_tombstone_tells_its_owner_for_a_while_why_a_session_ended() -> None:
     clock, runtime = Clock(), ScriptedRuntime()
     sessions = make_sessions(runtime, now=clock, gone_memory_s=10)
@@ -278,7 +278,7 @@ async def test_a_tombstone_tells_its_owner_for_a_while_why_a_session_ended() -> 
         sessions.get("a", "")
 
 
-@pytest.mark.contract("I4")
+@pytest.mark.conformance("I4")
 async def test_a_session_that_its_runtime_lost_is_gone_and_not_torn_down() -> None:
     runtime, meter = ScriptedRuntime(), Meter()
     sessions = make_sessions(runtime, meter=meter)
@@ -303,7 +303,7 @@ async def test_a_session_that_was_lost_before_it_could_be_closed_ends_once() -> 
         sessions.get("a", "")
 
 
-@pytest.mark.contract("I4")
+@pytest.mark.conformance("I4")
 async def test_a_late_loss_does_not_touch_the_next_session_of_that_id() -> None:
     runtime = ScriptedRuntime()
     sessions = make_sessions(runtime)
@@ -320,7 +320,7 @@ async def test_a_late_loss_does_not_touch_the_next_session_of_that_id() -> None:
 # time
 
 
-@pytest.mark.contract("L3")
+@pytest.mark.conformance("L3")
 async def test_an_idle_session_expires_but_not_while_something_runs() -> None:
     clock, runtime = Clock(), ScriptedRuntime()
     sessions = make_sessions(runtime, now=clock, idle_limit_s=10)
@@ -351,7 +351,7 @@ async def test_an_idle_session_expires_but_not_while_something_runs() -> None:
     await sessions.close_all()
 
 
-@pytest.mark.contract("L3")
+@pytest.mark.conformance("L3")
 async def test_a_session_expires_at_its_greatest_age_however_busy_it_was() -> None:
     clock, runtime = Clock(), ScriptedRuntime()
     sessions = make_sessions(runtime, now=clock, lifetime_limit_s=100)
@@ -364,7 +364,7 @@ async def test_a_session_expires_at_its_greatest_age_however_busy_it_was() -> No
         sessions.get("a", "")
 
 
-@pytest.mark.contract("L6")
+@pytest.mark.conformance("L6")
 async def test_the_end_of_the_server_waits_for_calls_and_tears_down() -> None:
     runtime = ScriptedRuntime()
     sessions = make_sessions(runtime)

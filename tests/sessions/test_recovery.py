@@ -140,7 +140,7 @@ async def gone(found: JournaledSessions, match: str, sid: str = "a") -> SessionG
     return caught.value
 
 
-@pytest.mark.contract("L7", "D6")
+@pytest.mark.conformance("L7", "D6")
 async def test_a_session_goes_on_where_the_kill_left_it(file: Path) -> None:
     async with server(file) as first:
         session = await created(first)
@@ -163,7 +163,7 @@ async def test_a_session_goes_on_where_the_kill_left_it(file: Path) -> None:
     assert rows(file, "select number from calls order by number") == [(1,), (2,), (3,)]
 
 
-@pytest.mark.contract("L7")
+@pytest.mark.conformance("L7")
 async def test_a_finished_session_stays_finished(file: Path) -> None:
     async with server(file) as first:
         await called(await created(first), "end")
@@ -174,7 +174,7 @@ async def test_a_finished_session_stays_finished(file: Path) -> None:
         assert "episode_finished" in text(await called(session, "add", '{"number":1}'))
 
 
-@pytest.mark.contract("L7", "D2")
+@pytest.mark.conformance("L7", "D2")
 async def test_a_call_that_had_begun_is_made_anew_under_its_task_id(file: Path) -> None:
     Sum.gate = asyncio.Event()
     async with server(file) as first:
@@ -196,7 +196,7 @@ async def test_a_call_that_had_begun_is_made_anew_under_its_task_id(file: Path) 
     assert rows(file, "select task_id, number from calls") == [(call.task_id, 1)]
 
 
-@pytest.mark.contract("L7", "L1")
+@pytest.mark.conformance("L7", "L1")
 async def test_create_joins_the_session_of_before_and_another_request_is_a_conflict(file: Path) -> None:
     async with server(file) as first:
         await called(await created(first), "add", '{"number":1}')
@@ -207,7 +207,7 @@ async def test_create_joins_the_session_of_before_and_another_request_is_a_confl
             await created(second, index=1)
 
 
-@pytest.mark.contract("L7", "L4")
+@pytest.mark.conformance("L7", "L4")
 async def test_other_owners_do_not_find_a_session_of_before(file: Path) -> None:
     async with server(file) as first:
         await created(first)
@@ -217,7 +217,7 @@ async def test_other_owners_do_not_find_a_session_of_before(file: Path) -> None:
         assert len(Sum.made) == 1
 
 
-@pytest.mark.contract("L7")
+@pytest.mark.conformance("L7")
 async def test_until_the_journal_is_read_no_session_is_known_to_be_gone(file: Path) -> None:
     found = JournaledSessions(local_runtime(Sum), file)
     with pytest.raises(Starting):
@@ -229,7 +229,7 @@ async def test_until_the_journal_is_read_no_session_is_known_to_be_gone(file: Pa
 # what cannot go on
 
 
-@pytest.mark.contract("L7", "L4")
+@pytest.mark.conformance("L7", "L4")
 async def test_a_session_that_is_not_replayable_says_that_the_server_was_restarted(file: Path) -> None:
     async with server(file, local_runtime(Mortal)) as first:
         await called(await created(first), "add", '{"number":1}')
@@ -239,7 +239,7 @@ async def test_a_session_that_is_not_replayable_says_that_the_server_was_restart
     assert rows(file, "select calls, end_reason is null, fault from sessions") == [(1, 0, "session_gone")]
 
 
-@pytest.mark.contract("L7", "S3")
+@pytest.mark.conformance("L7", "S3")
 async def test_a_session_with_secrets_is_not_rebuilt(file: Path) -> None:
     async with server(file) as first:
         await created(first, secrets={"token": "very-secret-value"})
@@ -250,7 +250,7 @@ async def test_a_session_with_secrets_is_not_rebuilt(file: Path) -> None:
         assert b"very-secret-value" not in each.read_bytes()
 
 
-@pytest.mark.contract("L7")
+@pytest.mark.conformance("L7")
 async def test_a_session_with_another_answer_is_gone(file: Path) -> None:
     async with server(file) as first:
         session = await created(first)
@@ -261,7 +261,7 @@ async def test_a_session_with_another_answer_is_gone(file: Path) -> None:
     assert [each.torn_down for each in Sum.made] == [1, 1]
 
 
-@pytest.mark.contract("L7")
+@pytest.mark.conformance("L7")
 async def test_a_session_with_another_prompt_is_gone(file: Path) -> None:
     async with server(file) as first:
         session = await created(first)
@@ -271,7 +271,7 @@ async def test_a_session_with_another_prompt_is_gone(file: Path) -> None:
         await gone(second, "its prompt is another one")
 
 
-@pytest.mark.contract("L7")
+@pytest.mark.conformance("L7")
 async def test_a_session_whose_environment_left_is_gone(file: Path) -> None:
     async with server(file) as first:
         await created(first)
@@ -279,7 +279,7 @@ async def test_a_session_whose_environment_left_is_gone(file: Path) -> None:
         await gone(second, "'sum' is not here any more")
 
 
-@pytest.mark.contract("L7")
+@pytest.mark.conformance("L7")
 async def test_a_session_that_was_interrupted_is_gone(file: Path) -> None:
     runtime = ScriptedRuntime(environment_info(replayable=True))
     async with server(file, runtime) as first:
@@ -292,7 +292,7 @@ async def test_a_session_that_was_interrupted_is_gone(file: Path) -> None:
         await gone(second, "stopped half-way")
 
 
-@pytest.mark.contract("L7", "L2")
+@pytest.mark.conformance("L7", "L2")
 async def test_a_session_of_before_is_deleted_without_being_rebuilt(file: Path) -> None:
     async with server(file) as first:
         await created(first)
@@ -306,7 +306,7 @@ async def test_a_session_of_before_is_deleted_without_being_rebuilt(file: Path) 
             third.sessions.get("a", "")
 
 
-@pytest.mark.contract("L7", "L2")
+@pytest.mark.conformance("L7", "L2")
 async def test_delete_while_a_session_is_rebuilt_ends_it(file: Path) -> None:
     async with server(file) as first:
         await called(await created(first), "add", '{"number":1}')
@@ -324,7 +324,7 @@ async def test_delete_while_a_session_is_rebuilt_ends_it(file: Path) -> None:
     assert [each.torn_down for each in Sum.made] == [1, 1]
 
 
-@pytest.mark.contract("L7", "L3")
+@pytest.mark.conformance("L7", "L3")
 async def test_a_session_of_before_that_nobody_asks_for_expires(file: Path) -> None:
     async with server(file) as first:
         await created(first)
@@ -348,7 +348,7 @@ def _error(found: JournaledSessions) -> Exception | None:
 # a worker dies, a server ends in order
 
 
-@pytest.mark.contract("I4", "L7")
+@pytest.mark.conformance("I4", "L7")
 async def test_an_idle_session_of_a_dead_worker_is_rebuilt_when_it_is_asked_for(file: Path) -> None:
     async with server(file) as found:
         lost = await created(found)
@@ -365,7 +365,7 @@ async def test_an_idle_session_of_a_dead_worker_is_rebuilt_when_it_is_asked_for(
     assert rows(file, "select calls, end_reason from sessions") == [(2, "Session deleted")]
 
 
-@pytest.mark.contract("I4", "L7")
+@pytest.mark.conformance("I4", "L7")
 async def test_a_session_of_a_dead_worker_that_ran_a_call_is_gone(file: Path) -> None:
     Sum.gate = asyncio.Event()
     async with server(file) as found:
@@ -379,7 +379,7 @@ async def test_a_session_of_a_dead_worker_that_ran_a_call_is_gone(file: Path) ->
         assert caught.value.fault == "worker_lost"
 
 
-@pytest.mark.contract("I4", "L7")
+@pytest.mark.conformance("I4", "L7")
 async def test_a_session_that_takes_three_workers_along_is_given_up(file: Path) -> None:
     runtime = ScriptedRuntime(environment_info(replayable=True))
     runtime.answers = [ended('"went on"')]
@@ -397,7 +397,7 @@ async def test_a_session_that_takes_three_workers_along_is_given_up(file: Path) 
         assert [handle.closed for handle in runtime.handles] == [0, 1, 1, 1]
 
 
-@pytest.mark.contract("L6", "L7")
+@pytest.mark.conformance("L6", "L7")
 async def test_a_session_goes_on_after_a_server_that_ended_in_order(file: Path) -> None:
     first = JournaledSessions(local_runtime(Sum), file)
     await first.start()
@@ -411,7 +411,7 @@ async def test_a_session_goes_on_after_a_server_that_ended_in_order(file: Path) 
         assert "8" in text(await called(second.sessions.get("a", ""), "add", '{"number":2}'))
 
 
-@pytest.mark.contract("L6")
+@pytest.mark.conformance("L6")
 async def test_a_session_that_is_not_replayable_ends_with_a_server_that_ends_in_order(file: Path) -> None:
     first = JournaledSessions(local_runtime(Mortal), file)
     await first.start()

@@ -20,7 +20,7 @@ KEYS = ["correct-horse-battery", "second-key-of-another"]
 SECRET = "swordfish-0815-secret"
 
 
-@pytest.mark.contract("S1")
+@pytest.mark.conformance("S1")
 async def test_every_route_but_health_and_ready_needs_a_key() -> None:
     with server(api_keys=KEYS) as closed:
         async with api_for(closed.url) as api:
@@ -65,7 +65,7 @@ async def test_every_route_but_health_and_ready_needs_a_key() -> None:
         assert not any(key in closed.everything for key in KEYS)
 
 
-@pytest.mark.contract("S1")
+@pytest.mark.conformance("S1")
 async def test_a_session_belongs_to_the_key_that_made_it(log: Log) -> None:
     with server(api_keys=KEYS) as closed:
         async with api_for(closed.url) as api:
@@ -91,7 +91,7 @@ async def test_a_session_belongs_to_the_key_that_made_it(log: Log) -> None:
 # S2
 
 
-@pytest.mark.contract("S2")
+@pytest.mark.conformance("S2")
 @pytest.mark.parametrize(
     ("options", "starts"),
     [
@@ -117,7 +117,7 @@ def test_without_keys_only_loopback_is_served_unless_said_otherwise(options: lis
 # S3
 
 
-@pytest.mark.contract("S3")
+@pytest.mark.conformance("S3")
 async def test_secrets_never_reach_a_log_or_an_error(log: Log) -> None:
     with server(api_keys=KEYS, log_level="debug") as closed:
         async with api_for(closed.url, **{"X-API-Key": KEYS[0]}) as api:
@@ -171,7 +171,7 @@ async def test_secrets_never_reach_a_log_or_an_error(log: Log) -> None:
         assert len(closed.events("fault")) >= 5
 
 
-@pytest.mark.contract("S3")
+@pytest.mark.conformance("S3")
 async def test_secrets_of_old_clients_come_in_the_body_and_the_header_wins(api: Api) -> None:
     body = {"env_name": "world", "task_spec": {}, "secrets": {"token": "from the body", "none": None}}
     await api.post("/create", body)
@@ -188,7 +188,7 @@ async def test_secrets_of_old_clients_come_in_the_body_and_the_header_wins(api: 
 # S4
 
 
-@pytest.mark.contract("S4")
+@pytest.mark.conformance("S4")
 async def test_error_detail_is_one_policy_for_streams_and_answers(log: Log) -> None:
     for detail in ("id", "exception"):
         with server(f"{WORLDS}:World", error_detail=detail) as found:
@@ -216,7 +216,7 @@ async def test_error_detail_is_one_policy_for_streams_and_answers(log: Log) -> N
                     assert line["message"] == "ValueError: no such door" and "worlds.py" in line["traceback"]
 
 
-@pytest.mark.contract("S4")
+@pytest.mark.conformance("S4")
 async def test_by_default_exceptions_are_shown_on_loopback_only() -> None:
     for options, shown in (([], True), (["--host", "0.0.0.0", "--allow-anonymous"], False)):
         with server(f"{WORLDS}:World", options=options, workers=1) as found:
@@ -229,7 +229,7 @@ async def test_by_default_exceptions_are_shown_on_loopback_only() -> None:
 # S5
 
 
-@pytest.mark.contract("S5")
+@pytest.mark.conformance("S5")
 @pytest.mark.parametrize(
     "name", ["__class__", "task_spec", "trap", "secrets", "note", "teardown", "__init__", "count", ""]
 )
@@ -241,7 +241,7 @@ async def test_no_attribute_is_reachable_by_name(api: Api, log: Log, name: str) 
     await api.delete()
 
 
-@pytest.mark.contract("S5")
+@pytest.mark.conformance("S5")
 @pytest.mark.parametrize("sid", ["../../etc/passwd", "a" * 256, "x y", "%00"])
 async def test_any_session_id_is_only_a_key_of_a_table(api: Api, sid: str) -> None:
     session = Api(api.http, sid)
@@ -255,7 +255,7 @@ async def test_any_session_id_is_only_a_key_of_a_table(api: Api, sid: str) -> No
 # S6
 
 
-@pytest.mark.contract("S6")
+@pytest.mark.conformance("S6")
 async def test_with_index_only_no_task_leaves_or_enters_the_server(log: Log) -> None:
     with server(f"{WORLDS}:Plain", f"{WORLDS}:World", options=["--index-only"]) as closed:
         async with api_for(closed.url) as api:
@@ -288,7 +288,7 @@ async def test_with_index_only_no_task_leaves_or_enters_the_server(log: Log) -> 
             assert boolean.status_code in (200, 400)
 
 
-@pytest.mark.contract("S6")
+@pytest.mark.conformance("S6")
 async def test_the_flow_of_unmodified_clients_works_with_index_only() -> None:
     with server(f"{WORLDS}:Plain", options=["--index-only"]) as closed:
         async with api_for(closed.url) as api:
@@ -300,8 +300,8 @@ async def test_the_flow_of_unmodified_clients_works_with_index_only() -> None:
                 await session.delete()
 
 
-@pytest.mark.contract("S3")
-@pytest.mark.contract("S3")
+@pytest.mark.conformance("S3")
+@pytest.mark.conformance("S3")
 async def test_author_code_cannot_read_the_keys_of_its_worker_process() -> None:
     cases: list[tuple[list[str], dict[str, Any]]] = [
         (["--api-key", KEYS[0], f"--api-key={KEYS[1]}"], {}),

@@ -54,7 +54,7 @@ BAD_REQUESTS: list[tuple[str, Any, int, str]] = [
 ]
 
 
-@pytest.mark.contract("I6")
+@pytest.mark.conformance("I6")
 @pytest.mark.parametrize(("path", "body", "status", "words"), BAD_REQUESTS)
 async def test_a_bad_request_is_answered_with_what_is_wrong(
     api: Api, path: str, body: Any, status: int, words: str
@@ -70,7 +70,7 @@ async def test_a_bad_request_is_answered_with_what_is_wrong(
     await api.delete()
 
 
-@pytest.mark.contract("B1", "P-3-broken-json")
+@pytest.mark.conformance("B1", "P-3-broken-json")
 @pytest.mark.parametrize("path", ["/create", "/call", "/score_group", "/world/tasks", "/world/task"])
 @pytest.mark.parametrize(
     "content",
@@ -98,7 +98,7 @@ async def test_a_body_that_is_no_json_is_refused(api: Api, path: str, content: b
     await api.delete()
 
 
-@pytest.mark.contract("B1", "P-2-no-session-id")
+@pytest.mark.conformance("B1", "P-2-no-session-id")
 @pytest.mark.parametrize(
     "path", ["/call", "/ping", "/delete", "/create", "/prompt", "/task_tools", "/score_group"]
 )
@@ -109,7 +109,7 @@ async def test_a_session_endpoint_without_a_session_id_says_so(api: Api, path: s
         assert answer.status_code == 400 and "X-Session-ID" in answer.json()["detail"]
 
 
-@pytest.mark.contract("L4")
+@pytest.mark.conformance("L4")
 async def test_an_unknown_session_answers_404(api: Api) -> None:
     assert (await api.call("say", text="x")).status == 404
     assert (await api.get("/prompt")).status_code == 404
@@ -117,7 +117,7 @@ async def test_an_unknown_session_answers_404(api: Api) -> None:
     assert "no session of this id" in (await api.post("/ping")).json()["detail"]
 
 
-@pytest.mark.contract("B1")
+@pytest.mark.conformance("B1")
 async def test_unknown_paths_and_methods_are_refused(api: Api) -> None:
     assert (await api.http.get("/world/nonsense")).status_code == 404
     assert (await api.http.get("/a/b/c/d")).status_code == 404
@@ -131,7 +131,7 @@ async def test_unknown_paths_and_methods_are_refused(api: Api) -> None:
         assert (await api.http.request(method, path)).status_code == 405, (method, path)
 
 
-@pytest.mark.contract("B1")
+@pytest.mark.conformance("B1")
 async def test_garbage_on_the_socket_disturbs_nobody(api: Api) -> None:
     await api.create()
     for garbage in (
@@ -148,7 +148,7 @@ async def test_garbage_on_the_socket_disturbs_nobody(api: Api) -> None:
     await api.delete()
 
 
-@pytest.mark.contract("B1", "P-9-call-bad-input")
+@pytest.mark.conformance("B1", "P-9-call-bad-input")
 async def test_wrong_arguments_of_a_tool_are_an_answer_and_not_a_fault(api: Api) -> None:
     await api.create()
     for name, arguments, reason in (
@@ -173,7 +173,7 @@ def run(*arguments: str, cwd: Path = ROOT) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.contract("S2", "C4")
+@pytest.mark.conformance("S2", "C4")
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -217,7 +217,7 @@ class Bad(Environment):
 """
 
 
-@pytest.mark.contract("C4")
+@pytest.mark.conformance("C4")
 @pytest.mark.parametrize(
     ("text", "words"), [(NO_TOOLS, "has no tools"), (BAD_TOOL, "untyped"), ("1/0", "ZeroDivisionError")]
 )
@@ -231,7 +231,7 @@ def test_an_environment_that_cannot_be_hosted_stops_the_start(
     assert code == 2 and words in output, output
 
 
-@pytest.mark.contract("B2")
+@pytest.mark.conformance("B2")
 def test_a_port_in_use_is_said() -> None:
     with server(f"{WORLDS}:Plain", workers=1) as first:
         port = first.url.rpartition(":")[2]
@@ -242,14 +242,14 @@ def test_a_port_in_use_is_said() -> None:
         assert first.wait() == 0
 
 
-@pytest.mark.contract("B2")
+@pytest.mark.conformance("B2")
 def test_a_wrong_variable_is_named() -> None:
     with pytest.raises(RuntimeError) as caught, server(f"{WORLDS}:Plain", idle_limit_s="soon"):
         pass
     assert "exit code 2" in str(caught.value) and "ORSAY_IDLE_LIMIT_S" in str(caught.value)
 
 
-@pytest.mark.contract("B2")
+@pytest.mark.conformance("B2")
 def test_settings_are_listed() -> None:
     code, output = run("serve", "--settings")
     assert code == 0

@@ -37,7 +37,7 @@ EXCEPTIONS = (
 DEATHS = ("os._exit", "segfault", "kill")
 
 
-@pytest.mark.contract("I1")
+@pytest.mark.conformance("I1")
 async def test_two_hundred_blocking_calls_run_at_the_same_time(api: Api, log: Log) -> None:
     sessions = [api.other() for _ in range(200)]
     await asyncio.gather(*(each.create(log=str(log.path)) for each in sessions))
@@ -48,7 +48,7 @@ async def test_two_hundred_blocking_calls_run_at_the_same_time(api: Api, log: Lo
     await asyncio.gather(*(each.delete() for each in sessions))
 
 
-@pytest.mark.contract("I1")
+@pytest.mark.conformance("I1")
 @pytest.mark.parametrize("hook", ["constructor", "setup", "prompt"])
 async def test_blocking_hooks_of_many_sessions_run_at_the_same_time(api: Api, log: Log, hook: str) -> None:
     sessions = [api.other() for _ in range(60)]
@@ -66,7 +66,7 @@ async def test_blocking_hooks_of_many_sessions_run_at_the_same_time(api: Api, lo
     await asyncio.gather(*(each.delete() for each in [*sessions, late]))
 
 
-@pytest.mark.contract("I1", "I6")
+@pytest.mark.conformance("I1", "I6")
 async def test_a_server_without_free_threads_says_so() -> None:
     with server(f"{WORLDS}:World", workers=1, threads_per_worker=4) as small, _log() as log:
         async with api_for(small.url) as api:
@@ -100,7 +100,7 @@ class _Temporary:
         self._folder.cleanup()
 
 
-@pytest.mark.contract("I2")
+@pytest.mark.conformance("I2")
 @pytest.mark.parametrize(
     ("tool", "how"), [("do", "sleep:4"), ("do", "spin:4"), ("do_async", "spin:4"), ("do", "hold_gil:3")]
 )
@@ -121,7 +121,7 @@ async def test_a_blocking_tool_delays_neither_health_nor_pings_nor_other_workers
     await asyncio.gather(*(each.delete() for each in [blocking, *others]))
 
 
-@pytest.mark.contract("I3")
+@pytest.mark.conformance("I3")
 @pytest.mark.parametrize("how", EXCEPTIONS)
 async def test_exceptions_in_any_hook_end_that_request_only(api: Api, log: Log, how: str) -> None:
     other = await api.other().create(log=str(log.path))
@@ -152,7 +152,7 @@ async def test_exceptions_in_any_hook_end_that_request_only(api: Api, log: Log, 
     await other.delete()
 
 
-@pytest.mark.contract("I3", "I4")
+@pytest.mark.conformance("I3", "I4")
 @pytest.mark.parametrize("how", DEATHS)
 async def test_a_dead_worker_ends_its_streams_and_is_replaced(
     served: ServerProcess, api: Api, log: Log, how: str
@@ -189,7 +189,7 @@ async def on_both_workers(api: Api, log: Log) -> list[Api]:
     return sessions
 
 
-@pytest.mark.contract("I3")
+@pytest.mark.conformance("I3")
 @pytest.mark.parametrize("hook", ["constructor", "setup", "prompt", "teardown"])
 async def test_a_worker_that_dies_in_a_hook_leaves_the_server_whole(
     served: ServerProcess, api: Api, hook: str
@@ -218,7 +218,7 @@ async def until_gone(session: Api, hook: str) -> None:
                 await asyncio.sleep(0.01)
 
 
-@pytest.mark.contract("I5")
+@pytest.mark.conformance("I5")
 @pytest.mark.parametrize("tool", ["limited", "limited_async"])
 async def test_a_call_past_its_limit_tells_so(api: Api, tool: str) -> None:
     await api.create()
@@ -228,7 +228,7 @@ async def test_a_call_past_its_limit_tells_so(api: Api, tool: str) -> None:
     await api.delete()
 
 
-@pytest.mark.contract("I5")
+@pytest.mark.conformance("I5")
 async def test_the_server_has_limits_of_its_own_for_calls_and_setups() -> None:
     with server(call_time_limit_s=0.3, setup_time_limit_s=0.5) as limited:
         async with api_for(limited.url) as api:
@@ -245,7 +245,7 @@ async def test_the_server_has_limits_of_its_own_for_calls_and_setups() -> None:
 # limits
 
 
-@pytest.mark.contract("I6")
+@pytest.mark.conformance("I6")
 async def test_sizes_are_bounded() -> None:
     with server(max_body_bytes=5000, max_result_bytes=3000) as small:
         async with api_for(small.url) as api:
@@ -265,7 +265,7 @@ async def test_sizes_are_bounded() -> None:
             assert (await api.call("say", text="still")).text == "still"
 
 
-@pytest.mark.contract("I6")
+@pytest.mark.conformance("I6")
 async def test_sessions_and_calls_are_bounded(log: Log) -> None:
     keys = ["first-key-1234", "second-key-1234"]
     with server(max_sessions=3, max_sessions_per_key=2, max_calls=1, api_keys=keys) as small:
@@ -289,7 +289,7 @@ async def test_sessions_and_calls_are_bounded(log: Log) -> None:
             await api.other(**first).create()
 
 
-@pytest.mark.contract("B1")
+@pytest.mark.conformance("B1")
 async def test_a_body_that_never_ends_or_breaks_off_harms_nobody(served: ServerProcess, api: Api) -> None:
     await api.create()
     request = raw_request("/call", api.sid, {"name": "say", "input": {"text": "x" * 1000}})

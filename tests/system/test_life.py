@@ -29,7 +29,7 @@ pytestmark = pytest.mark.process
 # L1
 
 
-@pytest.mark.contract("L1")
+@pytest.mark.conformance("L1")
 async def test_create_may_be_repeated_with_the_same_body_only(api: Api, log: Log) -> None:
     await api.create(log=str(log.path))
     await api.create(log=str(log.path))
@@ -40,7 +40,7 @@ async def test_create_may_be_repeated_with_the_same_body_only(api: Api, log: Log
     await api.delete()
 
 
-@pytest.mark.contract("L1")
+@pytest.mark.conformance("L1")
 @pytest.mark.parametrize("fails", [False, True])
 async def test_creates_at_once_build_one_instance(api: Api, log: Log, fails: bool) -> None:
     spec = {"log": str(log.path), "constructor": f"wait:{log.gate('open')}", "setup": "sleep:0.1"}
@@ -59,7 +59,7 @@ async def test_creates_at_once_build_one_instance(api: Api, log: Log, fails: boo
     assert counts["construct"] == counts["setup"] == counts["teardown"] == 1
 
 
-@pytest.mark.contract("L1")
+@pytest.mark.conformance("L1")
 async def test_a_create_that_failed_may_be_tried_again(api: Api) -> None:
     assert (
         await api.post("/create", {"env_name": "world", "task_spec": {"constructor": "ValueError"}})
@@ -71,7 +71,7 @@ async def test_a_create_that_failed_may_be_tried_again(api: Api) -> None:
 # L2
 
 
-@pytest.mark.contract("L2")
+@pytest.mark.conformance("L2")
 async def test_delete_during_construction_leaves_nothing(api: Api, log: Log) -> None:
     body = {"env_name": "world", "task_spec": {"log": str(log.path), "constructor": "wait:/nowhere"}}
     creating = asyncio.ensure_future(api.post("/create", body))
@@ -82,7 +82,7 @@ async def test_delete_during_construction_leaves_nothing(api: Api, log: Log) -> 
     assert "setup" not in log.lines and log.count("teardown") == log.count("constructed") == 0
 
 
-@pytest.mark.contract("L2")
+@pytest.mark.conformance("L2")
 @pytest.mark.parametrize("env", ["world", "asyncworld"])
 async def test_delete_during_setup_tears_down_once_and_wakes_who_waits(api: Api, log: Log, env: str) -> None:
     await api.create(env, log=str(log.path), setup="wait:/nowhere")
@@ -96,7 +96,7 @@ async def test_delete_during_setup_tears_down_once_and_wakes_who_waits(api: Api,
         assert answer.status_code == 410 and answer.json()["detail"] == "Session deleted"
 
 
-@pytest.mark.contract("L2")
+@pytest.mark.conformance("L2")
 @pytest.mark.parametrize("tool", ["first", "second"])
 async def test_delete_during_calls_ends_them_and_tears_down_once(api: Api, log: Log, tool: str) -> None:
     await api.create(log=str(log.path))
@@ -109,7 +109,7 @@ async def test_delete_during_calls_ends_them_and_tears_down_once(api: Api, log: 
     assert await api.ping() == 410
 
 
-@pytest.mark.contract("L2")
+@pytest.mark.conformance("L2")
 async def test_delete_while_deleting_waits_for_the_same_end(api: Api, log: Log) -> None:
     await api.create(log=str(log.path), teardown=f"wait:{log.gate('open')}")
     deleting = [asyncio.ensure_future(api.delete()) for _ in range(5)]
@@ -122,7 +122,7 @@ async def test_delete_while_deleting_waits_for_the_same_end(api: Api, log: Log) 
     assert log.count("teardown") == 1
 
 
-@pytest.mark.contract("L2")
+@pytest.mark.conformance("L2")
 async def test_a_session_may_be_created_anew_after_its_end(api: Api) -> None:
     for _ in range(3):
         await api.create()
@@ -133,7 +133,7 @@ async def test_a_session_may_be_created_anew_after_its_end(api: Api) -> None:
 # L3
 
 
-@pytest.mark.contract("L3")
+@pytest.mark.conformance("L3")
 async def test_a_session_expires_when_idle_but_not_under_a_call_or_a_reader(log: Log) -> None:
     with server(f"{WORLDS}:World", idle_limit_s=0.5) as strict:
         async with api_for(strict.url) as api:
@@ -163,7 +163,7 @@ async def test_a_session_expires_when_idle_but_not_under_a_call_or_a_reader(log:
             assert log.count("gone") == 1
 
 
-@pytest.mark.contract("L3")
+@pytest.mark.conformance("L3")
 async def test_a_session_ends_at_its_greatest_age() -> None:
     with server(f"{WORLDS}:World", lifetime_limit_s=1) as strict:
         async with api_for(strict.url) as api:
@@ -178,7 +178,7 @@ async def test_a_session_ends_at_its_greatest_age() -> None:
 # L4
 
 
-@pytest.mark.contract("L4")
+@pytest.mark.conformance("L4")
 async def test_a_session_that_is_gone_answers_410_for_a_while_and_then_404() -> None:
     with server(f"{WORLDS}:World", gone_memory_s=1) as forgetful:
         async with api_for(forgetful.url) as api:
@@ -196,7 +196,7 @@ async def test_a_session_that_is_gone_answers_410_for_a_while_and_then_404() -> 
             assert await api.ping() == 404
 
 
-@pytest.mark.contract("L4")
+@pytest.mark.conformance("L4")
 async def test_a_session_that_never_was_answers_404_and_takes_no_memory(
     served: ServerProcess, api: Api
 ) -> None:
@@ -219,7 +219,7 @@ async def test_a_session_that_never_was_answers_404_and_takes_no_memory(
 # L5
 
 
-@pytest.mark.contract("L5")
+@pytest.mark.conformance("L5")
 async def test_a_call_whose_client_stays_away_is_stopped_unless_it_is_detached(log: Log) -> None:
     with server(f"{WORLDS}:World", client_grace_s=0.3) as strict:
         async with api_for(strict.url) as api:
@@ -242,7 +242,7 @@ async def test_a_call_whose_client_stays_away_is_stopped_unless_it_is_detached(l
 # L6
 
 
-@pytest.mark.contract("L6")
+@pytest.mark.conformance("L6")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("runtime", ["process", "local"])
 async def test_shutdown_lets_calls_finish_and_tears_all_down(
@@ -270,7 +270,7 @@ async def test_shutdown_lets_calls_finish_and_tears_all_down(
         assert len(ending.events("session_ended")) == 2, ending.everything
 
 
-@pytest.mark.contract("L6")
+@pytest.mark.conformance("L6")
 async def test_shutdown_does_not_wait_for_ever(log: Log) -> None:
     with server(f"{WORLDS}:World", shutdown_grace_s=0.5, teardown_time_limit_s=0.5) as ending:
         async with api_for(ending.url) as api:
@@ -292,7 +292,7 @@ async def test_shutdown_does_not_wait_for_ever(log: Log) -> None:
         assert await asyncio.to_thread(ending.wait, 20) == 0
 
 
-@pytest.mark.contract("L6")
+@pytest.mark.conformance("L6")
 @pytest.mark.parametrize("busy", [None, "do", "do_async"])
 async def test_no_worker_outlives_a_server_that_is_killed(log: Log, busy: str | None) -> None:
     with server(f"{WORLDS}:World", teardown_time_limit_s=1) as killed:
@@ -313,7 +313,7 @@ async def test_no_worker_outlives_a_server_that_is_killed(log: Log, busy: str | 
 # waiting for setup
 
 
-@pytest.mark.contract("P-6-starting")
+@pytest.mark.conformance("P-6-starting")
 async def test_a_request_waits_for_setup_for_a_bounded_time(log: Log) -> None:
     with server(f"{WORLDS}:World", setup_wait_s=0.3) as strict:
         async with api_for(strict.url) as api:

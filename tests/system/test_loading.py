@@ -33,6 +33,7 @@ async def play(api: Api) -> None:
     await api.delete()
 
 
+@pytest.mark.conformance("P-6-loading")
 @pytest.mark.parametrize("key", ["", KEY])
 async def test_a_request_waits_until_the_environments_are_loaded(tmp_path: Path, key: str) -> None:
     settings = {"api_keys": json.dumps([key])} if key else {}
@@ -48,6 +49,7 @@ async def test_a_request_waits_until_the_environments_are_loaded(tmp_path: Path,
         assert (await listing).json() == ["late"]
 
 
+@pytest.mark.conformance("P-6-loading")
 async def test_what_tells_how_the_server_is_does_not_wait(tmp_path: Path) -> None:
     async with cold_server(tmp_path, load_wait_s="60") as server, api_for(server.url) as api:
         statuses = {"/health": 200, "/ready": 503, "/version": 200, "/metrics": 200, "/console/": 200}
@@ -55,6 +57,7 @@ async def test_what_tells_how_the_server_is_does_not_wait(tmp_path: Path) -> Non
         assert found == statuses
 
 
+@pytest.mark.conformance("P-6-loading")
 async def test_a_load_that_takes_longer_is_answered_503(tmp_path: Path) -> None:
     async with cold_server(tmp_path, load_wait_s="0.4") as server, api_for(server.url) as api:
         answers: list[httpx.Response] = []
@@ -71,6 +74,7 @@ async def test_a_load_that_takes_longer_is_answered_503(tmp_path: Path) -> None:
         await play(api)
 
 
+@pytest.mark.conformance("P-6-loading")
 async def test_a_server_that_stops_while_it_loads_lets_nobody_wait(tmp_path: Path) -> None:
     async with cold_server(tmp_path, load_wait_s="60") as server, api_for(server.url) as api:
         waiting = asyncio.create_task(api.post("/create", BODY))
@@ -80,6 +84,7 @@ async def test_a_server_that_stops_while_it_loads_lets_nobody_wait(tmp_path: Pat
         assert await asyncio.to_thread(server.process.wait) == 0
 
 
+@pytest.mark.conformance("P-6-loading")
 async def test_a_socket_waits_too(tmp_path: Path) -> None:
     async with cold_server(tmp_path, "--also", "openenv", load_wait_s="60") as server:
         url = server.url.replace("http", "ws")

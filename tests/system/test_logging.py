@@ -12,7 +12,7 @@ from orsay_protocol.headers import encode_secrets
 from ..runtimes.stand import Log
 from .serving import WORLDS, api_for, connect, server, until
 
-pytestmark = [pytest.mark.process, pytest.mark.contract("O1")]
+pytestmark = [pytest.mark.process, pytest.mark.conformance("O1")]
 
 
 async def test_one_line_per_session_and_per_fault_and_none_for_pings() -> None:
@@ -98,7 +98,7 @@ def test_on_a_terminal_the_log_is_for_people() -> None:
         assert any("shutting_down" in line and not line.startswith("{") for line in found.log)
 
 
-@pytest.mark.contract("I2")
+@pytest.mark.conformance("I2")
 async def test_a_log_that_nobody_reads_does_not_stop_the_server(log: Log) -> None:
     with server(f"{WORLDS}:World", drained=False) as found:
         async with api_for(found.url, **{"X-Secrets": encode_secrets({"token": "unused"})}) as api:

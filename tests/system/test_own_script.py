@@ -30,7 +30,7 @@ class Tiny(Environment):
 '''
 
 
-@pytest.mark.contract("C2")
+@pytest.mark.conformance("C2")
 def test_a_script_serves_a_class_of_its_own_in_worker_processes(tmp_path: Path) -> None:
     script = tmp_path / "mine.py"
     script.write_text(SCRIPT + 'if __name__ == "__main__":\n    Server([Tiny]).run(port=0, workers=1)\n')
@@ -45,7 +45,7 @@ def test_a_script_serves_a_class_of_its_own_in_worker_processes(tmp_path: Path) 
     assert process.returncode == 0
 
 
-@pytest.mark.contract("C2")
+@pytest.mark.conformance("C2")
 def test_a_script_that_forgets_to_guard_its_run_is_told_how(tmp_path: Path) -> None:
     script = tmp_path / "mine.py"
     script.write_text(SCRIPT + "Server([Tiny]).run(port=0, workers=1)\n")

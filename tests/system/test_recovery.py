@@ -102,7 +102,7 @@ async def patiently(ask: Callable[[], Awaitable[Reply]]) -> Reply:
     return reply
 
 
-@pytest.mark.contract("L7", "D6")
+@pytest.mark.conformance("L7", "D6")
 async def test_an_episode_goes_on_where_the_kill_left_it(immortal: Immortal) -> None:
     async with opened(immortal) as api:
         await api.get("/prompt")
@@ -122,7 +122,7 @@ async def test_an_episode_goes_on_where_the_kill_left_it(immortal: Immortal) -> 
     assert immortal.rows("select number from calls order by number") == [(n,) for n in range(1, 8)]
 
 
-@pytest.mark.contract("L7")
+@pytest.mark.conformance("L7")
 async def test_a_client_in_the_middle_of_a_call_gets_the_result_under_its_task_id(immortal: Immortal) -> None:
     async with opened(immortal) as api:
         body = {"name": "add", "input": {"number": 1, "seconds": 1.5}}
@@ -141,7 +141,7 @@ async def test_a_client_in_the_middle_of_a_call_gets_the_result_under_its_task_i
         assert (await api.call("end")).result["output"]["reward"] == pytest.approx(6.01)
 
 
-@pytest.mark.contract("L7", "L4")
+@pytest.mark.conformance("L7", "L4")
 @pytest.mark.parametrize("immortal", ["Mortal"], indirect=True)
 async def test_a_session_that_cannot_be_replayed_says_that_the_server_was_restarted(
     immortal: Immortal,
@@ -156,7 +156,7 @@ async def test_a_session_that_cannot_be_replayed_says_that_the_server_was_restar
     assert immortal.rows("select calls, end_reason is null, fault from sessions") == [(1, 0, "session_gone")]
 
 
-@pytest.mark.contract("L7", "S3")
+@pytest.mark.conformance("L7", "S3")
 async def test_a_session_with_secrets_is_not_built_again_without_them(immortal: Immortal) -> None:
     async with api_for(immortal.url) as api:
         body = {"env_name": "", "task_spec": {"first": 5}, "secrets": {"token": "very-secret-value"}}
@@ -168,7 +168,7 @@ async def test_a_session_with_secrets_is_not_built_again_without_them(immortal: 
         assert b"very-secret-value" not in file.read_bytes()
 
 
-@pytest.mark.contract("L7")
+@pytest.mark.conformance("L7")
 @pytest.mark.parametrize("immortal", ["Fickle"], indirect=True)
 async def test_a_session_that_is_answered_otherwise_is_gone(immortal: Immortal) -> None:
     async with opened(immortal) as api:
@@ -181,7 +181,7 @@ async def test_a_session_that_is_answered_otherwise_is_gone(immortal: Immortal) 
         assert (await api.call("add", number=1)).status == 410
 
 
-@pytest.mark.contract("I4", "D6")
+@pytest.mark.conformance("I4", "D6")
 async def test_a_call_whose_worker_dies_says_so_with_a_journal_too(immortal: Immortal) -> None:
     async with opened(immortal) as api:
         assert (await api.call("die")).fault == "worker_lost"
@@ -192,7 +192,7 @@ async def test_a_call_whose_worker_dies_says_so_with_a_journal_too(immortal: Imm
     assert immortal.rows("select fault, result from calls") == [("worker_lost", None)]
 
 
-@pytest.mark.contract("I4", "L7")
+@pytest.mark.conformance("I4", "L7")
 @pytest.mark.parametrize("immortal", ["Sum on 1"], indirect=True)
 async def test_other_sessions_of_a_worker_that_dies_go_on_in_the_next_one(immortal: Immortal) -> None:
     async with opened(immortal) as bystander, opened(immortal) as culprit:
@@ -211,7 +211,7 @@ async def test_other_sessions_of_a_worker_that_dies_go_on_in_the_next_one(immort
     assert len(immortal.rows("select 1 from calls")) == 4
 
 
-@pytest.mark.contract("I4", "L7")
+@pytest.mark.conformance("I4", "L7")
 @pytest.mark.parametrize("immortal", ["Doomed on 1"], indirect=True)
 async def test_a_session_that_takes_each_worker_along_is_given_up(immortal: Immortal, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
@@ -226,7 +226,7 @@ async def test_a_session_that_takes_each_worker_along_is_given_up(immortal: Immo
         assert (await patiently(lambda: fresh.call("add", number=1))).text == "6"
 
 
-@pytest.mark.contract("L7")
+@pytest.mark.conformance("L7")
 @pytest.mark.parametrize("seed", ["0", "random"])
 async def test_workers_print_a_set_alike_unless_that_is_switched_off(tmp_path: Path, seed: str) -> None:
     server = Immortal(tmp_path, "Sets", **({} if seed == "0" else {"hash_seed": seed}))
@@ -243,7 +243,7 @@ async def test_workers_print_a_set_alike_unless_that_is_switched_off(tmp_path: P
     assert server.rows("select distinct hash_seed from sessions") == [(fixed,)]
 
 
-@pytest.mark.contract("L7")
+@pytest.mark.conformance("L7")
 @pytest.mark.parametrize(("variable", "seed"), [("5", 5), ("random", None)])
 async def test_the_local_runtime_has_the_hash_seed_of_the_server(variable: str, seed: int | None) -> None:
     process = ServerProcess(
@@ -257,7 +257,7 @@ async def test_the_local_runtime_has_the_hash_seed_of_the_server(variable: str, 
         process.end()
 
 
-@pytest.mark.contract("L7")
+@pytest.mark.conformance("L7")
 @pytest.mark.parametrize("immortal", ["Sets on 1"], indirect=True)
 async def test_a_session_that_printed_a_set_goes_on_in_another_worker_and_server(immortal: Immortal) -> None:
     async with opened(immortal) as api, opened(immortal) as bystander:
@@ -270,7 +270,7 @@ async def test_a_session_that_printed_a_set_goes_on_in_another_worker_and_server
     await until(lambda: immortal.process.events("session_rebuilt"))
 
 
-@pytest.mark.contract("L7")
+@pytest.mark.conformance("L7")
 async def test_a_session_of_another_hash_seed_is_gone(tmp_path: Path) -> None:
     server = Immortal(tmp_path, "Sets", hash_seed="3")
     try:
@@ -285,7 +285,7 @@ async def test_a_session_of_another_hash_seed_is_gone(tmp_path: Path) -> None:
     assert "it was played with the hash seed 3" in gone.response.json()["detail"]
 
 
-@pytest.mark.contract("L7")
+@pytest.mark.conformance("L7")
 @pytest.mark.parametrize("immortal", ["Sets"], indirect=True)
 async def test_a_session_from_before_hash_seeds_were_fixed_is_compared_as_ever(immortal: Immortal) -> None:
     async with opened(immortal) as silent, opened(immortal) as printing:
@@ -302,7 +302,7 @@ async def test_a_session_from_before_hash_seeds_were_fixed_is_compared_as_ever(i
         assert gone.status == 410 and "'names' was answered otherwise" in gone.response.json()["detail"]
 
 
-@pytest.mark.contract("L6", "L7")
+@pytest.mark.conformance("L6", "L7")
 @pytest.mark.parametrize("immortal", ["Witness"], indirect=True)
 async def test_an_episode_goes_on_after_a_restart_in_order(immortal: Immortal, tmp_path: Path) -> None:
     torn_down = tmp_path / "teardowns"
@@ -316,7 +316,7 @@ async def test_an_episode_goes_on_after_a_restart_in_order(immortal: Immortal, t
     assert immortal.rows("select calls, end_reason from sessions") == [(2, "Session deleted")]
 
 
-@pytest.mark.contract("L6", "L7")
+@pytest.mark.conformance("L6", "L7")
 @pytest.mark.parametrize("immortal", ["Witness"], indirect=True)
 async def test_whoever_asks_while_the_server_stops_is_told_to_come_back(
     immortal: Immortal, tmp_path: Path
@@ -335,7 +335,7 @@ async def test_whoever_asks_while_the_server_stops_is_told_to_come_back(
         assert (await patiently(lambda: api.call("add", number=2))).text == "8"
 
 
-@pytest.mark.contract("D6")
+@pytest.mark.conformance("D6")
 @pytest.mark.parametrize("immortal", ["Broken"], indirect=True)
 async def test_sessions_that_failed_are_in_the_journal_and_requests_that_were_refused_are_not(
     immortal: Immortal,
@@ -355,7 +355,7 @@ async def test_sessions_that_failed_are_in_the_journal_and_requests_that_were_re
     assert immortal.rows("select fault from sessions") == [("setup_error",), ("setup_error",)]
 
 
-@pytest.mark.contract("L4", "L2")
+@pytest.mark.conformance("L4", "L2")
 async def test_a_journal_that_cannot_be_opened_leaves_the_life_of_sessions_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     with server(f"{COUNTING}:Sum", journal=str(tmp_path / "file" / "journal.db")) as found:
@@ -367,7 +367,7 @@ async def test_a_journal_that_cannot_be_opened_leaves_the_life_of_sessions_as_it
             await api.delete()
 
 
-@pytest.mark.contract("L7")
+@pytest.mark.conformance("L7")
 async def test_a_gateway_that_was_killed_goes_on_with_a_new_session_behind_it(tmp_path: Path) -> None:
     with server(f"{COUNTING}:Sum") as behind:
         gateway = Immortal(tmp_path, behind.url)
@@ -381,7 +381,7 @@ async def test_a_gateway_that_was_killed_goes_on_with_a_new_session_behind_it(tm
             gateway.process.end()
 
 
-@pytest.mark.contract("D6")
+@pytest.mark.conformance("D6")
 @pytest.mark.parametrize("immortal", ["Mortal"], indirect=True)
 async def test_what_a_client_was_told_is_in_the_journal_when_the_server_is_killed(immortal: Immortal) -> None:
     seen: dict[str, tuple[str, str]] = {}
@@ -412,7 +412,7 @@ async def test_what_a_client_was_told_is_in_the_journal_when_the_server_is_kille
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.contract("L7", "D6", "D2")
+@pytest.mark.conformance("L7", "D6", "D2")
 async def test_two_hundred_episodes_outlive_five_kills(immortal: Immortal) -> None:
     rewards: dict[int, float | None] = {}
 

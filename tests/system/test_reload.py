@@ -82,7 +82,7 @@ def wait_for(client: httpx.Client, word: str) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.contract("A1")
+@pytest.mark.conformance("A1")
 def test_new_sessions_run_changed_code_old_ones_go_on_and_broken_code_changes_nothing(
     client: httpx.Client, folder: Path
 ) -> None:

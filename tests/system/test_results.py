@@ -14,7 +14,7 @@ from .serving import Api, ServerProcess, api_for, connect, raw_request, send_and
 pytestmark = pytest.mark.process
 
 
-@pytest.mark.contract("D1")
+@pytest.mark.conformance("D1")
 @pytest.mark.parametrize("tool", ["say", "say_later"], ids=["one write", "stream"])
 @pytest.mark.parametrize(
     "text", [" " * 20_000, "\n" * 40_000, "\u2028 \u3000" * 20_000, "é" * 70_000, "\x00\x1f\x7f"]
@@ -28,7 +28,7 @@ async def test_a_text_arrives_as_it_was(api: Api, tool: str, text: str) -> None:
     await api.delete()
 
 
-@pytest.mark.contract("D1")
+@pytest.mark.conformance("D1")
 async def test_a_stream_may_be_cut_anywhere(served: ServerProcess, api: Api) -> None:
     await api.create()
     text = " \u00a0x" * 20_000
@@ -55,7 +55,7 @@ async def test_a_stream_may_be_cut_anywhere(served: ServerProcess, api: Api) -> 
 # at most once
 
 
-@pytest.mark.contract("D2")
+@pytest.mark.conformance("D2")
 @pytest.mark.parametrize("key", [None, "key-1"], ids=["same body", "idempotency key"])
 async def test_a_retry_after_a_break_before_the_task_id_attaches_to_the_running_call(
     served: ServerProcess, api: Api, log: Log, key: str | None
@@ -74,7 +74,7 @@ async def test_a_retry_after_a_break_before_the_task_id_attaches_to_the_running_
     await api.delete()
 
 
-@pytest.mark.contract("D2")
+@pytest.mark.conformance("D2")
 @pytest.mark.parametrize("key", [None, "key-1"], ids=["same body", "idempotency key"])
 async def test_a_retry_after_a_break_attaches_to_the_finished_call(
     served: ServerProcess, api: Api, log: Log, key: str | None
@@ -92,7 +92,7 @@ async def test_a_retry_after_a_break_attaches_to_the_finished_call(
     await api.delete()
 
 
-@pytest.mark.contract("D2")
+@pytest.mark.conformance("D2")
 async def test_with_a_key_a_call_that_was_answered_is_answered_again(api: Api, log: Log) -> None:
     await api.create(log=str(log.path))
     first = await api.call("add", headers={"Idempotency-Key": "one"})
@@ -103,7 +103,7 @@ async def test_with_a_key_a_call_that_was_answered_is_answered_again(api: Api, l
     await api.delete()
 
 
-@pytest.mark.contract("D2")
+@pytest.mark.conformance("D2")
 async def test_twenty_requests_with_one_key_at_once_run_one_call(api: Api, log: Log) -> None:
     await api.create(log=str(log.path))
     calls = [
@@ -117,14 +117,14 @@ async def test_twenty_requests_with_one_key_at_once_run_one_call(api: Api, log: 
     await api.delete()
 
 
-@pytest.mark.contract("D2")
+@pytest.mark.conformance("D2")
 async def test_the_same_call_made_twice_on_purpose_runs_twice(api: Api) -> None:
     await api.create()
     assert [(await api.call("add")).text for _ in range(3)] == ["1", "2", "3"]
     await api.delete()
 
 
-@pytest.mark.contract("D2")
+@pytest.mark.conformance("D2")
 async def test_a_key_is_good_for_its_session_only(api: Api) -> None:
     one, two = await api.create(), await api.other().create()
     for each in (one, two):
@@ -132,7 +132,7 @@ async def test_a_key_is_good_for_its_session_only(api: Api) -> None:
         await each.delete()
 
 
-@pytest.mark.contract("D3")
+@pytest.mark.conformance("D3")
 @pytest.mark.parametrize("reward", ["nan", "inf", "-inf"])
 async def test_a_reward_that_is_no_number_reaches_the_client_as_an_error(api: Api, reward: str) -> None:
     await api.create()
@@ -141,7 +141,7 @@ async def test_a_reward_that_is_no_number_reaches_the_client_as_an_error(api: Ap
     await api.delete()
 
 
-@pytest.mark.contract("D4")
+@pytest.mark.conformance("D4")
 async def test_a_finished_episode_takes_no_calls(api: Api) -> None:
     await api.create()
     assert (await api.call("win")).result["output"]["finished"] is True
@@ -153,7 +153,7 @@ async def test_a_finished_episode_takes_no_calls(api: Api) -> None:
 # reading again
 
 
-@pytest.mark.contract("D5")
+@pytest.mark.conformance("D5")
 async def test_a_result_can_be_read_again_by_its_task_id(api: Api) -> None:
     await api.create()
     first = await api.call("say", text=" spaces " * 10_000)
@@ -163,7 +163,7 @@ async def test_a_result_can_be_read_again_by_its_task_id(api: Api) -> None:
     await api.delete()
 
 
-@pytest.mark.contract("D5")
+@pytest.mark.conformance("D5")
 async def test_many_may_wait_for_one_call(api: Api, log: Log) -> None:
     await api.create(log=str(log.path))
     reading = asyncio.ensure_future(_first_event(api, log))
@@ -186,7 +186,7 @@ async def _first_event(api: Api, log: Log) -> str:
     raise AssertionError("no event")
 
 
-@pytest.mark.contract("D5")
+@pytest.mark.conformance("D5")
 @pytest.mark.parametrize("task_id", ["", "0" * 32, "../etc", "🙂"])
 async def test_an_unknown_task_id_is_an_error_and_runs_nothing(api: Api, log: Log, task_id: str) -> None:
     await api.create(log=str(log.path))
@@ -196,7 +196,7 @@ async def test_an_unknown_task_id_is_an_error_and_runs_nothing(api: Api, log: Lo
     await api.delete()
 
 
-@pytest.mark.contract("D5", "S5")
+@pytest.mark.conformance("D5", "S5")
 async def test_a_result_is_read_by_its_own_session_and_endpoint_only(api: Api) -> None:
     one, two = await api.create(), await api.other().create()
     task_id = (await one.call("say", text="private")).task_id
@@ -207,7 +207,7 @@ async def test_a_result_is_read_by_its_own_session_and_endpoint_only(api: Api) -
     await two.delete()
 
 
-@pytest.mark.contract("D5", "I6")
+@pytest.mark.conformance("D5", "I6")
 async def test_stored_results_are_bounded_by_count_size_and_age() -> None:
     with server(
         f"{_worlds()}:World", stored_results_per_session=3, stored_bytes_per_session=5000, stored_age_s=1
@@ -226,7 +226,7 @@ async def test_stored_results_are_bounded_by_count_size_and_age() -> None:
             await api.delete()
 
 
-@pytest.mark.contract("D5")
+@pytest.mark.conformance("D5")
 async def test_stored_results_are_bounded_over_all_sessions() -> None:
     with server(f"{_worlds()}:World", stored_bytes=5000) as bounded:
         async with api_for(bounded.url) as api:
@@ -246,7 +246,7 @@ def _worlds() -> str:
     return WORLDS
 
 
-@pytest.mark.contract("P-5.4-comments")
+@pytest.mark.conformance("P-5.4-comments")
 async def test_long_calls_are_kept_alive_by_comments(log: Log) -> None:
     with server(f"{_worlds()}:World", stream_ping_s=0.2) as quick:
         async with api_for(quick.url) as api:

@@ -25,6 +25,7 @@ def streamed(path: Path) -> list[float | None]:
         return [found for (found,) in journal.execute("SELECT stream_s FROM calls ORDER BY id")]
 
 
+@pytest.mark.conformance("P-5.4-one-write")
 async def test_calls_that_wait_for_a_worker_are_answered_in_one_write(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     with server(f"{COUNTING}:Sum", workers=1, journal=str(path)) as found:
@@ -46,6 +47,7 @@ async def test_calls_that_wait_for_a_worker_are_answered_in_one_write(tmp_path: 
     assert streamed(path) == [None] * 20
 
 
+@pytest.mark.conformance("P-5.4-one-write")
 async def test_calls_that_wait_for_the_server_itself_are_answered_in_one_write() -> None:
     with server(runtime="local", stream_after_s=0.2) as found:
         async with api_for(found.url) as api:
@@ -64,6 +66,7 @@ async def test_calls_that_wait_for_the_server_itself_are_answered_in_one_write()
             assert all("content-length" in reply.response.headers for reply in replies)
 
 
+@pytest.mark.conformance("P-5.4-one-write")
 @pytest.mark.parametrize("runtime", ["process", "local"])
 async def test_a_slow_tool_is_answered_by_a_stream_that_begins_while_it_runs(
     log: Log, tmp_path: Path, runtime: str
@@ -87,6 +90,7 @@ async def test_a_slow_tool_is_answered_by_a_stream_that_begins_while_it_runs(
     assert stream_s is not None and stream_s > 0
 
 
+@pytest.mark.conformance("P-5.4-one-write")
 async def test_a_call_that_waits_too_long_for_a_worker_becomes_a_stream_all_the_same(
     served: ServerProcess, api: Api
 ) -> None:
@@ -109,6 +113,7 @@ async def test_a_call_that_waits_too_long_for_a_worker_becomes_a_stream_all_the_
     await api.delete()
 
 
+@pytest.mark.conformance("P-5.4-one-write")
 async def test_who_attaches_to_a_slow_call_gets_a_stream(served: ServerProcess, api: Api, log: Log) -> None:
     await api.create(log=str(log.path))
     body = {"name": "add_later", "input": {"gate": log.gate("open")}}

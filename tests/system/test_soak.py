@@ -119,7 +119,7 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-@pytest.mark.contract("I3", "I4", "L2", "L3", "L5")
+@pytest.mark.conformance("I3", "I4", "L2", "L3", "L5")
 @pytest.mark.parametrize("runtime", SESSIONS)
 async def test_hundreds_of_sessions_leave_nothing_behind(runtime: str, log: Log) -> None:
     tasks, threads, files = len(asyncio.all_tasks()), threading.active_count(), descriptors()
@@ -170,7 +170,7 @@ async def one_round(api: Api, numbers: range, log: Log, *, deaths: bool) -> None
             group.create_task(player())
 
 
-@pytest.mark.contract("I4")
+@pytest.mark.conformance("I4")
 async def test_workers_killed_again_and_again_are_replaced_every_time(tmp_path: Path) -> None:
     log = Log(tmp_path)
     others = set(children(os.getpid()))  # such as the fork servers of the tests

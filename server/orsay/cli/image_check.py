@@ -1,4 +1,4 @@
-"""Starts an image once, as the ``docker`` runtime would, and runs the contract suite against it."""
+"""Starts an image once, as the ``docker`` runtime would, and runs the conformance suite against it."""
 
 from __future__ import annotations
 
