@@ -28,7 +28,7 @@ pytestmark = pytest.mark.process
 
 GET = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
 POST = b"POST /create HTTP/1.1\r\nHost: localhost\r\nX-Session-ID: slow\r\n"
-LIMITS: dict[str, Any] = {"head_time_limit_s": 1, "transfer_time_limit_s": 2, "keep_alive_s": 1}
+LIMITS: dict[str, Any] = {"head_time_limit_s": 1, "transfer_time_limit_s": 3, "keep_alive_s": 1}
 SOON_S = 8.0
 
 

@@ -101,7 +101,7 @@ async def test_a_head_without_end_is_refused_and_disturbs_nobody(
         async with asyncio.timeout(10):
             while len(waits) < 3:
                 await asyncio.sleep(0.05)
-    assert max(waits) < 1.0, sorted(waits)[-5:]
+    assert max(waits) < 3.0, sorted(waits)[-5:]
     await honest_play(attacked.url)
     assert memory_mib(attacked.pid) - before < GROWTH_MIB
 
@@ -329,7 +329,7 @@ async def test_a_body_that_nobody_reads_is_not_kept(attacked: ServerProcess, pat
             await client.send(b"x" * MIB)
             assert memory_mib(attacked.pid) - before < GROWTH_MIB
         assert await answered in (400, 404, 405, 413)
-    assert max(waits) < 1.0
+    assert max(waits) < 3.0
 
 
 async def test_a_client_that_expects_to_be_asked_for_its_body_is_asked(attacked: ServerProcess) -> None:

@@ -184,7 +184,7 @@ async def test_a_flood_of_frames_costs_bounded_memory(
         if rest is not None:
             rest.cancel()
             await asyncio.gather(rest, return_exceptions=True)
-    assert waits and max(waits) < 1.0, sorted(waits)[-5:]
+    assert waits and max(waits) < 3.0, sorted(waits)[-5:]
     await no_descriptors_left(attacked, descriptors)
     await honest_play(attacked.url)
 
