@@ -277,7 +277,8 @@ class Episode:
         except Exception as exc:
             what = f"the result of tool {row.name!r}"
             raise author_fault("tool_error", exc, self.hide, what) from cause(exc, self.hide)
-        self._bound(data, f"tool {row.name!r}")
+        if len(data) > self._context.limits.max_result_bytes:
+            raise self._too_large(data, f"tool {row.name!r}")
         if self._finished:
             refused = episode_finished(row.name)
             refused.discarded = encode_result(data)
@@ -353,14 +354,13 @@ class Episode:
 
     def _convert(self, fault: FaultClass, hook: str, convert_value: Callable[[], T]) -> T:
         value: T = guard_now(fault, f"what {hook} returned", convert_value, hide=self.hide)
-        if isinstance(value, bytes):
-            self._bound(value, hook)
+        if isinstance(value, bytes) and len(value) > self._context.limits.max_result_bytes:
+            raise self._too_large(value, hook)
         return value
 
-    def _bound(self, data: bytes, what: str) -> None:
+    def _too_large(self, data: bytes, what: str) -> Faulted:
         limit = self._context.limits.max_result_bytes
-        if len(data) > limit:
-            raise Faulted("result_too_large", f"{what} returned {len(data)} bytes; the limit is {limit}")
+        return Faulted("result_too_large", f"{what} returned {len(data)} bytes; the limit is {limit}")
 
     # closing
 
