@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 import traceback
+from functools import partial
 from typing import Any, cast
 
 from pydantic_core import to_json
@@ -71,7 +72,7 @@ class Worker(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._outbox = Outbox(cast("asyncio.WriteTransport", transport).write)
-        self._send(Kind.HELLO, 0, to_json({"environments": self._host.environments}))
+        self._outbox.send(Kind.HELLO, 0, to_json({"environments": self._host.environments}))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended.set()
@@ -91,27 +92,19 @@ class Worker(asyncio.Protocol):
             self._answer(number, None, Faulted("session_gone", "the session is not in this worker any more"))
             return
 
-        def done(value: Any, error: Faulted | Refused | None) -> None:
-            self._runs.pop(number, None)
-            self._answer(number, value, error)
-
-        def slow(_: bytes) -> None:
-            self._send(Kind.SLOW, number)
-
-        run = episode.start(operation, body, done, slow)
+        slow = partial(self._outbox.send, Kind.SLOW, number)
+        run = episode.start(operation, body, partial(self._answer, number), slow)
         if run is not None:
             self._runs[number] = run
 
     def _answer(self, number: int, value: Any, error: Faulted | Refused | None) -> None:
+        self._runs.pop(number, None)
         if error is not None:
-            self._send(Kind.ERROR, number, error_frame(error))
+            self._outbox.send(Kind.ERROR, number, error_frame(error))
         elif isinstance(value, Outcome):
-            self._send(Kind.OUTCOME, number, pack_outcome(value))
+            self._outbox.send(Kind.OUTCOME, number, pack_outcome(value))
         else:
-            self._send(Kind.DATA, number, value)
-
-    def _send(self, kind: Kind, number: int, payload: bytes = b"") -> None:
-        self._outbox.send(kind, number, payload)
+            self._outbox.send(Kind.DATA, number, value)
 
     def _control(self, kind: int, number: int, payload: bytes) -> None:
         match kind:
@@ -132,7 +125,7 @@ class Worker(asyncio.Protocol):
                     "threads": context.threads.count,
                     "stuck": context.runs.stuck,
                 }
-                self._send(Kind.STATE, number, to_json(state))
+                self._outbox.send(Kind.STATE, number, to_json(state))
             case Kind.EXIT:
                 self._ended.set()
 
@@ -147,20 +140,20 @@ class Worker(asyncio.Protocol):
         self._guard.remember(request.secrets)
 
         def opened(episode: Any, error: Faulted | Refused | None) -> None:
-            self._runs.pop(number, None)
             if error is not None:
                 self._answer(number, None, error)
                 return
+            self._runs.pop(number, None)
             self._episodes[session] = episode
-            self._send(Kind.DATA, number, b"starting" if episode.needs_setup else b"ready")
+            self._outbox.send(Kind.DATA, number, b"starting" if episode.needs_setup else b"ready")
             if episode.needs_setup:
                 episode.start_setup(set_up)
 
         def set_up(_: Any, error: Faulted | Refused | None) -> None:
             if error is None:
-                self._send(Kind.SETUP_DONE, 0, with_session(session))
+                self._outbox.send(Kind.SETUP_DONE, 0, with_session(session))
             else:
-                self._send(Kind.SETUP_ERROR, 0, with_session(session, error_frame(error)))
+                self._outbox.send(Kind.SETUP_ERROR, 0, with_session(session, error_frame(error)))
 
         self._runs[number] = self._host.start_open(request, opened)
 
@@ -169,7 +162,7 @@ class Worker(asyncio.Protocol):
         episode = self._episodes.pop(session, None)
         with within(NOWHERE if episode is None else episode.origin):
             if episode is None or episode.close_at_once():
-                self._send(Kind.DATA, number, b"")
+                self._outbox.send(Kind.DATA, number, b"")
             else:
                 self._spawn(self._tear_down(number, episode))
 
@@ -179,7 +172,7 @@ class Worker(asyncio.Protocol):
         except (Faulted, Refused) as error:
             self._answer(number, None, error)
         else:
-            self._send(Kind.DATA, number, b"")
+            self._outbox.send(Kind.DATA, number, b"")
 
     async def _list_tasks(self, number: int, payload: bytes) -> None:
         try:
@@ -187,7 +180,7 @@ class Worker(asyncio.Protocol):
         except (Faulted, Refused) as error:
             self._answer(number, None, error)
         else:
-            self._send(Kind.DATA, number, data)
+            self._outbox.send(Kind.DATA, number, data)
 
     async def close(self) -> None:
         """Tear down what is left; the server is gone or has asked for it."""

@@ -9,6 +9,8 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from orsay_protocol.faults import FaultClass
@@ -25,13 +27,11 @@ _END_GRACE_S = 3.0
 _EXIT_WAIT_S = 2.0
 
 
+@dataclass(slots=True)
 class _Pending:
-    __slots__ = ("deadline", "on_result", "progress")
-
-    def __init__(self, on_result: OnResult, deadline: float, progress: Progress | None = None) -> None:
-        self.on_result = on_result
-        self.deadline = deadline
-        self.progress = progress
+    on_result: OnResult
+    deadline: float
+    progress: Progress | None = None
 
 
 class WorkerConnection(asyncio.Protocol):
@@ -137,7 +137,7 @@ class WorkerConnection(asyncio.Protocol):
         self._next = number = (self._next + 1) & 0xFFFFFFFF
         self._pending[number] = _Pending(on_result, self._loop.time() + limit_s, progress)
         self._outbox.send(kind, number, payload)
-        return _Stopper(self, number)
+        return partial(self.stop_request, number)
 
     async def ask(self, kind: Kind, payload: bytes, limit_s: float) -> bytes:
         """Send a request and wait for its answer. Raises Faulted or Refused."""
@@ -152,6 +152,7 @@ class WorkerConnection(asyncio.Protocol):
         return data
 
     def stop_request(self, number: int) -> None:
+        """Ask a running request to stop."""
         if number in self._pending and not self._closed.done():
             self._outbox.send(Kind.STOP, number, b"the call was cancelled")
 
@@ -336,19 +337,6 @@ def _surroundings(hidden: Sequence[str]) -> dict[str, str]:
 
 def _is_key_of_entry(name: str) -> bool:
     return name.startswith("ORSAY_ENVIRONMENTS__") and name.endswith(("__API_KEY", "__VARIABLES"))
-
-
-class _Stopper:
-    """Asks a running request to stop."""
-
-    __slots__ = ("_connection", "_number")
-
-    def __init__(self, connection: WorkerConnection, number: int) -> None:
-        self._connection = connection
-        self._number = number
-
-    def __call__(self) -> None:
-        self._connection.stop_request(self._number)
 
 
 def _death(code: int) -> str:
