@@ -39,8 +39,6 @@ from .frames import (
     WorkerConfig,
     error_frame,
     pack_outcome,
-    split_session,
-    with_session,
 )
 
 __all__ = ["main"]
@@ -78,15 +76,14 @@ class Worker(asyncio.Protocol):
         self._ended.set()
 
     def data_received(self, data: bytes) -> None:
-        for kind, number, payload in self._reader.feed(data):
+        for kind, number, session, payload in self._reader.feed(data):
             operation = _OPERATIONS.get(kind)
             if operation is not None:
-                self._operate(operation, number, payload)
+                self._operate(operation, number, session, payload)
             else:
-                self._control(kind, number, payload)
+                self._control(kind, number, session, payload)
 
-    def _operate(self, operation: Operation, number: int, payload: bytes) -> None:
-        session, body = split_session(payload)
+    def _operate(self, operation: Operation, number: int, session: int, body: bytes) -> None:
         episode = self._episodes.get(session)
         if episode is None:
             self._answer(number, None, Faulted("session_gone", "the session is not in this worker any more"))
@@ -106,16 +103,16 @@ class Worker(asyncio.Protocol):
         else:
             self._outbox.send(Kind.DATA, number, value)
 
-    def _control(self, kind: int, number: int, payload: bytes) -> None:
+    def _control(self, kind: int, number: int, session: int, payload: bytes) -> None:
         match kind:
             case Kind.STOP:
                 run = self._runs.get(number)
                 if run is not None:
                     run.stop(Faulted("cancelled", payload.decode()))
             case Kind.OPEN:
-                self._open(number, payload)
+                self._open(number, session, payload)
             case Kind.CLOSE:
-                self._close(number, payload)
+                self._close(number, session)
             case Kind.TASKS:
                 self._spawn(self._list_tasks(number, payload))
             case Kind.HEARTBEAT:
@@ -134,8 +131,7 @@ class Worker(asyncio.Protocol):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _open(self, number: int, payload: bytes) -> None:
-        session, body = split_session(payload)
+    def _open(self, number: int, session: int, body: bytes) -> None:
         request = OpenSession.model_validate_json(body)
         self._guard.remember(request.secrets)
 
@@ -151,14 +147,13 @@ class Worker(asyncio.Protocol):
 
         def set_up(_: Any, error: Faulted | Refused | None) -> None:
             if error is None:
-                self._outbox.send(Kind.SETUP_DONE, 0, with_session(session))
+                self._outbox.send(Kind.SETUP_DONE, 0, session=session)
             else:
-                self._outbox.send(Kind.SETUP_ERROR, 0, with_session(session, error_frame(error)))
+                self._outbox.send(Kind.SETUP_ERROR, 0, error_frame(error), session=session)
 
         self._runs[number] = self._host.start_open(request, opened)
 
-    def _close(self, number: int, payload: bytes) -> None:
-        session, _ = split_session(payload)
+    def _close(self, number: int, session: int) -> None:
         episode = self._episodes.pop(session, None)
         with within(NOWHERE if episode is None else episode.origin):
             if episode is None or episode.close_at_once():
@@ -215,7 +210,7 @@ async def _serve(sock: socket.socket, classes: list[type], config: WorkerConfig,
 def _read_config(sock: socket.socket) -> WorkerConfig:
     reader = FrameReader()
     while data := sock.recv(65536):
-        for _, _, payload in reader.feed(data):
+        for _, _, _, payload in reader.feed(data):
             return WorkerConfig.model_validate_json(payload)
     sys.exit(0)  # the server is gone already
 

@@ -18,7 +18,7 @@ from pydantic_core import from_json
 
 from ...errors import Faulted, LoadError, Refused
 from ..base import EnvironmentInfo, Listener, OnResult, Progress, Stop, settle, stop_nothing
-from .frames import FrameReader, Kind, Outbox, WorkerConfig, read_error, split_session, unpack_outcome
+from .frames import FrameReader, Kind, Outbox, WorkerConfig, read_error, unpack_outcome
 
 __all__ = ["WORKER_MODULE", "WorkerConnection"]
 
@@ -129,6 +129,8 @@ class WorkerConnection(asyncio.Protocol):
         on_result: OnResult,
         limit_s: float,
         progress: Progress | None = None,
+        *,
+        session: int = 0,
     ) -> Stop:
         """Send a request. After ``limit_s`` the worker may be killed if it answers no heartbeat either."""
         if self._closed.done():
@@ -136,14 +138,14 @@ class WorkerConnection(asyncio.Protocol):
             return stop_nothing
         self._next = number = (self._next + 1) & 0xFFFFFFFF
         self._pending[number] = _Pending(on_result, self._loop.time() + limit_s, progress)
-        self._outbox.send(kind, number, payload)
+        self._outbox.send(kind, number, payload, session=session)
         return partial(self.stop_request, number)
 
-    async def ask(self, kind: Kind, payload: bytes, limit_s: float) -> bytes:
+    async def ask(self, kind: Kind, payload: bytes, limit_s: float, *, session: int = 0) -> bytes:
         """Send a request and wait for its answer. Raises Faulted or Refused."""
         future: asyncio.Future[Any] = self._loop.create_future()
 
-        stop = self.start(kind, payload, settle(future), limit_s)
+        stop = self.start(kind, payload, settle(future), limit_s, session=session)
         try:
             data: bytes = await future
         except asyncio.CancelledError:
@@ -255,7 +257,7 @@ class WorkerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard = self._loop.time()
-        for kind, number, payload in self._reader.feed(data):
+        for kind, number, session, payload in self._reader.feed(data):
             if kind == Kind.OUTCOME:
                 pending = self._pending.pop(number, None)
                 if pending is not None:
@@ -265,9 +267,9 @@ class WorkerConnection(asyncio.Protocol):
                 if pending is not None:
                     pending.on_result(payload, None)
             else:
-                self._on_frame(kind, number, payload)
+                self._on_frame(kind, number, session, payload)
 
-    def _on_frame(self, kind: int, number: int, payload: bytes) -> None:
+    def _on_frame(self, kind: int, number: int, session: int, payload: bytes) -> None:
         match kind:
             case Kind.SLOW:
                 pending = self._pending.get(number)
@@ -281,11 +283,10 @@ class WorkerConnection(asyncio.Protocol):
                 if not self._hello.done():
                     self._hello.set_exception(LoadError(from_json(payload)["load"]))
             case Kind.SETUP_DONE | Kind.SETUP_ERROR:
-                session, content = split_session(payload)
                 self.set_up(session)
                 listener = self._listeners.get(session)
                 if listener is not None:
-                    listener.setup_ended(None if kind == Kind.SETUP_DONE else read_error(content))
+                    listener.setup_ended(None if kind == Kind.SETUP_DONE else read_error(payload))
             case Kind.HELLO:
                 described = from_json(payload)["environments"]
                 known_here = {"in_order": True, "hash_seed": self._hash_seed}
