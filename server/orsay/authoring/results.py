@@ -44,6 +44,7 @@ __all__ = [
 Block: TypeAlias = TextBlock | ImageBlock
 T = TypeVar("T")
 
+_READY = (TextBlock, ImageBlock, Mapping)
 _CONTENT: dict[str, type[Block]] = {"text": TextBlock, "image": ImageBlock}
 
 
@@ -52,17 +53,14 @@ def _ready_blocks(value: Any) -> Any:
     if type(value) is list:
         for item in value:
             if type(item) is not TextBlock and type(item) is not ImageBlock:
-                return [_ready_block(item) for item in value]
+                break
+        else:
+            return value
+    elif isinstance(value, str | TextBlock | ImageBlock) or is_image(value):
+        value = [value]
+    elif not isinstance(value, Sequence):
         return value
-    if isinstance(value, str | TextBlock | ImageBlock) or is_image(value):
-        return [_ready_block(value)]
-    if isinstance(value, Sequence):
-        return [_ready_block(item) for item in value]
-    return value
-
-
-def _ready_block(item: Any) -> Any:
-    return item if isinstance(item, TextBlock | ImageBlock | Mapping) else _block(item)
+    return [item if isinstance(item, _READY) else _block(item) for item in value]
 
 
 class ToolOutput(WireToolOutput):

@@ -147,7 +147,7 @@ def _read_row(cls: type, name: str, raw: Any, *, owner: type | None) -> ToolRow:
         time_limit_s=mark_of(raw, "_env_tool_time_limit_s", None),
         is_async=is_async,
         fields=signature.fields,
-        binder=signature.bind,
+        bind=signature.bind,
     )
 
 

@@ -120,11 +120,8 @@ class ToolRow:
     is_async: bool
     collision: bool = False
     fields: tuple[str, ...] = ()
-    binder: Bind = field(default=lambda input: ((), {}), repr=False, compare=False)
-
-    def bind(self, input: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments after ``self``. Raises pydantic's ValidationError."""
-        return self.binder(input)
+    bind: Bind = field(default=lambda input: ((), {}), repr=False, compare=False)
+    """Makes the arguments after ``self`` of an input. Raises pydantic's ValidationError."""
 
     def spec(self) -> ToolSpec:
         """The tool as it is listed."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, MutableMapping
+from functools import partial
 from typing import Any
 
 from orsay_protocol.headers import ORSAY, STATE, TRACE
@@ -27,6 +28,7 @@ from ..sessions.calls import Call
 from ..sessions.registry import Sessions
 from ..sessions.session import Session
 from ..sessions.timers import Delay
+from .asgi import has_gone, send_once
 from .choice import choose
 from .opening import open_request, run_of, secrets_of, traceparent_of
 from .request import Endpoint, Request
@@ -38,6 +40,7 @@ _STREAM_HEADERS = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 )
+_TASK_ID = b"event: task_id\r\ndata: %b\r\n\r\n"
 _OK = b'{"status":"ok"}'
 _LONGEST_WAIT_S = 1.0  # for a place that does not report, and once more for the journal
 _TRACE = TRACE.lower().encode()
@@ -124,36 +127,33 @@ class EpisodeEndpoints:
         await request.send_json(to_json(answer))
 
     async def ping(self, request: Request) -> None:
-        self._session(request)
+        self._sessions.get(request.session_id(), request.owner)
         await request.send_json(_OK)
 
     # what a session shows
 
     async def prompt(self, request: Request) -> None:
-        session = self._session(request)
+        session = self._sessions.get(request.session_id(), request.owner)
         await request.send_json(await session.ask(await session.ready(), "prompt"))
 
     async def messages(self, request: Request) -> None:
-        session = self._session(request)
+        session = self._sessions.get(request.session_id(), request.owner)
         await request.send_json(await session.ask(await session.ready(), "messages"))
 
     async def task_tools(self, request: Request) -> None:
-        session = self._session(request)
+        session = self._sessions.get(request.session_id(), request.owner)
         await request.send_json(await session.ask(await session.ready_to_list(), "task_tools"))
-
-    def _session(self, request: Request) -> Session:
-        return self._sessions.get(request.session_id(), request.owner)
 
     # calls
 
     async def call(self, request: Request) -> None:
-        session = self._session(request)
+        session = self._sessions.get(request.session_id(), request.owner)
         body = await request.body(self._max_body)
         wanted = _CALL.validate_json(body)
         await self._answer(request, session, "call", wanted.name, body, wanted.task_id)
 
     async def score_group(self, request: Request) -> None:
-        session = self._session(request)
+        session = self._sessions.get(request.session_id(), request.owner)
         body = await request.body(self._max_body)
         wanted = ScoreGroup.model_validate_json(body)
         await session.ready()
@@ -162,7 +162,7 @@ class EpisodeEndpoints:
         await self._answer(request, session, "score_group", "score_group", body, wanted.task_id)
 
     async def cancel(self, request: Request) -> None:
-        session = self._session(request)
+        session = self._sessions.get(request.session_id(), request.owner)
         body = await request.body(self._max_body)
         task_id = CancelCall.model_validate_json(body).task_id if body else None
         key = request.header(b"idempotency-key")
@@ -191,7 +191,7 @@ class EpisodeEndpoints:
         else:
             key = request.header(b"idempotency-key")
             call = session.start_call(handle, operation, name, body, key)
-        gone = request.has_gone
+        gone = partial(has_gone, request.receive)
         call.join(gone)
         complete = False
         try:
@@ -201,16 +201,14 @@ class EpisodeEndpoints:
                 await call.wait(self._longest_wait)
             if call.outcome is not None:
                 complete = key is not None or not gone()
-                await self._send_finished(call, request)
+                if call.refused is not None:
+                    raise call.refused
+                events = _TASK_ID % call.task_id.encode() + self._result(call)
+                await send_once(request.send, 200, events, _STREAM_HEADERS)
             else:
                 complete = await self._stream(session, call, request)
         finally:
             session.leave(call, gone, complete=complete)
-
-    async def _send_finished(self, call: Call, request: Request) -> None:
-        if call.refused is not None:
-            raise call.refused
-        await request.send_once(200, _task_id_event(call) + self._result(call), _STREAM_HEADERS)
 
     async def _stream(self, session: Session, call: Call, request: Request) -> bool:
         """Stream until the outcome; False if the client left before.
@@ -221,7 +219,9 @@ class EpisodeEndpoints:
         send = request.send
         await session.begin_stream(call)
         await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
-        await send({"type": "http.response.body", "body": _task_id_event(call), "more_body": True})
+        await send(
+            {"type": "http.response.body", "body": _TASK_ID % call.task_id.encode(), "more_body": True}
+        )
         sent = 0
         while call.outcome is None and (call.has_chunks(sent) or not await call.wait(self._soon)):
             part = call.chunks(sent)
@@ -280,7 +280,3 @@ class _OpenStream(EventSourceResponse):
     @staticmethod
     async def _listen_for_exit_signal() -> None:
         await asyncio.get_running_loop().create_future()  # cancelled with the other tasks of the stream
-
-
-def _task_id_event(call: Call) -> bytes:
-    return b"event: task_id\r\ndata: " + call.task_id.encode() + b"\r\n\r\n"

@@ -105,10 +105,6 @@ class Call:
         self._readers: tuple[Reader, ...] = ()
         self._waiters: list[asyncio.Future[None]] | None = None
 
-    @property
-    def size_bytes(self) -> int:
-        return len(self.outcome.wire) if self.outcome is not None else 0
-
     # from the runtime to the readers
 
     def on_chunk(self, events: bytes) -> None:
@@ -364,19 +360,15 @@ class Calls:
         """Let readers see the outcome, and evict old results beyond the bounds."""
         call.publish(outcome, now)
         self.running -= 1
-        size = call.size_bytes
+        size = len(outcome.wire)
         self._bytes += size
         self.share.call_published(size)
-        self._evict_oldest(keep=call)
-
-    def _evict_oldest(self, keep: Call) -> None:
-        """Evict results until the bounds of the session hold."""
         limits = self._totals.limits
         while (
             len(self._by_id) - self.running > limits.results_per_session
             or self._bytes > limits.bytes_per_session
         ):
-            oldest = next((c for c in self._by_id.values() if c.outcome is not None and c is not keep), None)
+            oldest = next((c for c in self._by_id.values() if c.outcome is not None and c is not call), None)
             if oldest is None:
                 return
             self.evict(oldest)
@@ -387,7 +379,7 @@ class Calls:
             return
         if call.key is not None and self._by_key is not None:
             self._by_key.pop(call.key, None)
-        size = call.size_bytes
+        size = 0 if call.outcome is None else len(call.outcome.wire)
         self._bytes -= size
         self.share.result_evicted(size)
         if call.abandoned_at is not None:

@@ -57,6 +57,13 @@ class Timings:
         self.run = Durations()
         self.stream = Durations()
 
+    def add(self, *parts_s: float | None) -> None:
+        """Count a call's total, queue, run and stream, as far as they are known."""
+        for durations, seconds in zip((self.total, self.queue, self.run, self.stream), parts_s, strict=True):
+            if seconds is not None:
+                durations.counts[bisect_left(durations.bounds, seconds)] += 1
+                durations.sum_s += seconds
+
 
 class CallRow:
     """Calls of one tool: ``answers``, and ``faults`` by their class."""
@@ -133,14 +140,7 @@ class Meter:
     ) -> None:
         """Count a computed call; durations in seconds, as in ``journal.schema``."""
         row = self._rows.get((environment, tool)) or self._row(environment, tool)
-        timings = row.timings
-        timings.total.add(total_s)
-        if queue_s is not None:
-            timings.queue.add(queue_s)
-        if run_s is not None:
-            timings.run.add(run_s)
-        if stream_s is not None:
-            timings.stream.add(stream_s)
+        row.timings.add(total_s, queue_s, run_s, stream_s)
         second = self._second()
         second.calls += 1
         if fault is None:

@@ -455,10 +455,7 @@ class Session(Lifecycle):
         )
 
     def _start(self, calls: Calls, handle: Handle, call: Call, body: bytes) -> None:
-        def on_result(outcome: Outcome | None, error: Faulted | Refused | None) -> None:
-            if call.computed is None:
-                self._computed(calls, call, self._failure(call, error) if outcome is None else outcome)
-
+        on_result = partial(self._computed, calls, call)
         if self.record is not None:
             call.after = self.record.clock
         limit_s = self.limit_s(call.name)
@@ -475,8 +472,14 @@ class Session(Lifecycle):
             error = Faulted(error.fault or "internal", error.detail)
         return Outcome(fault=error or Faulted("internal", "the runtime gave no answer"))
 
-    def _computed(self, calls: Calls, call: Call, outcome: Outcome) -> None:
+    def _computed(
+        self, calls: Calls, call: Call, outcome: Outcome | None, error: Faulted | Refused | None
+    ) -> None:
         """The runtime gave the outcome; readers see it once it is durable (D6)."""
+        if call.computed is not None:  # cancelled, when the session ended
+            return
+        if outcome is None:
+            outcome = self._failure(call, error)
         self._touched_at = self._shared.now()
         call.compute(outcome, self._touched_at)
         if outcome.fault is not None:
@@ -487,7 +490,7 @@ class Session(Lifecycle):
         if record is None or call.refused is not None:
             self._publish(calls, call, outcome)
         else:
-            record.call_ended(call, outcome, partial(self._durable, calls, call, outcome))
+            record.call_ended(call, outcome, partial(self._publish, calls, call, outcome))
 
     def _note_fault(self, call: Call, fault: Faulted) -> None:
         self.report(fault, tool=call.name)
@@ -516,17 +519,16 @@ class Session(Lifecycle):
                 fault=fault,
             )
 
-    def _durable(self, calls: Calls, call: Call, outcome: Outcome, committed: bool) -> None:
-        """The journal has committed the outcome, or given it up."""
-        if not committed and self._shared.needs_journal:
+    def _publish(self, calls: Calls, call: Call, outcome: Outcome, committed: bool = True) -> None:
+        """Readers see the outcome, which the journal has committed, given up, or never had.
+
+        That of a call that did not run is not stored.
+        """
+        shared = self._shared
+        if not committed and shared.needs_journal:
             lost = Faulted("internal", "the journal could not take the result")
             self.report(lost, tool=call.name)
             outcome = Outcome(fault=lost)
-        self._publish(calls, call, outcome)
-
-    def _publish(self, calls: Calls, call: Call, outcome: Outcome) -> None:
-        """Readers see the outcome; that of a call that did not run is not stored."""
-        shared = self._shared
         calls.publish(call, outcome, shared.now())
         if call.refused is not None or self._calls is not calls:  # or the session ended meanwhile
             calls.evict(call)

@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from orsay_protocol.blocks import ImageBlock, Message, TextBlock
@@ -25,7 +26,7 @@ from pydantic_core import from_json
 
 from ...authoring import hosted as convert
 from ...authoring.hosted import HostedEnvironment
-from ...authoring.tools import ToolRow, ToolTable
+from ...authoring.tools import ToolRow
 from ...errors import BadTask, Faulted
 from ...tracing import Origin, current
 from ..base import OnResult, Operation, Progress
@@ -72,8 +73,8 @@ class Episode:
         "_finished",
         "_instance",
         "_runs",
-        "_session_tools",
         "_tool_lock",
+        "_tools",
         "_toolset",
         "_toolsets",
         "hide",
@@ -90,11 +91,11 @@ class Episode:
         self.origin = origin
         self.hide = origin.hide
         self._toolset: object | None = None
-        self._session_tools: ToolTable | None = None
+        self._tools: Mapping[str, ToolRow] = hosted.tools
         self._toolsets: dict[type, asyncio.Future[object]] | None = None
         self._tool_lock: ToolLock | None = None
         self._finished = False
-        self._runs: Group | None = None
+        self._runs = Group()
         self._closing: asyncio.Future[None] | None = None
 
     @classmethod
@@ -138,7 +139,7 @@ class Episode:
             self._toolset = toolset_class(self._instance)
         except ValueError as exc:
             raise BadTask(self.hide.plain(str(exc)).encode(errors="backslashreplace").decode()) from None
-        self._session_tools = convert.session_toolset_table(self._toolset)
+        self._tools = {**self.hosted.tools, **convert.session_toolset_table(self._toolset)}
 
     @property
     def needs_setup(self) -> bool:
@@ -184,7 +185,7 @@ class Episode:
     ) -> Run | None:
         request = from_json(body)
         name: str = request["name"]
-        row = self._row(name)
+        row = self._tools.get(name)
         if row is None:
             text = f"{name!r} is not a tool of {self.hosted.name!r}"
             on_result(refusal("not_found", self.hide.plain(text)), None)
@@ -205,9 +206,14 @@ class Episode:
         except BaseException as exc:  # a validator of the author's own that raises what pydantic lets through
             on_result(None, author_fault("tool_error", exc, self.hide, f"validating the input of {name!r}"))
             return None
-        limit_s = row.time_limit_s or limit_s
-        what = f"tool {name!r}"
-        return self._start(lambda run: self._call(run, row, args, kwargs), on_result, limit_s, what, progress)
+        return self._context.runs.start(
+            partial(self._call, row, args, kwargs),
+            on_result,
+            limit_s=row.time_limit_s or limit_s,
+            what=f"tool {name!r}",
+            group=self._runs,
+            progress=progress,
+        )
 
     def _start(
         self,
@@ -217,21 +223,13 @@ class Episode:
         what: str,
         progress: Progress | None = None,
     ) -> Run:
-        group = self._runs
-        if group is None:
-            group = self._runs = Group()
         return self._context.runs.start(
-            body, on_result, limit_s=limit_s, what=what, group=group, progress=progress
+            body, on_result, limit_s=limit_s, what=what, group=self._runs, progress=progress
         )
 
     # calls
 
-    def _row(self, name: str) -> ToolRow | None:
-        if self._session_tools is not None and name in self._session_tools:
-            return self._session_tools[name]
-        return self.hosted.tools.get(name)
-
-    async def _call(self, run: Run, row: ToolRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
+    async def _call(self, row: ToolRow, args: tuple[Any, ...], kwargs: dict[str, Any], run: Run) -> Outcome:
         lock = self._tool_lock
         if lock is None:
             lock = self._tool_lock = ToolLock()
@@ -255,8 +253,8 @@ class Episode:
             lock.leave(row)
 
     async def _run_tool(self, row: ToolRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ToolOutput:
-        if self._session_tools is not None and self._session_tools.get(row.name) is row:
-            owner = self._toolset
+        if self.hosted.tools.get(row.name) is not row:
+            owner = self._toolset  # bound to this session
         elif row.owner is None:
             owner = self._instance
         else:
@@ -279,7 +277,8 @@ class Episode:
         except Exception as exc:
             what = f"the result of tool {row.name!r}"
             raise author_fault("tool_error", exc, self.hide, what) from cause(exc, self.hide)
-        self._bound(data, f"tool {row.name!r}")
+        if len(data) > self._context.limits.max_result_bytes:
+            raise self._too_large(data, f"tool {row.name!r}")
         if self._finished:
             refused = episode_finished(row.name)
             refused.discarded = encode_result(data)
@@ -355,14 +354,13 @@ class Episode:
 
     def _convert(self, fault: FaultClass, hook: str, convert_value: Callable[[], T]) -> T:
         value: T = guard_now(fault, f"what {hook} returned", convert_value, hide=self.hide)
-        if isinstance(value, bytes):
-            self._bound(value, hook)
+        if isinstance(value, bytes) and len(value) > self._context.limits.max_result_bytes:
+            raise self._too_large(value, hook)
         return value
 
-    def _bound(self, data: bytes, what: str) -> None:
+    def _too_large(self, data: bytes, what: str) -> Faulted:
         limit = self._context.limits.max_result_bytes
-        if len(data) > limit:
-            raise Faulted("result_too_large", f"{what} returned {len(data)} bytes; the limit is {limit}")
+        return Faulted("result_too_large", f"{what} returned {len(data)} bytes; the limit is {limit}")
 
     # closing
 
@@ -382,8 +380,7 @@ class Episode:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        if self._runs is not None:
-            await self._runs.stop(Faulted("cancelled", "the session was closed while this ran"))
+        await self._runs.stop(Faulted("cancelled", "the session was closed while this ran"))
         try:
             if not self.hosted.plain_teardown:
                 limit = self._context.limits.teardown_time_limit_s

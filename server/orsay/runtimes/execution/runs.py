@@ -107,7 +107,8 @@ class Run:
         except BaseException as exc:  # SystemExit too: out of a task it would end the loop
             error = Faulted("internal", exception_text(exc))
             error.trace = "".join(traceback.format_exception(exc))
-        self._runs._forget(self)
+        self._runs.quick.pop(self, None)
+        self._runs.slow.pop(self, None)
         if self._answered:
             self._runs.stuck -= 1
         elif self._reason is not None:
@@ -164,8 +165,8 @@ class Runs:
 
     def __init__(self, *, slow_after_s: float = 0.02) -> None:
         self._loop = asyncio.get_running_loop()
-        self._runs: dict[Run, None] = {}  # in the order in which they began
-        self._slow: dict[Run, None] = {}
+        self.quick: dict[Run, None] = {}  # in the order in which they began
+        self.slow: dict[Run, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._slow_tick_s = max(slow_after_s / _SLOW_TICKS, _SHORTEST_TICK_S)
         self._slow_timer: asyncio.TimerHandle | None = None
@@ -174,7 +175,7 @@ class Runs:
         self.stuck = 0
 
     def __len__(self) -> int:
-        return len(self._runs) + len(self._slow)
+        return len(self.quick) + len(self.slow)
 
     def start(
         self,
@@ -190,7 +191,7 @@ class Runs:
         run = Run(self, group, on_result, limit_s, what, progress, self._ticks)
         if group is not None:
             group.enter(run)
-        self._runs[run] = None
+        self.quick[run] = None
         run._task = self._loop.create_task(run._main(body(run)))
         if self._timer is None:
             self._timer = self._loop.call_later(_TICK_S, self._tick)
@@ -209,18 +210,12 @@ class Runs:
             run.stop(Faulted("cancelled", f"{what} was cancelled"))
             raise
 
-    def _forget(self, run: Run) -> None:
-        if run in self._runs:
-            del self._runs[run]
-        else:
-            self._slow.pop(run, None)
-
     def _tick(self) -> None:
         self._timer = None
         if not len(self):
             return
         now = self.now()
-        for run in [*self._runs, *self._slow]:
+        for run in [*self.quick, *self.slow]:
             run._check(now)
         self._timer = self._loop.call_later(_TICK_S, self._tick)
 
@@ -229,16 +224,16 @@ class Runs:
         self._ticks += 1
         last = self._ticks - _SLOW_TICKS
         slow: list[Run] = []
-        for run in self._runs:
+        for run in self.quick:
             if run._began >= last:
                 break
             slow.append(run)
         for run in slow:
-            del self._runs[run]
-            self._slow[run] = None
+            del self.quick[run]
+            self.slow[run] = None
             if run._progress is not None:
                 run._progress(b"")
-        if self._runs:
+        if self.quick:
             self._slow_timer = self._loop.call_later(self._slow_tick_s, self._tick_slow)
 
     def close(self) -> None:

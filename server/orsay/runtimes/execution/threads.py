@@ -13,6 +13,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ...errors import Overloaded
@@ -27,21 +28,15 @@ class Interrupted(BaseException):
 class Job:
     """One function on its way through a thread. ``future`` resolves on the event loop."""
 
-    __slots__ = ("_args", "_context", "_function", "_thread", "ended", "future", "over", "stopped")
+    __slots__ = ("_thread", "ended", "future", "over", "run", "stopped")
 
-    def __init__(self, future: asyncio.Future[Any], function: Callable[..., Any], args: Any) -> None:
+    def __init__(self, future: asyncio.Future[Any], run: Callable[[], Any]) -> None:
         self.future = future
-        self._function = function
-        self._args = args
-        self._context = contextvars.copy_context()
+        self.run = run
         self._thread: _Thread | None = None
         self.ended: asyncio.Future[None] | None = None
         self.over = False
         self.stopped = False
-
-    def run(self) -> Any:
-        args, kwargs = self._args
-        return self._context.run(self._function, *args, **kwargs)
 
     def interrupt(self) -> None:
         """Raise Interrupted in the running function; reaches Python code only, not a blocking C call."""
@@ -72,17 +67,21 @@ class _Thread(threading.Thread):
                     result = job.run()
                 except BaseException as exc:
                     error = exc
-                self._leave()
+                self._leave(job)
             except Interrupted as exc:  # arrived after the function had returned
                 error = error or exc
-                self._leave()
-            self._owner.finished(self, job, result, error)
+                self._leave(job)
+            try:
+                self._owner.loop.call_soon_threadsafe(self._owner.resolve, self, job, result, error)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                return
             del job, result, error
 
-    def _leave(self) -> None:
+    def _leave(self, job: Job) -> None:
         with self._lock:
             self._current = None
-            _raise_in(self.ident, None)
+            if job.stopped:  # what was not raised yet is not for the next job
+                _raise_in(self.ident, None)
 
     def interrupt(self, job: Job) -> None:
         with self._lock:
@@ -104,7 +103,7 @@ class Threads:
         self._idle_s = idle_s
         self._idle: list[_Thread] = []
         self._count = 0
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -130,7 +129,8 @@ class Threads:
             raise Overloaded(
                 f"server at maximum capacity: all {self._limit} threads for author code are busy"
             )
-        job = Job(self._loop.create_future(), function, (args, kwargs))
+        run = partial(contextvars.copy_context().run, function, *args, **kwargs)
+        job = Job(self.loop.create_future(), run)
         job._thread = thread
         thread.jobs.put(job)
         return job
@@ -142,18 +142,13 @@ class Threads:
             return await job.future
         except asyncio.CancelledError:
             if job.future.cancelled() and not job.over:
-                job.ended = self._loop.create_future()
+                job.ended = self.loop.create_future()
                 job.interrupt()
                 await job.ended
             raise
 
-    def finished(self, thread: _Thread, job: Job, result: Any, error: BaseException | None) -> None:
-        try:
-            self._loop.call_soon_threadsafe(self._resolve, thread, job, result, error)
-        except RuntimeError:  # the loop is closed: nobody waits any more
-            return
-
-    def _resolve(self, thread: _Thread, job: Job, result: Any, error: BaseException | None) -> None:
+    def resolve(self, thread: _Thread, job: Job, result: Any, error: BaseException | None) -> None:
+        """The job is over, and its thread free."""
         if self._closed:
             self._count -= 1
             thread.jobs.put(None)
@@ -161,7 +156,7 @@ class Threads:
             thread.idle_since = time.monotonic()
             self._idle.append(thread)
             if self._sweep is None:
-                self._sweep = self._loop.call_later(self._idle_s, self._expire)
+                self._sweep = self.loop.call_later(self._idle_s, self._expire)
         job.over = True
         if job.ended is not None and not job.ended.done():
             job.ended.set_result(None)
@@ -186,7 +181,7 @@ class Threads:
                 keep.append(thread)
         self._idle = keep
         if keep:
-            self._sweep = self._loop.call_later(self._idle_s, self._expire)
+            self._sweep = self.loop.call_later(self._idle_s, self._expire)
 
     def close(self) -> None:
         """End idle threads now and busy ones when they return; waits for none."""

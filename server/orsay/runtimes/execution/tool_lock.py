@@ -32,11 +32,26 @@ class ToolLock:
         self._busy: set[str] = set()
         self._waiting: list[_Waiter] = []
 
-    def try_enter(self, row: ToolRow) -> bool:
-        """Enter at once, or return False without a trace."""
-        if self._waiting and any(w.row.exclusive or w.row.name == row.name for w in self._waiting):
+    def try_enter(self, row: ToolRow, *, waited: bool = False) -> bool:
+        """Enter at once, or return False without a trace. One that ``waited`` has its turn."""
+        if self._exclusive:
             return False
-        return self._admit(row)
+        if (
+            self._waiting
+            and not waited
+            and any(w.row.exclusive or w.row.name == row.name for w in self._waiting)
+        ):
+            return False
+        if row.exclusive:
+            if self._running:
+                return False
+            self._exclusive = True
+        elif not row.concurrent:
+            if row.name in self._busy:
+                return False
+            self._busy.add(row.name)
+        self._running += 1
+        return True
 
     async def enter(self, row: ToolRow) -> None:
         """Wait for admission; a cancelled wait leaves the queue and lets others go on."""
@@ -63,25 +78,11 @@ class ToolLock:
         if self._waiting:
             self._wake()
 
-    def _admit(self, row: ToolRow) -> bool:
-        if self._exclusive:
-            return False
-        if row.exclusive:
-            if self._running:
-                return False
-            self._exclusive = True
-        elif not row.concurrent:
-            if row.name in self._busy:
-                return False
-            self._busy.add(row.name)
-        self._running += 1
-        return True
-
     def _wake(self) -> None:
         first = next((w for w in self._waiting if w.row.exclusive), None)
         for waiter in [first] if first is not None else list(self._waiting):
             if waiter.admitted.done():  # cancelled; its own task takes it off the queue
                 continue
-            if self._admit(waiter.row):
+            if self.try_enter(waiter.row, waited=True):
                 self._waiting.remove(waiter)
                 waiter.admitted.set_result(None)

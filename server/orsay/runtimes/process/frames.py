@@ -1,8 +1,8 @@
 """Frames between the server and a worker process, over a socket pair.
 
-A frame is a header (payload length, kind, number) and a payload of bytes. The number names the request
-that a frame belongs to; session numbers stand at the head of the payload where one is needed. Results
-are passed on as the bytes they were serialised to.
+A frame is a header (payload length, kind, number, session) and a payload of bytes. The number names the
+request that a frame belongs to, the session is 0 where none is meant. Results are passed on as the bytes they
+were serialised to.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ __all__ = [
     "error_frame",
     "pack_outcome",
     "read_error",
-    "split_session",
     "unpack_outcome",
-    "with_session",
 ]
 
 
@@ -77,8 +75,7 @@ class WorkerConfig(BaseModel):
     """Environment variables that the worker must not have: keys of other servers."""
 
 
-_HEADER = struct.Struct("<IBI")
-_SESSION = struct.Struct("<I")
+_HEADER = struct.Struct("<IBII")
 _OUTCOME = struct.Struct("<Bdff")
 _LENGTH = struct.Struct("<Q")
 _FINISHED, _REWARD, _TIMED, _DISCARDED = 1, 2, 4, 8
@@ -90,16 +87,17 @@ class FrameReader:
     def __init__(self) -> None:
         self._rest = b""
 
-    def feed(self, data: bytes) -> Iterator[tuple[int, int, bytes]]:
-        """Kind, number and payload of each frame that ``data`` completes."""
+    def feed(self, data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
+        """Kind, number, session and payload of each frame that ``data`` completes."""
         buffer = self._rest + data if self._rest else data
         at, end = 0, len(buffer)
-        while end - at >= 9:
-            size, kind, number = _HEADER.unpack_from(buffer, at)
-            stop = at + 9 + size
+        while end - at >= _HEADER.size:
+            size, kind, number, session = _HEADER.unpack_from(buffer, at)
+            begin = at + _HEADER.size
+            stop = begin + size
             if stop > end:
                 break
-            yield kind, number, buffer[at + 9 : stop]
+            yield kind, number, session, buffer[begin:stop]
             at = stop
         self._rest = buffer[at:]
 
@@ -114,23 +112,14 @@ class Outbox:
         self._loop = asyncio.get_running_loop()
         self._write = write
 
-    def send(self, kind: int, number: int, payload: bytes = b"") -> None:
+    def send(self, kind: int, number: int, payload: bytes = b"", *, session: int = 0) -> None:
         if not self._frames:
             self._loop.call_soon(self._flush)
-        self._frames.append(_HEADER.pack(len(payload), kind, number) + payload)
+        self._frames.append(_HEADER.pack(len(payload), kind, number, session) + payload)
 
     def _flush(self) -> None:
         frames, self._frames = self._frames, []
         self._write(b"".join(frames))
-
-
-def with_session(session: int, payload: bytes = b"") -> bytes:
-    return _SESSION.pack(session) + payload
-
-
-def split_session(payload: bytes) -> tuple[int, bytes]:
-    (session,) = _SESSION.unpack_from(payload)
-    return session, payload[4:]
 
 
 def pack_outcome(outcome: Outcome) -> bytes:

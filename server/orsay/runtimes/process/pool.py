@@ -25,7 +25,7 @@ from ..base import (
     Stop,
     TaskQuery,
 )
-from .frames import Kind, WorkerConfig, with_session
+from .frames import Kind, WorkerConfig
 from .worker_connection import WorkerConnection
 
 __all__ = ["ProcessHandle", "ProcessRuntime"]
@@ -296,9 +296,7 @@ class ProcessRuntime:
             self._balance()  # so that the next session finds a worker waiting
         handle = ProcessHandle(worker, number, self._config.teardown_time_limit_s)
         try:
-            state = await worker.ask(
-                Kind.OPEN, with_session(number, request.model_dump_json().encode()), limit
-            )
+            state = await worker.ask(Kind.OPEN, request.model_dump_json().encode(), limit, session=number)
         except asyncio.CancelledError:
             with contextlib.suppress(Faulted, Refused):
                 await handle.close()  # the worker may have opened it by now
@@ -357,10 +355,11 @@ class ProcessHandle:
     ) -> Stop:
         return self._worker.start(
             _KINDS[operation],
-            with_session(self._number, body),
+            body,
             on_result,
             limit_s + _LIMIT_MARGIN_S,
             progress,
+            session=self._number,
         )
 
     async def close(self) -> None:
@@ -368,7 +367,7 @@ class ProcessHandle:
         self._worker.mute(self._number)
         try:
             await self._worker.ask(
-                Kind.CLOSE, with_session(self._number), self._teardown_limit_s + _LIMIT_MARGIN_S
+                Kind.CLOSE, b"", self._teardown_limit_s + _LIMIT_MARGIN_S, session=self._number
             )
         finally:
             if first:

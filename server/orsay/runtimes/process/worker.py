@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 import traceback
+from functools import partial
 from typing import Any, cast
 
 from pydantic_core import to_json
@@ -38,8 +39,6 @@ from .frames import (
     WorkerConfig,
     error_frame,
     pack_outcome,
-    split_session,
-    with_session,
 )
 
 __all__ = ["main"]
@@ -71,58 +70,49 @@ class Worker(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._outbox = Outbox(cast("asyncio.WriteTransport", transport).write)
-        self._send(Kind.HELLO, 0, to_json({"environments": self._host.environments}))
+        self._outbox.send(Kind.HELLO, 0, to_json({"environments": self._host.environments}))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended.set()
 
     def data_received(self, data: bytes) -> None:
-        for kind, number, payload in self._reader.feed(data):
+        for kind, number, session, payload in self._reader.feed(data):
             operation = _OPERATIONS.get(kind)
             if operation is not None:
-                self._operate(operation, number, payload)
+                self._operate(operation, number, session, payload)
             else:
-                self._control(kind, number, payload)
+                self._control(kind, number, session, payload)
 
-    def _operate(self, operation: Operation, number: int, payload: bytes) -> None:
-        session, body = split_session(payload)
+    def _operate(self, operation: Operation, number: int, session: int, body: bytes) -> None:
         episode = self._episodes.get(session)
         if episode is None:
             self._answer(number, None, Faulted("session_gone", "the session is not in this worker any more"))
             return
 
-        def done(value: Any, error: Faulted | Refused | None) -> None:
-            self._runs.pop(number, None)
-            self._answer(number, value, error)
-
-        def slow(_: bytes) -> None:
-            self._send(Kind.SLOW, number)
-
-        run = episode.start(operation, body, done, slow)
+        slow = partial(self._outbox.send, Kind.SLOW, number)
+        run = episode.start(operation, body, partial(self._answer, number), slow)
         if run is not None:
             self._runs[number] = run
 
     def _answer(self, number: int, value: Any, error: Faulted | Refused | None) -> None:
+        self._runs.pop(number, None)
         if error is not None:
-            self._send(Kind.ERROR, number, error_frame(error))
+            self._outbox.send(Kind.ERROR, number, error_frame(error))
         elif isinstance(value, Outcome):
-            self._send(Kind.OUTCOME, number, pack_outcome(value))
+            self._outbox.send(Kind.OUTCOME, number, pack_outcome(value))
         else:
-            self._send(Kind.DATA, number, value)
+            self._outbox.send(Kind.DATA, number, value)
 
-    def _send(self, kind: Kind, number: int, payload: bytes = b"") -> None:
-        self._outbox.send(kind, number, payload)
-
-    def _control(self, kind: int, number: int, payload: bytes) -> None:
+    def _control(self, kind: int, number: int, session: int, payload: bytes) -> None:
         match kind:
             case Kind.STOP:
                 run = self._runs.get(number)
                 if run is not None:
                     run.stop(Faulted("cancelled", payload.decode()))
             case Kind.OPEN:
-                self._open(number, payload)
+                self._open(number, session, payload)
             case Kind.CLOSE:
-                self._close(number, payload)
+                self._close(number, session)
             case Kind.TASKS:
                 self._spawn(self._list_tasks(number, payload))
             case Kind.HEARTBEAT:
@@ -132,7 +122,7 @@ class Worker(asyncio.Protocol):
                     "threads": context.threads.count,
                     "stuck": context.runs.stuck,
                 }
-                self._send(Kind.STATE, number, to_json(state))
+                self._outbox.send(Kind.STATE, number, to_json(state))
             case Kind.EXIT:
                 self._ended.set()
 
@@ -141,35 +131,33 @@ class Worker(asyncio.Protocol):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _open(self, number: int, payload: bytes) -> None:
-        session, body = split_session(payload)
+    def _open(self, number: int, session: int, body: bytes) -> None:
         request = OpenSession.model_validate_json(body)
         self._guard.remember(request.secrets)
 
         def opened(episode: Any, error: Faulted | Refused | None) -> None:
-            self._runs.pop(number, None)
             if error is not None:
                 self._answer(number, None, error)
                 return
+            self._runs.pop(number, None)
             self._episodes[session] = episode
-            self._send(Kind.DATA, number, b"starting" if episode.needs_setup else b"ready")
+            self._outbox.send(Kind.DATA, number, b"starting" if episode.needs_setup else b"ready")
             if episode.needs_setup:
                 episode.start_setup(set_up)
 
         def set_up(_: Any, error: Faulted | Refused | None) -> None:
             if error is None:
-                self._send(Kind.SETUP_DONE, 0, with_session(session))
+                self._outbox.send(Kind.SETUP_DONE, 0, session=session)
             else:
-                self._send(Kind.SETUP_ERROR, 0, with_session(session, error_frame(error)))
+                self._outbox.send(Kind.SETUP_ERROR, 0, error_frame(error), session=session)
 
         self._runs[number] = self._host.start_open(request, opened)
 
-    def _close(self, number: int, payload: bytes) -> None:
-        session, _ = split_session(payload)
+    def _close(self, number: int, session: int) -> None:
         episode = self._episodes.pop(session, None)
         with within(NOWHERE if episode is None else episode.origin):
             if episode is None or episode.close_at_once():
-                self._send(Kind.DATA, number, b"")
+                self._outbox.send(Kind.DATA, number, b"")
             else:
                 self._spawn(self._tear_down(number, episode))
 
@@ -179,7 +167,7 @@ class Worker(asyncio.Protocol):
         except (Faulted, Refused) as error:
             self._answer(number, None, error)
         else:
-            self._send(Kind.DATA, number, b"")
+            self._outbox.send(Kind.DATA, number, b"")
 
     async def _list_tasks(self, number: int, payload: bytes) -> None:
         try:
@@ -187,7 +175,7 @@ class Worker(asyncio.Protocol):
         except (Faulted, Refused) as error:
             self._answer(number, None, error)
         else:
-            self._send(Kind.DATA, number, data)
+            self._outbox.send(Kind.DATA, number, data)
 
     async def close(self) -> None:
         """Tear down what is left; the server is gone or has asked for it."""
@@ -222,7 +210,7 @@ async def _serve(sock: socket.socket, classes: list[type], config: WorkerConfig,
 def _read_config(sock: socket.socket) -> WorkerConfig:
     reader = FrameReader()
     while data := sock.recv(65536):
-        for _, _, payload in reader.feed(data):
+        for _, _, _, payload in reader.feed(data):
             return WorkerConfig.model_validate_json(payload)
     sys.exit(0)  # the server is gone already
 

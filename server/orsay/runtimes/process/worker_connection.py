@@ -9,6 +9,8 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from orsay_protocol.faults import FaultClass
@@ -16,7 +18,7 @@ from pydantic_core import from_json
 
 from ...errors import Faulted, LoadError, Refused
 from ..base import EnvironmentInfo, Listener, OnResult, Progress, Stop, settle, stop_nothing
-from .frames import FrameReader, Kind, Outbox, WorkerConfig, read_error, split_session, unpack_outcome
+from .frames import FrameReader, Kind, Outbox, WorkerConfig, read_error, unpack_outcome
 
 __all__ = ["WORKER_MODULE", "WorkerConnection"]
 
@@ -25,13 +27,11 @@ _END_GRACE_S = 3.0
 _EXIT_WAIT_S = 2.0
 
 
+@dataclass(slots=True)
 class _Pending:
-    __slots__ = ("deadline", "on_result", "progress")
-
-    def __init__(self, on_result: OnResult, deadline: float, progress: Progress | None = None) -> None:
-        self.on_result = on_result
-        self.deadline = deadline
-        self.progress = progress
+    on_result: OnResult
+    deadline: float
+    progress: Progress | None = None
 
 
 class WorkerConnection(asyncio.Protocol):
@@ -129,6 +129,8 @@ class WorkerConnection(asyncio.Protocol):
         on_result: OnResult,
         limit_s: float,
         progress: Progress | None = None,
+        *,
+        session: int = 0,
     ) -> Stop:
         """Send a request. After ``limit_s`` the worker may be killed if it answers no heartbeat either."""
         if self._closed.done():
@@ -136,14 +138,14 @@ class WorkerConnection(asyncio.Protocol):
             return stop_nothing
         self._next = number = (self._next + 1) & 0xFFFFFFFF
         self._pending[number] = _Pending(on_result, self._loop.time() + limit_s, progress)
-        self._outbox.send(kind, number, payload)
-        return _Stopper(self, number)
+        self._outbox.send(kind, number, payload, session=session)
+        return partial(self.stop_request, number)
 
-    async def ask(self, kind: Kind, payload: bytes, limit_s: float) -> bytes:
+    async def ask(self, kind: Kind, payload: bytes, limit_s: float, *, session: int = 0) -> bytes:
         """Send a request and wait for its answer. Raises Faulted or Refused."""
         future: asyncio.Future[Any] = self._loop.create_future()
 
-        stop = self.start(kind, payload, settle(future), limit_s)
+        stop = self.start(kind, payload, settle(future), limit_s, session=session)
         try:
             data: bytes = await future
         except asyncio.CancelledError:
@@ -152,6 +154,7 @@ class WorkerConnection(asyncio.Protocol):
         return data
 
     def stop_request(self, number: int) -> None:
+        """Ask a running request to stop."""
         if number in self._pending and not self._closed.done():
             self._outbox.send(Kind.STOP, number, b"the call was cancelled")
 
@@ -254,7 +257,7 @@ class WorkerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard = self._loop.time()
-        for kind, number, payload in self._reader.feed(data):
+        for kind, number, session, payload in self._reader.feed(data):
             if kind == Kind.OUTCOME:
                 pending = self._pending.pop(number, None)
                 if pending is not None:
@@ -264,9 +267,9 @@ class WorkerConnection(asyncio.Protocol):
                 if pending is not None:
                     pending.on_result(payload, None)
             else:
-                self._on_frame(kind, number, payload)
+                self._on_frame(kind, number, session, payload)
 
-    def _on_frame(self, kind: int, number: int, payload: bytes) -> None:
+    def _on_frame(self, kind: int, number: int, session: int, payload: bytes) -> None:
         match kind:
             case Kind.SLOW:
                 pending = self._pending.get(number)
@@ -280,11 +283,10 @@ class WorkerConnection(asyncio.Protocol):
                 if not self._hello.done():
                     self._hello.set_exception(LoadError(from_json(payload)["load"]))
             case Kind.SETUP_DONE | Kind.SETUP_ERROR:
-                session, content = split_session(payload)
                 self.set_up(session)
                 listener = self._listeners.get(session)
                 if listener is not None:
-                    listener.setup_ended(None if kind == Kind.SETUP_DONE else read_error(content))
+                    listener.setup_ended(None if kind == Kind.SETUP_DONE else read_error(payload))
             case Kind.HELLO:
                 described = from_json(payload)["environments"]
                 known_here = {"in_order": True, "hash_seed": self._hash_seed}
@@ -336,19 +338,6 @@ def _surroundings(hidden: Sequence[str]) -> dict[str, str]:
 
 def _is_key_of_entry(name: str) -> bool:
     return name.startswith("ORSAY_ENVIRONMENTS__") and name.endswith(("__API_KEY", "__VARIABLES"))
-
-
-class _Stopper:
-    """Asks a running request to stop."""
-
-    __slots__ = ("_connection", "_number")
-
-    def __init__(self, connection: WorkerConnection, number: int) -> None:
-        self._connection = connection
-        self._number = number
-
-    def __call__(self) -> None:
-        self._connection.stop_request(self._number)
 
 
 def _death(code: int) -> str:
