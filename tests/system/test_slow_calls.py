@@ -95,6 +95,7 @@ async def test_a_call_that_waits_too_long_for_a_worker_becomes_a_stream_all_the_
     served: ServerProcess, api: Api
 ) -> None:
     await api.create()
+    await api.call("say", text="setup is over")
     workers = children(served.pid)
     for worker in workers:
         os.kill(worker, signal.SIGSTOP)
