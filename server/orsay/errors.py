@@ -114,6 +114,7 @@ class Refused(OrsayError):
     fault: FaultClass | None = None
 
     def __init__(self, detail: str) -> None:
+        detail = _writable(detail)
         super().__init__(detail)
         self.detail = detail
 
@@ -253,6 +254,7 @@ class Faulted(OrsayError):
     """
 
     def __init__(self, fault: FaultClass, message: str, fault_id: str = "") -> None:
+        message = _writable(message)
         super().__init__(message)
         self.fault = fault
         self.message = message
@@ -269,6 +271,11 @@ class Faulted(OrsayError):
 
 
 _LONGEST_TEXT = 20_000
+
+
+def _writable(text: str) -> str:
+    """Text that any wire can carry: author code raises these too."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def exception_text(error: BaseException, hide: Redactor = NOTHING) -> str:

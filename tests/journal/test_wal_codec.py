@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import marshal
 from decimal import Decimal
 from typing import Any
 
@@ -72,3 +73,26 @@ def test_what_comes_with_a_secret_is_packed_without() -> None:
 def test_what_only_the_tables_can_judge_is_not_packed(row: Any) -> None:
     assert packed(row) is None
     assert packed(called(1), row) is None
+
+
+def test_a_file_of_before_a_field_was_added_is_read_without_it() -> None:
+    version, columns, classes = frames.FORM
+    former = (
+        version,
+        {name: names.replace(" hash_seed", "") for name, names in columns.items()},
+        [(name, tuple(each for each in fields if each != "hash_seed")) for name, fields in classes],
+    )
+    assert former != frames.FORM and frames.reads(former)
+    row = opened(1, hash_seed=7)
+    (values,) = marshal.loads(packed(row) or b"")
+    values = [value for value, name in zip(values[1:], row._fields, strict=True) if name != "hash_seed"]
+    batch = Batch()
+    frames.add(batch, marshal.dumps([(0, *values)]), former)
+    assert batch.sessions == encode([opened(1, hash_seed=None, started_at=row.started_at)]).sessions
+
+
+def test_a_file_of_a_later_version_is_not_read() -> None:
+    version, columns, classes = frames.FORM
+    assert not frames.reads((version + 1, columns, classes))
+    assert not frames.reads((version, {**columns, "more": "id"}, classes))
+    assert not frames.reads((version, columns, [*classes, ("More", ("id",))]))

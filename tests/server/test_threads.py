@@ -133,3 +133,9 @@ async def test_closing_ends_all_threads() -> None:
         while threading.active_count() > before:
             await asyncio.sleep(0.01)
     assert threads.count == 0
+
+
+async def test_a_function_may_have_a_parameter_called_function() -> None:
+    threads = Threads(1)
+    assert await threads.run(lambda function: function, function="f") == "f"
+    threads.close()

@@ -239,6 +239,22 @@ async def test_a_call_whose_client_stays_away_is_stopped_unless_it_is_detached(l
     assert faults == [("cancelled", "second")]
 
 
+@pytest.mark.conformance("L5", "D2")
+async def test_a_client_that_comes_back_in_time_keeps_its_call(log: Log) -> None:
+    with server(f"{WORLDS}:World", client_grace_s=1, workers=1) as strict:
+        async with api_for(strict.url) as api:
+            await api.create(log=str(log.path))
+            body = {"name": "add_later", "input": {"gate": log.gate("open")}}
+            await send_and_vanish(strict.url, raw_request("/call", api.sid, body))
+            await log.has("add")
+            back = asyncio.ensure_future(api.call("add_later", gate=log.gate("open")))
+            await asyncio.sleep(2.5)  # past the grace time and a sweep
+            assert not back.done()
+            log.open("open")
+            assert (await back).text == "1"
+            assert log.count("add") == 1
+
+
 # L6
 
 

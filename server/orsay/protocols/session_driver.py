@@ -33,6 +33,7 @@ __all__ = ["Choice", "SessionDriver", "SessionDrivers", "all_tools"]
 _BLOCKS = TypeAdapter(list[TextBlock | ImageBlock])
 _MESSAGES = TypeAdapter(list[Message])
 _RANDOM = random.SystemRandom()
+_ASK_AGAIN_S = 0.25
 
 
 class Choice(BaseModel):
@@ -149,8 +150,10 @@ class SessionDriver:
         while True:
             try:
                 return await self.touch().ready()
-            except Starting:
-                continue
+            except Starting:  # which may come at once
+                if self._sessions.stopping:
+                    raise
+                await asyncio.sleep(_ASK_AGAIN_S)
 
     async def prompt(self) -> list[TextBlock | ImageBlock]:
         return _BLOCKS.validate_json(await self.session.ask(await self.ready(), "prompt"))

@@ -149,6 +149,12 @@ class Call:
                 if not future.done():
                     future.set_result(None)
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that a published call holds: the request, and the result or what came before a fault."""
+        wire = b"" if self.outcome is None else self.outcome.wire
+        return len(self.body or b"") + len(wire) + len(self._chunks or b"")
+
     # readers
 
     async def wait(self, delay: Delay) -> bool:
@@ -360,7 +366,7 @@ class Calls:
         """Let readers see the outcome, and evict old results beyond the bounds."""
         call.publish(outcome, now)
         self.running -= 1
-        size = len(outcome.wire)
+        size = call.size_bytes
         self._bytes += size
         self.share.call_published(size)
         limits = self._totals.limits
@@ -379,7 +385,7 @@ class Calls:
             return
         if call.key is not None and self._by_key is not None:
             self._by_key.pop(call.key, None)
-        size = 0 if call.outcome is None else len(call.outcome.wire)
+        size = 0 if call.outcome is None else call.size_bytes
         self._bytes -= size
         self.share.result_evicted(size)
         if call.abandoned_at is not None:

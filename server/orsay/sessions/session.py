@@ -487,7 +487,7 @@ class Session(Lifecycle):
         self._note_reward(outcome)
         self._count(call, outcome)
         record = self.record
-        if record is None or call.refused is not None:
+        if record is None or (call.refused is not None and not call.row_id):
             self._publish(calls, call, outcome)
         else:
             record.call_ended(call, outcome, partial(self._publish, calls, call, outcome))

@@ -248,10 +248,11 @@ def _of_the_dead(path: Path) -> BinaryIO | None:
 def _batch(file: BinaryIO) -> Batch | None:
     """Rows of the file, up to the first part that is not whole; None when its format is another."""
     batch = Batch()
+    form: Any = wal_codec.FORM
     for number, data in enumerate(_parts(file.read())):
         if number:
-            wal_codec.add(batch, data)
-        elif marshal.loads(data) != wal_codec.FORM:
+            wal_codec.add(batch, data, form)
+        elif not wal_codec.reads(form := marshal.loads(data)):
             return None
     return batch
 

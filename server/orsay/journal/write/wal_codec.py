@@ -7,13 +7,13 @@ not stand in a file (S3).
 from __future__ import annotations
 
 import marshal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..records import CallEnded, CallStarted, EvaluationSaved, Prompted, Row, SessionEnded, SessionOpened
 from .batch import COLUMNS, Batch, encode
 
-__all__ = ["FORM", "add", "pack"]
+__all__ = ["FORM", "add", "pack", "reads"]
 
 _CLASSES: tuple[Any, ...] = (
     SessionOpened,
@@ -28,7 +28,7 @@ _MOST = 2**63
 _tuple: Any = tuple.__new__  # what _make does
 
 FORM = (4, COLUMNS, [(each.__name__, each._fields) for each in _CLASSES])
-"""Version of the format: a reader with another one leaves the file alone."""
+"""Version of the format, and the fields of its rows: a reader adds those that a file lacks, as None."""
 
 
 def pack(rows: Sequence[tuple[Row, Any]]) -> bytes | None:
@@ -48,13 +48,46 @@ def pack(rows: Sequence[tuple[Row, Any]]) -> bytes | None:
         return None
 
 
-def add(batch: Batch, data: bytes) -> None:
-    """Add packed rows to the batch."""
+def add(batch: Batch, data: bytes, form: Any = FORM) -> None:
+    """Add packed rows to the batch; ``form``: that of their file, which ``reads`` knows."""
     found = marshal.loads(data)
+    _, columns, classes = form
     if isinstance(found, tuple):
-        batch.take(Batch(*found))
+        batch.take(Batch(*(_tables(found, columns) if form != FORM else found)))
+    elif form != FORM:
+        encode([_row(*row, names=classes[row[0]][1]) for row in found], batch)
     else:
         encode([_tuple(_CLASSES[row[0]], row[1:]) for row in found], batch)
+
+
+def reads(form: Any) -> bool:
+    """Whether files of that form can be read: this one, or one of before with fewer fields."""
+    version, *rest = form
+    if version != FORM[0]:
+        return False
+    columns, classes = rest
+    return bool(
+        columns.keys() == COLUMNS.keys()
+        and all(set(columns[name].split()) <= set(COLUMNS[name].split()) for name in COLUMNS)
+        and len(classes) == len(_CLASSES)
+        and all(set(names) <= set(each._fields) for each, (_, names) in zip(_CLASSES, classes, strict=True))
+    )
+
+
+def _tables(
+    found: tuple[dict[Any, tuple[Any, ...]], ...], columns: dict[str, str]
+) -> Iterator[dict[Any, Any]]:
+    for (name, here), rows in zip(COLUMNS.items(), found, strict=True):
+        names = columns[name].split()
+        yield {
+            key: tuple(map(dict(zip(names, row, strict=True)).get, here.split())) for key, row in rows.items()
+        }
+
+
+def _row(kind: int, *values: Any, names: tuple[str, ...]) -> Row:
+    values_of = {**dict.fromkeys(_CLASSES[kind]._fields), **dict(zip(names, values, strict=True))}
+    found: Row = _CLASSES[kind](**values_of)
+    return found
 
 
 def _fits(row: Row) -> bool:

@@ -100,8 +100,9 @@ class Run:
                 value = await body
             else:
                 body.close()
-        except (Faulted, Refused) as exc:
-            error = exc
+        except (Faulted, Refused) as exc:  # without its frames: a stored outcome would hold what they do
+            error = exc.with_traceback(None)
+            error.__cause__ = error.__context__ = None
         except asyncio.CancelledError:
             error = Faulted("cancelled", f"{self._what} was cancelled")
         except BaseException as exc:  # SystemExit too: out of a task it would end the loop
@@ -120,7 +121,12 @@ class Run:
         self._answered = True
         if self._group is not None:
             self._group.leave(self)
-        self._on_result(value, error)
+        on_result, self._on_result, self._progress = self._on_result, _ignore, None  # they may know the run
+        on_result(value, error)
+
+
+def _ignore(_value: Any, _error: Faulted | Refused | None) -> None:
+    """The run was answered."""
 
 
 class Group:

@@ -117,7 +117,7 @@ class Threads:
         """Threads that run author code now."""
         return self._count - len(self._idle)
 
-    def start(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Job:
+    def start(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job:
         """Run ``function`` on a thread of its own. Raises Overloaded when all threads are busy."""
         if self._idle:
             thread = self._idle.pop()
@@ -135,7 +135,7 @@ class Threads:
         thread.jobs.put(job)
         return job
 
-    async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    async def run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Run ``function`` and wait. A cancelled wait interrupts it, and ends when the function does."""
         job = self.start(function, *args, **kwargs)
         try:

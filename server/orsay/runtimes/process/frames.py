@@ -85,21 +85,31 @@ class FrameReader:
     """Cuts a byte stream into frames."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._parts: list[bytes] = []  # of a frame that is not whole yet; joined once, when it is
+        self._missing = 0
 
     def feed(self, data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
         """Kind, number, session and payload of each frame that ``data`` completes."""
-        buffer = self._rest + data if self._rest else data
-        at, end = 0, len(buffer)
+        if self._parts:
+            self._parts.append(data)
+            self._missing -= len(data)
+            if self._missing > 0:
+                return
+            data = b"".join(self._parts)
+            self._parts.clear()
+        at, end, wanted = 0, len(data), _HEADER.size
         while end - at >= _HEADER.size:
-            size, kind, number, session = _HEADER.unpack_from(buffer, at)
+            size, kind, number, session = _HEADER.unpack_from(data, at)
             begin = at + _HEADER.size
             stop = begin + size
             if stop > end:
+                wanted = _HEADER.size + size
                 break
-            yield kind, number, session, buffer[begin:stop]
+            yield kind, number, session, data[begin:stop]
             at = stop
-        self._rest = buffer[at:]
+        if at < end:
+            self._parts.append(data[at:])
+            self._missing = wanted - (end - at)
 
 
 class Outbox:
