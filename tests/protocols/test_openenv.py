@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -468,3 +468,16 @@ async def test_json_rpc_goes_over_sockets_too(served: ServerProcess) -> None:
         assert (await ws.ask("mcp", **create))["data"]["result"]["session_id"] == sid
     async with socket(served, "/world/mcp") as ws:
         assert (await ws.raw(json.dumps(call)))["result"]["data"] == "x"
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.5])
+async def test_a_step_while_the_server_stops_does_not_keep_it(tmp_path: Path, pause_s: float) -> None:
+    with server(*TARGETS, also="openenv", journal=str(tmp_path / "journal.db"), shutdown_grace_s=2) as own:
+        async with socket(own, "/ws") as ws:
+            await ws.reset(split="train", index=4)
+            own.signal(signal.SIGTERM)
+            await asyncio.sleep(pause_s)
+            step = {"type": "call_tool", "tool_name": "guess", "arguments": {"number": 50}}
+            with suppress(ConnectionClosed):
+                await ws.ask("step", **step)
+        assert await asyncio.to_thread(own.wait, 20) == 0
