@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 from orsay import Environment, ToolOutput, tool
-from orsay.errors import Faulted, SessionConflict, SessionGone, Starting, UnknownSession
+from orsay.errors import Faulted, Overloaded, SessionConflict, SessionGone, Starting, UnknownSession
 from orsay.journal.write.wal import wait_for_living
 from orsay.runtimes.base import Runtime
 from orsay.sessions.calls import Call
@@ -20,6 +20,7 @@ from orsay.sessions.timers import Delay
 
 from tests.support.sessions import (
     JournaledSessions,
+    ScriptedHandle,
     ScriptedRuntime,
     ended,
     environment_info,
@@ -194,6 +195,23 @@ async def test_a_call_that_had_begun_is_made_anew_under_its_task_id(file: Path) 
         assert await called(session, "add", '{"number":1}', key="k") is again
         await second.sessions.delete("a", "")
     assert rows(file, "select task_id, number from calls") == [(call.task_id, 1)]
+
+
+@pytest.mark.conformance("L7", "D6")
+async def test_a_call_that_was_refused_after_its_stream_had_begun_is_not_made(file: Path) -> None:
+    async with server(file) as first:
+        session = await created(first)
+        await session.ready()
+        full = ScriptedHandle(request_of(first.runtime.environments[0]), session)
+        call = session.start_call(full, "call", "add", b'{"name":"add","input":{"number":1}}', "k")
+        await session.begin_stream(call)
+        full.started[0].on_result(None, Overloaded("no thread is free"))
+        assert await call.wait(Delay(BOUND_S))
+        assert "7" in text(await called(session, "add", '{"number":2}'))
+    async with server(file) as second:
+        session = second.sessions.get("a", "")
+        assert "12" in text(await called(session, "add", '{"number":5}'))
+        await second.sessions.delete("a", "")
 
 
 @pytest.mark.conformance("L7", "L1")
