@@ -122,7 +122,8 @@ class ForkServer:
             "stdin": stdin is not None,
         }
         with theirs, current_network() as network:
-            descriptors = [theirs.fileno(), stdout, stderr, *filter(None, [stdin]), *network]
+            given = [] if stdin is None else [stdin]
+            descriptors = [theirs.fileno(), stdout, stderr, *given, *network]
             try:
                 socket.send_fds(self._control, [json.dumps(request).encode()], descriptors)
             except BrokenPipeError:

@@ -308,7 +308,7 @@ async def _ask_again(session: Session, handle: Handle, ask: PastAsk, content: Pa
 
 async def _repeat(session: Session, handle: Handle, call: PastCall) -> None:
     """Make a recorded call again. Raises _Diverged unless its result is the recorded one."""
-    if call.fault == "overloaded":  # it was refused after its stream had begun
+    if call.refused:
         return
     if call.fault is not None and call.fault not in REPEATABLE:
         raise _Diverged(f"its call {call.number} of {call.name!r} was stopped half-way ({call.fault})")
@@ -337,7 +337,7 @@ def _restore(session: Session, content: PastContent, handle: Handle) -> None:
             faults=[past.fault for past in content.done if past.fault is not None],
             reward_sum=sum(rewards) if rewards else None,
         )
-    stored = [(_call(session, past), _outcome(past)) for past in content.done if past.fault != "overloaded"]
+    stored = [(_call(session, past), _outcome(past)) for past in content.done if not past.refused]
     session.rebuilt(handle, stored, [_call(session, past, row_id=past.id) for past in content.begun])
 
 

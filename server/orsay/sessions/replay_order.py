@@ -102,9 +102,11 @@ class _ToolLock:
 
 def _ran(step: Step) -> bool:
     """False for a call that was refused before anything of the environment ran."""
-    if isinstance(step, PastCall) and step.fault == "overloaded":
+    if isinstance(step, PastAsk):
+        return True
+    if step.refused:
         return False
-    if isinstance(step, PastAsk) or step.kind != "call" or step.discarded or not step.result:
+    if step.kind != "call" or step.discarded or not step.result:
         return True
     result = from_json(step.result)
     refused = isinstance(result, dict) and result.get("ok") is False

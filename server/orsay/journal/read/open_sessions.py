@@ -79,6 +79,11 @@ class PastCall:
     after: int | None
 
     @property
+    def refused(self) -> bool:
+        """True when it was refused after its stream had begun: nothing of the environment ran."""
+        return self.fault == "overloaded"
+
+    @property
     def body(self) -> bytes:
         """A request's body that makes the same call."""
         if self.kind != "call":
