@@ -49,7 +49,7 @@ class TextBlock(Wire):
 
 
 class ImageBlock(Wire):
-    """An image; ``data`` is base64 of the encoded file, ``mimeType`` says which encoding."""
+    """An image; ``data`` is base64 of the encoded file, ``mimeType`` is the encoding."""
 
     data: str
     mimeType: str

@@ -13,7 +13,7 @@ _FIRST = "\\%&'\""
 _REST = _FIRST + "#;+"
 _MOST_STRETCHES = 8
 _STRETCH = PART // 2
-_TELLING = 4  # characters that nobody escapes
+_TELLING = 4  # characters that are never escaped
 _REACH = 8  # characters beside what is escaped
 _ESCAPE = 24  # characters of one, in what is commonly written
 _MARGIN, _MOST_MARGIN = 1024, 8192
@@ -63,7 +63,7 @@ def _signs(text: str) -> Iterable[str]:
 
 
 def _sign(text: str) -> str:
-    """The part that may be escaped, with as much as possible of its neighbours that nobody escapes."""
+    """The part that may be escaped, with as much as possible of its neighbours that are never escaped."""
     runs = plain_runs(text)
     gaps: list[tuple[str, str, str]] = []
     before, rest = "", text

@@ -22,13 +22,13 @@ __all__ = [
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, json_schema_serialization_defaults_required=True)
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
 
 class Estimate(_Part):
     """A mean with its 95% confidence interval, clustered by task.
 
-    The bounds are None where nothing can be said about them, as with a single task.
+    The bounds are None where they cannot be estimated, as with a single task.
     """
 
     mean: FiniteFloat
@@ -57,9 +57,9 @@ class TokenCounts(_Part):
     input: int = 0
     output: int = 0
     cached: int = 0
-    """Of ``input``: read from the endpoint's cache."""
+    """Tokens of ``input`` that were read from the endpoint's cache."""
     reasoning: int = 0
-    """Of ``output``: not shown."""
+    """Tokens of ``output`` that are reasoning, which is not shown."""
 
 
 class EvaluatedEpisode(_Part):
@@ -70,14 +70,14 @@ class EvaluatedEpisode(_Part):
     split: str
     index: int
     attempt: int = Field(ge=0)
-    """From 0 to ``k - 1``."""
+    """Number of the attempt, from 0 to ``k - 1``."""
     reward: FiniteFloat | None = None
     """Reward of the episode: that of the calls, combined by the evaluation's policy."""
     reward_sum: FiniteFloat | None = None
     rewards: list[FiniteFloat] = Field(default_factory=list)
-    """Of the calls that were scored, in order."""
+    """Rewards of the calls that were scored, in order."""
     finished: bool = False
-    """The environment said that the episode is over."""
+    """True if the environment finished the episode."""
     success: bool | None = None
     fault: str | None = None
     """Class of the fault that ended the last of its tries, of the environment or of the model's endpoint."""
@@ -85,7 +85,7 @@ class EvaluatedEpisode(_Part):
     retried: list[str] = Field(default_factory=list)
     """Classes of the faults after which the episode was played again from its start."""
     stop: str = ""
-    """Why it ended: finished, no_tool_call, max_turns, length, fault, ..."""
+    """Reason of the end: finished, no_tool_call, max_turns, length, fault, ..."""
     turns: int = 0
     """Answers of the model, or of the policy."""
     calls: int = 0
@@ -93,9 +93,9 @@ class EvaluatedEpisode(_Part):
     """Calls that the environment refused, or whose arguments were no JSON."""
     tokens: TokenCounts = TokenCounts()
     seconds: FiniteFloat = 0.0
-    """From the request for a session to the last result, faults that were retried included."""
+    """Duration from the request for a session to the last result, retried faults included."""
     model_seconds: FiniteFloat = 0.0
-    """Of these: waited for the model."""
+    """Part of ``seconds`` spent waiting for the model."""
     started_at: FiniteFloat = 0.0
     sid: str = ""
     """The session's id on the server."""
@@ -112,7 +112,7 @@ class EvaluationSummary(_Part):
     k: int
     """Attempts at each task."""
     episodes: int
-    """That were played to an end, faults included."""
+    """Episodes that were played to an end, faults included."""
     planned: int
     """``n_tasks * k``; more than ``episodes`` when the evaluation was interrupted."""
     scored: int
@@ -134,13 +134,13 @@ class EvaluationSummary(_Part):
     latency: Quantiles | None = None
     """Seconds of an answer of the model."""
     seconds: Quantiles | None = None
-    """Of an episode."""
+    """Duration of an episode."""
     wall_seconds: FiniteFloat = 0.0
-    """Of the whole evaluation, without the time between two parts of a resumed one."""
+    """Duration of the whole evaluation, without the time between two parts of a resumed one."""
 
 
 class EvaluationReport(_Part):
-    """Everything about one evaluation; no key or secret is ever among ``settings``."""
+    """Report of one evaluation; ``settings`` never hold a key or a secret."""
 
     format: int = 1
     name: str
@@ -149,7 +149,7 @@ class EvaluationReport(_Part):
     environment: str
     split: str
     model: str
-    """As the endpoint calls it; the name of the policy where no model played."""
+    """Name of the model at its endpoint; of the policy where no model played."""
     settings: dict[str, Any] = Field(default_factory=dict)
     started_at: FiniteFloat
     """Seconds since 1970."""

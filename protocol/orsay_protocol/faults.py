@@ -1,6 +1,6 @@
 """Faults: what went wrong when no answer of the environment exists.
 
-An answer of the environment (a tool said no, a reward of 0) is never a fault, and a fault is never an
+An answer of the environment (a refusal by a tool, a reward of 0) is never a fault, and a fault is never an
 answer: a trainer retries or masks a rollout with a fault and must not train on it as reward 0.
 """
 
@@ -23,12 +23,12 @@ FaultClass: TypeAlias = Literal[
     "task_error",  # listing or building tasks raised
     "time_limit",  # the call or the setup ran past its time limit
     "result_too_large",  # the result is over the size limit
-    "cancelled",  # the client went away and did not come back, or the session was deleted meanwhile
+    "cancelled",  # the client disconnected for good, or the session was deleted meanwhile
     "worker_lost",  # the process that held the session died
     "session_gone",  # the session was deleted or expired
     "overloaded",  # a limit is reached: try again later
     "shutdown",  # the server is stopping
-    "unknown_task_id",  # nothing is known of the call that the client wants to attach to
+    "unknown_task_id",  # the call that the client wants to attach to is unknown
     "internal",  # a fault of the server itself
 ]
 

@@ -1,6 +1,6 @@
 """Search for any of many texts in another one: whole, in parts, or cut by dots.
 
-``Patterns`` says quickly that nothing is there, as nearly always, however many texts are looked for; else
+``Patterns`` shows quickly that nothing is there, as nearly always, however many texts are looked for; else
 ``Index`` looks at single places.
 """
 
@@ -21,9 +21,9 @@ _T = TypeVar("_T")
 SHORTEST = 4
 """Shorter texts stand in too many words: they are not looked for."""
 PART = 16
-"""So many characters of a longer text are found without the rest of it."""
+"""Number of characters of a longer text that are found without the rest of it."""
 LONG = 256
-"""Of longer texts only longer parts, so that there are fewer to look for."""
+"""The same for longer texts, where shorter parts would be too many to look for."""
 
 _MOST_PARTS = 128  # of one text
 _PARTS = 8192  # of many together, but for ...
@@ -42,7 +42,9 @@ _TEXT = SchemaValidator(core_schema.str_schema(pattern=""))  # any that UTF-8 ca
 
 
 def well_spelled(text: str) -> str:
-    """As long as the text, with U+FFFD for halves of characters: ``Patterns`` do not take them."""
+    """The text with U+FFFD for each half of a surrogate pair, which ``Patterns`` do not take; of the same
+    length.
+    """
     return text if text.isascii() or _TEXT.isinstance_python(text) else _HALVES.sub("\ufffd", text)
 
 
@@ -62,8 +64,9 @@ def literal(text: str) -> str:
 
 
 class Patterns:
-    """Any of these regular expressions, in one pass of Rust's regex, which pydantic brings along: far quicker
-    than one ``in`` after the other. False when there are none."""
+    """Search for several regular expressions in one pass of Rust's regex, which pydantic includes: far faster
+    than one ``in`` after the other. False when there are none.
+    """
 
     __slots__ = ("_groups", "_validators")
 
@@ -101,7 +104,7 @@ class Index:
         for text in texts:
             places += _places(text, most)
         self.size = len(places)
-        """So many places are looked for."""
+        """Number of parts that are looked for."""
         self._places = _by(lambda place: place.block[:SHORTEST], places)
         self._needles = Patterns(literal(place.block[:_NEEDLE]) for place in places)
         self._heads = _by(lambda text: text[:SHORTEST], texts)
@@ -109,7 +112,7 @@ class Index:
         self._edges = Patterns(map(literal, [*self._heads, *self._tails]))
 
     def find(self, text: str) -> list[Span]:
-        """They may overlap. ``text`` is well spelled."""
+        """Spans of the texts in ``text``, which may overlap. ``text`` is well spelled."""
         found: list[Span] = []
         last: dict[str, int] = {}
         for start, piece in windows(text, _NEEDLE):
@@ -129,7 +132,7 @@ class Index:
                     yield span
 
     def _cut(self, text: str) -> Iterator[Span]:
-        """The beginning of a text before, and its end behind dots that tell of a cut."""
+        """The beginning of a text before, and its end behind dots that mark a cut."""
         heads, tails = self._standing(self._heads, text), self._standing(self._tails, text)
         for cut in _CUT.finditer(text) if heads or tails else ():
             start, end = cut.span()
@@ -191,7 +194,7 @@ class _Place:
 
 
 def _places(text: str, most: int) -> Iterator[_Place]:
-    """Each part that is found holds one of them whole, of not many more than ``most``."""
+    """Blocks of a text, about ``most``; each part that is to be found holds one of them whole."""
     if len(text) <= PART:
         yield _Place(text, 0, text, len(text))
         return

@@ -36,20 +36,20 @@ SECRETS = "X-Secrets"
 BACKEND_STATE = "X-Backend-State"
 IDEMPOTENCY_KEY = "Idempotency-Key"
 ORSAY = "X-Orsay"
-"""On answers that create a session: this server honours Idempotency-Key."""
+"""Header of answers that create a session: this server honours Idempotency-Key."""
 STATE = "X-Orsay-State"
-"""On the answer of /create: ``ready``, or ``starting`` while setup runs."""
+"""Header of the answer of /create: ``ready``, or ``starting`` while setup runs."""
 CODE = "X-Orsay-Code"
-"""On refusals: which one, for programs."""
+"""Header of refusals: the code of the refusal, for programs."""
 FAULT = "X-Orsay-Fault"
 FAULT_ID = "X-Orsay-Fault-Id"
 RUN = "X-Orsay-Run"
 TRACE = "X-Orsay-Trace"
-"""On the answer of /create: the id under which logs, the journal and traces know the session."""
+"""Header of the answer of /create: id of the session in logs, the journal and traces."""
 
 
 MOST_SECRETS = 64
-"""Secrets of one session: each is looked for in all that is said of it."""
+"""Largest number of secrets of one session: each is looked for in all text about it."""
 MOST_SECRET_BYTES = 65_536
 """Names and values of them together, in UTF-8."""
 

@@ -69,7 +69,9 @@ class Redactor:
         self._search = None
 
     def plain(self, text: str) -> str:
-        """Any text; it may quote JSON."""
+        """The text without secrets; it may quote JSON."""
+        if not self._values:
+            return text
         return _replaced(text, self._spans(text), self._mask)
 
     def json(self, text: str) -> str:
@@ -77,7 +79,7 @@ class Redactor:
         # Only by this may JSON spell characters of a secret otherwise than they are.
         escape = "\\" if self._values and self._searched().escaped else "\\u00"
         if escape not in text and not self._numbers and not self._spans(text):
-            return text  # everything is spelled as it is
+            return text  # nothing is escaped, and no secret found
         try:
             found = json.loads(text, object_pairs_hook=_object)
             clean = self.value(found)
@@ -193,7 +195,7 @@ _made: WeakValueDictionary[tuple[str, ...], Redactor] = WeakValueDictionary()
 
 
 def redactor(secrets: Iterable[str]) -> Redactor:
-    """Of a session with these secrets: one and the same for all who ask while anybody holds it."""
+    """The redactor of these secrets: one shared object for as long as it is referenced."""
     given = tuple(filter(None, secrets))
     if not given:
         return NOTHING

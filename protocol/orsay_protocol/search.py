@@ -53,7 +53,7 @@ def _members(secret: str) -> Iterator[str]:
 
 
 def _unescaped(texts: Iterable[str]) -> set[str]:
-    """Of texts that look like escapes: what unescaping makes of them."""
+    """Unescaped forms of the texts that look like escapes."""
     found = {image for text in texts if not is_plain(text) for image in images(text)}
     return {image for image in found if len(image) >= SHORTEST}
 

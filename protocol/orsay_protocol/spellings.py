@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import TypeAlias
 
-__all__ = ["Place", "encodings", "images", "is_plain", "layers", "numbers_of", "numerals_of", "plain_runs"]
+__all__ = ["IndexMap", "encodings", "images", "is_plain", "layers", "numbers_of", "numerals_of", "plain_runs"]
 
-Place: TypeAlias = Callable[[int], int]
-"""From an index in an unescaped text to the one in the text itself."""
+IndexMap: TypeAlias = Callable[[int], int]
+"""Map of an index in an unescaped text to the index in the text itself."""
 
 _DEPTH = 5  # JSON in JSON in JSON, of a value that looks escaped by itself
 _LAYERS = 8
 _BUDGET = 200_000  # characters that are looked at in any case
 _IMAGES = 2_000  # the same of a secret
-_LEAST_ENCODED = 8  # characters of base64 that are not there by accident
+_LEAST_ENCODED = 8  # characters of base64 that do not occur by chance
 _LONG_ENCODED = 16  # bytes that are no less in base64
 _MOST_DIGITS = 300
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
@@ -61,26 +61,26 @@ _KINDS = [
 
 
 def is_plain(text: str) -> bool:
-    """Nobody has a reason to escape any of its characters."""
+    """True if no serializer has a reason to escape any of its characters."""
     return _PLAIN.fullmatch(text) is not None
 
 
 def plain_runs(text: str) -> list[str]:
-    """The parts of it that nobody has a reason to escape."""
+    """The parts of it that no serializer has a reason to escape."""
     return _PLAIN.findall(text)
 
 
-def layers(text: str, budget: int = _BUDGET) -> Iterator[tuple[str, Place]]:
+def layers(text: str, budget: int = _BUDGET) -> Iterator[tuple[str, IndexMap]]:
     """The text without one level of escapes, then without two, and so on, until none are left.
 
     One kind of escapes is undone at a time, in every order: what was spelled may hold what looks like an
     escape of another kind. Of long texts with many kinds of escapes only the outer levels are looked at.
     """
     seen, budget = {text}, max(budget, _LAYERS * len(text))
-    level: list[tuple[str, Place]] = [(text, lambda at: at)]
+    level: list[tuple[str, IndexMap]] = [(text, lambda at: at)]
     for _ in range(_DEPTH):
-        below: list[tuple[str, Place]] = []
-        for outer, place in level:
+        below: list[tuple[str, IndexMap]] = []
+        for outer, to_text in level:
             for kind in _KINDS:
                 found = _unescaped(outer, kind)
                 if found is None or found[0] in seen:
@@ -88,14 +88,14 @@ def layers(text: str, budget: int = _BUDGET) -> Iterator[tuple[str, Place]]:
                 inner, here = found
                 seen.add(inner)
                 budget -= len(inner)
-                below.append((inner, _through(here, place)))
+                below.append((inner, _through(here, to_text)))
                 yield below[-1]
                 if budget < 0:
                     return
         level = below
 
 
-def _through(here: Place, outer: Place) -> Place:
+def _through(here: IndexMap, outer: IndexMap) -> IndexMap:
     return lambda at: outer(here(at))
 
 
@@ -104,7 +104,7 @@ def images(text: str) -> list[str]:
     return list(dict.fromkeys([text, *(layer for layer, _ in layers(text, _IMAGES))]))
 
 
-def _unescaped(text: str, escape: re.Pattern[str]) -> tuple[str, Place] | None:
+def _unescaped(text: str, escape: re.Pattern[str]) -> tuple[str, IndexMap] | None:
     """None when there is nothing to undo. Each escape becomes one character."""
     parts: list[str] = []
     spans: list[tuple[int, int]] = []

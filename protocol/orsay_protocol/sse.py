@@ -80,7 +80,7 @@ class Event:
 
 
 class StreamTooLong(ValueError):
-    """One event holds more bytes than the decoder was told to accept."""
+    """One event holds more bytes than the decoder's limit."""
 
 
 class Decoder:

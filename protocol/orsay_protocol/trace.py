@@ -28,7 +28,7 @@ class Traceparent(NamedTuple):
 
     @classmethod
     def new(cls) -> Traceparent:
-        """The beginning of a trace: ids that nobody has drawn before."""
+        """The beginning of a trace, with fresh random ids."""
         return cls(new_trace(), _drawn(8))
 
 
@@ -44,7 +44,7 @@ def read_traceparent(header: str | None) -> Traceparent | None:
 
 
 def new_trace() -> str:
-    """A trace id that nobody has drawn before."""
+    """A fresh random trace id."""
     return _drawn(16)
 
 
