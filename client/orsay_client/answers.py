@@ -1,4 +1,4 @@
-"""From an HTTP answer to the exception it means: status codes are read here and nowhere else."""
+"""Translation of HTTP answers into exceptions: the one module that reads status codes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INPUT = frozenset({400, 413, 422})
 
 
 def is_orsay(answer: Answer) -> bool:
-    """The server says that it does a call once per idempotency key."""
+    """True if the server declares that it runs a call once per idempotency key."""
     return str(answer.headers.get(ORSAY, "")).strip() == "1"
 
 
@@ -31,7 +31,9 @@ def is_missing_route(answer: Answer) -> bool:
 
 
 def refuses_input(answer: Answer) -> bool:
-    """Nothing ran, since the body is no input: not JSON, nested too deep, too large, of a wrong type."""
+    """True if the server refused the body as input and ran nothing: not JSON, nested too deep, too large, of
+    a wrong type.
+    """
     return answer.status in _INPUT and not answer.headers.get(FAULT, "").strip()
 
 

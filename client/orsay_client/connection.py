@@ -88,7 +88,7 @@ class Connection:
         redact: Redact | None = None,
         optional: bool = True,
     ) -> Answer | None:
-        """As `request`, but None from a server that is too old to know the endpoint."""
+        """Same as `request`, but None from a server that is too old to know the endpoint."""
         self.check_open()
         scrub = redact or self.redact
         attempts = Attempts(self.settings.retry)

@@ -39,7 +39,7 @@ class AsyncEnvironment:
         return AsyncTasks(self._connection, self.name, split)
 
     async def listing(self) -> ListToolsOutput:
-        """Everything the server says about the environment's tools."""
+        """The server's complete listing of the environment's tools."""
         return parse.listing((await self._connection.request("GET", env_path(self.name, "/tools"))).json())
 
     @overload

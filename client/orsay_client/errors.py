@@ -1,7 +1,7 @@
 """Errors between a caller and an environment, grouped by who should act.
 
     OrsayClientError
-    ├── ToolRefused          an answer: the environment looked at the call and said no
+    ├── ToolRefused          an answer: the environment examined the call and refused it
     ├── Fault                no answer exists: retry or mask the rollout, never score it as 0
     │   ├── ToolError        tool_error: the tool raised
     │   ├── BadReward        bad_reward: the tool gave a reward that is no number
@@ -99,7 +99,7 @@ class ToolRefused(OrsayClientError):
 
 
 class Fault(OrsayClientError):
-    """Something broke and no answer of the environment exists.
+    """A failure in place of an answer of the environment.
 
     ``fault_class`` is the class on the wire, ``id`` what the server's log calls this fault ("" where the
     server named none), ``retryable`` whether a fresh session may well succeed.
@@ -226,7 +226,7 @@ class UnknownTask(Fault):
 
 
 class ConnectionLost(Fault):
-    """No whole answer came through the network.
+    """The connection broke before the whole answer had arrived.
 
     With ``may_have_run`` the request reached the server or may have: repeating it by hand could run a
     tool twice.

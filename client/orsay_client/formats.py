@@ -98,7 +98,7 @@ def _walk(schema: Mapping[str, Any], change: Any) -> dict[str, Any]:
 
 
 def _untitled(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Without the keyword ``title``; a property of that name stays."""
+    """The schema without the keyword ``title``; a property of that name stays."""
     return _walk({key: value for key, value in schema.items() if key != "title"}, _untitled)
 
 
@@ -108,7 +108,7 @@ def _for_openai(schema: Mapping[str, Any]) -> dict[str, Any]:
     for key in _CHOICES:
         options = chosen.pop(key, None)
         if options:
-            chosen |= _first_that_says_something(options)
+            chosen |= _first_meaningful(options)
             return _for_openai(chosen)
     found = _walk({key: value for key, value in chosen.items() if key not in _OPENAI_DROPS}, _for_openai)
     kind = found.get("type")
@@ -117,7 +117,7 @@ def _for_openai(schema: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _first_that_says_something(options: Sequence[Any]) -> dict[str, Any]:
+def _first_meaningful(options: Sequence[Any]) -> dict[str, Any]:
     objects = [dict(option) for option in options if isinstance(option, Mapping)]
     meaningful = [option for option in objects if option.get("type") != "null"]
     return (meaningful or objects or [{}])[0]

@@ -56,7 +56,7 @@ class Opening:
 
 
 class Created(NamedTuple):
-    """``at_most_once``: the server does calls once per idempotency key. ``trace`` is what it says, or ""."""
+    """``at_most_once``: the server runs calls once per idempotency key. ``trace`` is its header, or ""."""
 
     at_most_once: bool
     trace: str
@@ -83,7 +83,7 @@ async def create(
 ) -> Created:
     """Build the environment.
 
-    The session id makes a repeated /create harmless: a server that has the session says so.
+    The session id makes a repeated /create harmless: a server that has the session answers as before.
     """
     body = dict(opening.body)
     sent = {**headers, IDEMPOTENCY_KEY: uuid.uuid4().hex}
@@ -136,7 +136,7 @@ async def delete(connection: Connection, headers: Mapping[str, str], *, also_sid
 async def _deleted(connection: Connection, path: str, headers: Mapping[str, str]) -> bool:
     try:
         answer = await connection.transport.send("POST", path, headers=headers)
-    except (errors.OrsayClientError, RuntimeError) as exc:  # RuntimeError: the interpreter is on its way out
+    except (errors.OrsayClientError, RuntimeError) as exc:  # RuntimeError: the interpreter is shutting down
         _log.debug("POST %s failed: %s", path, exc)
         return False
     return answer.status < 500 and answer.status != 429

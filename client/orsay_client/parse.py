@@ -1,4 +1,4 @@
-"""From JSON of any server, older or newer, to the models of the protocol.
+"""Parsers of JSON from older and newer servers into the models of the protocol.
 
 The models refuse what they do not know; a client must not. So only known keys are picked out here,
 missing ones count as absent, and blocks of unknown type are dropped.

@@ -1,4 +1,4 @@
-"""When to try again, and how long to wait before: the one place that decides both."""
+"""Retry policy: the one module that decides whether to try again, and after what delay."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Retry:
     first_delay_s: float = 0.5
     max_delay_s: float = 8.0
     max_retry_after_s: float = 60.0
-    """A server that asks for more is believed: the request fails at once with what the server said."""
+    """Longest delay: when a server asks for more, the request fails at once with the server's answer."""
     starting_ride_out_s: float = 600.0
     """Longest wait for an environment whose setup still runs."""
     progress_s: float = 5.0
@@ -108,7 +108,7 @@ class Attempts:
 
 
 def is_starting(status: int, headers: Mapping[str, str]) -> bool:
-    """The server says that setup still runs and nothing was executed."""
+    """True if the server answered that setup still runs and nothing was executed."""
     return status == 503 and headers.get(BACKEND_STATE.lower(), "").strip().lower() == "starting"
 
 

@@ -88,7 +88,7 @@ class AsyncSession:
 
     @property
     def finished(self) -> bool:
-        """Some call answered that the episode is over."""
+        """True once a call has answered that the episode is over."""
         return self._finished
 
     async def __aenter__(self) -> Self:
@@ -143,7 +143,7 @@ class AsyncSession:
     ) -> ToolOutput:
         """Run a tool, at most once, however often the connection breaks.
 
-        Raises ToolRefused when the environment says no, and for an input that cannot be sent or that the
+        Raises ToolRefused when the environment refuses it, and for an input that cannot be sent or that the
         server does not take; Fault when there is no answer, and TimeoutError after ``timeout_s``. The session
         stays usable unless it is a SessionLost.
         """
@@ -194,7 +194,7 @@ class AsyncSession:
         return found if format is None else format_messages(found, format)
 
     async def listing(self) -> ListToolsOutput:
-        """Everything the server says about the tools here; from an older one, those of the environment."""
+        """The server's complete listing of this session's tools; from an older one, of the environment's."""
         answer = await self._get("/task_tools", optional=True)
         if answer is None:
             answer = await self._get("/tools")
@@ -244,7 +244,7 @@ class AsyncSession:
         return parse.scores(result, len(group))
 
     async def ping(self) -> bool:
-        """Used by the keep-alive: False, and the session marked lost, once the server no longer has it."""
+        """Send a keep-alive; returns False, and marks the session lost, once the server no longer has it."""
         try:
             answer = await self._connection.transport.send(
                 "POST", "/ping", headers=self._headers, timeout_s=_PING_S
@@ -296,7 +296,7 @@ class AsyncSession:
             redact=self._redact,
             # Scoring changes nothing in the environment: it may run twice.
             repeatable=self._at_most_once or scoring,
-            # The first byte waits for setup: at ours for a while (then it says 503), elsewhere for ever.
+            # The first byte waits for setup: at ours for a while (then it answers 503), elsewhere for ever.
             answer_s=2 * settings.silence_s if self._at_most_once else settings.timeout_s,
             silence_s=settings.silence_s,
             max_result_bytes=settings.max_answer_bytes,

@@ -71,7 +71,7 @@ class ResultStream:
         self._attempts = Attempts(rules.retry)
         self._task_id: str | None = None
         self._most_bytes = 0
-        self._heard_at = 0.0
+        self._received_at = 0.0
         self._result: str | None = None
 
     async def result(self) -> Any:
@@ -128,7 +128,7 @@ class ResultStream:
         reading = _Reading(self._rules.max_result_bytes)
         try:
             async for data in stream.chunks():
-                self._heard_at = asyncio.get_running_loop().time()
+                self._received_at = asyncio.get_running_loop().time()
                 if self._has_result():
                     continue
                 for event in decoder.feed(data):
@@ -176,8 +176,8 @@ class ResultStream:
     def _after_break(self, lost: errors.ConnectionLost, started: float) -> float | None:
         if lost.may_have_run and self._task_id is None and not self._rules.repeatable:
             return None
-        # While the tool runs nothing but comments can come: a stream that was heard for a while did its duty.
-        if self._most_bytes == 0 and self._heard_at - started >= self._rules.retry.progress_s:
+        # While the tool runs only comments can come: a stream that was alive for a while made progress.
+        if self._most_bytes == 0 and self._received_at - started >= self._rules.retry.progress_s:
             self._attempts.progress()
         return self._attempts.after_break()
 
@@ -200,7 +200,7 @@ class ResultStream:
         if not lost.may_have_run and self._task_id is None:
             hint = f"gave up after {tries} tries; nothing was sent" if tries > 1 else "nothing was sent"
         elif self._task_id is None and not self._rules.repeatable:
-            hint = "the call may have run, and this server cannot tell: it was not sent again"
+            hint = "the call may have run, and this server has no record of it: it was not sent again"
         else:
             hint = f"the call may have run; gave up after {tries} broken connections in a row"
         return errors.ConnectionLost(

@@ -39,7 +39,7 @@ __all__ = ["Client", "Environment", "Session", "Tasks"]
 
 
 class Client:
-    """As AsyncClient, blocking. Close it, or use it with ``with``."""
+    """Blocking form of AsyncClient. Close it, or use it with ``with``."""
 
     def __init__(
         self,
@@ -115,10 +115,10 @@ def _end(client: AsyncClient, thread: LoopThread) -> None:
 
 
 class Environment:
-    """As AsyncEnvironment, blocking."""
+    """Blocking form of AsyncEnvironment."""
 
     def __init__(self, client: Client, environment: AsyncEnvironment, thread: LoopThread) -> None:
-        self._client = client  # held: a client that nobody holds is closed
+        self._client = client  # referenced, since an unreferenced client is closed
         self._async = environment
         self._thread = thread
 
@@ -137,7 +137,7 @@ class Environment:
         return Tasks(self._client, self._async.tasks(split), self._thread)
 
     def listing(self) -> ListToolsOutput:
-        """Everything the server says about the environment's tools."""
+        """The server's complete listing of the environment's tools."""
         return self._thread.run(self._async.listing())
 
     @overload
@@ -170,7 +170,7 @@ class Environment:
         run_labels: RunLabels | None = None,
         traceparent: str | None = None,
     ) -> Session:
-        """As AsyncEnvironment.session."""
+        """A session, as AsyncEnvironment.session makes it."""
         session = self._async.session(
             task,
             split=split,
@@ -186,7 +186,7 @@ class Environment:
 
 
 class Tasks:
-    """As AsyncTasks, blocking; also a sequence with ``len`` and an index, fetched as it is used."""
+    """Blocking form of AsyncTasks; also a sequence with ``len`` and an index, fetched as it is used."""
 
     def __init__(self, client: Client, tasks: AsyncTasks, thread: LoopThread) -> None:
         self._client = client
@@ -225,7 +225,7 @@ class Tasks:
 
 
 class Session:
-    """As AsyncSession, blocking; use it with ``with``."""
+    """Blocking form of AsyncSession; use it with ``with``."""
 
     def __init__(self, client: Client, session: AsyncSession, thread: LoopThread) -> None:
         self._client = client
@@ -242,7 +242,7 @@ class Session:
 
     @property
     def trace(self) -> str:
-        """As AsyncSession.trace."""
+        """Trace id of the session, as in AsyncSession.trace."""
         return self._async.trace
 
     @property
@@ -257,7 +257,7 @@ class Session:
 
     @property
     def finished(self) -> bool:
-        """Some call answered that the episode is over."""
+        """True once a call has answered that the episode is over."""
         return self._async.finished
 
     def __enter__(self) -> Self:
@@ -283,11 +283,11 @@ class Session:
     def call(
         self, name: str, input: JSONObject | None = None, *, timeout_s: float | None = None
     ) -> ToolOutput:
-        """As AsyncSession.call."""
+        """Call a tool, as AsyncSession.call does."""
         return self._thread.run(self._async.call(name, input, timeout_s=timeout_s))
 
     def call_terminal(self, text: str = "", *, timeout_s: float | None = None) -> ToolOutput:
-        """As AsyncSession.call_terminal."""
+        """Call the terminal tool, as AsyncSession.call_terminal does."""
         return self._thread.run(self._async.call_terminal(text, timeout_s=timeout_s))
 
     def prompt(self) -> list[TextBlock | ImageBlock]:
@@ -302,7 +302,7 @@ class Session:
     def messages(self, format: Literal["anthropic"]) -> dict[str, Any]: ...
 
     def messages(self, format: Format | None = None) -> list[Message] | list[dict[str, Any]] | dict[str, Any]:
-        """As AsyncSession.messages."""
+        """The prompt as messages, as in AsyncSession.messages."""
         if format is None:
             return self._thread.run(self._async.messages())
         if format == "anthropic":
@@ -310,7 +310,7 @@ class Session:
         return self._thread.run(self._async.messages(format))
 
     def listing(self) -> ListToolsOutput:
-        """Everything the server says about this session's tools."""
+        """The server's complete listing of this session's tools."""
         return self._thread.run(self._async.listing())
 
     @overload
@@ -337,5 +337,5 @@ class Session:
         *,
         timeout_s: float | None = None,
     ) -> list[GroupScore]:
-        """As AsyncSession.score_group."""
+        """Score a group of rollouts, as AsyncSession.score_group does."""
         return self._thread.run(self._async.score_group(candidates, timeout_s=timeout_s))

@@ -12,7 +12,7 @@ __all__ = ["Named", "current_traceparent"]
 
 
 def current_traceparent() -> str:
-    """Of the OpenTelemetry span that is active here; without one, the beginning of a new trace."""
+    """W3C ``traceparent`` of the active OpenTelemetry span; without one, of a new trace."""
     api = sys.modules.get("opentelemetry.trace")  # a program with an active span has imported it
     if api is not None:
         context = api.get_current_span().get_span_context()

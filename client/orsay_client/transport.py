@@ -26,12 +26,12 @@ __all__ = ["Answer", "Stream", "Transport", "Verify", "encode_json"]
 
 Verify: TypeAlias = SSLContext | bool
 
-_TIMEOUTS = {"timeout": {"connect": 10.0}}  # for the rest there is a watch over each answer
+_TIMEOUTS = {"timeout": {"connect": 10.0}}  # answers have their own timeout
 _IDLE_CONNECTION_S = 4.0  # below the 5 s of uvicorn: a server must not close a connection we are about to use
 _LINGER_S = 1.0
 # The encodings are named because aiohttp would offer some that httpx may not be able to undo.
 _DEFAULTS = {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": "orsay-client"}
-_MOMENT_S = 0.05  # of each second
+_MOMENT_S = 0.05  # share of each second
 _ERROR_BODY_BYTES = 1024 * 1024
 _PIECE_BYTES = 1024 * 1024
 _MOVED = frozenset({307, 308})
@@ -262,7 +262,7 @@ class Transport:
 
 
 def _never_written(exc: BaseException | None) -> bool:
-    """The socket died while it was idle: aiohttp says so before it gives it the first byte of a request."""
+    """The socket died while it was idle: aiohttp reports it before it sends the first byte of a request."""
     while exc is not None:
         if isinstance(exc, aiohttp.ClientConnectionResetError) and "closing transport" in str(exc):
             return True
@@ -271,7 +271,7 @@ def _never_written(exc: BaseException | None) -> bool:
 
 
 async def _pieces(content: bytes) -> AsyncIterator[bytes]:
-    """For a body that aiohttp warns of writing at once, since that could hold up the loop."""
+    """Pieces of a large body: aiohttp warns that writing it at once could block the event loop."""
     for start in range(0, len(content), _PIECE_BYTES):
         yield content[start : start + _PIECE_BYTES]
 
@@ -289,5 +289,5 @@ def encode_json(body: Any) -> bytes:
     except RecursionError:
         why = "it is nested too deep"
     except (ValueError, TypeError) as exc:
-        why = str(exc).partition(";")[0]  # what follows is advice to whoever runs Python
+        why = str(exc).partition(";")[0]  # the rest is advice about a setting of Python
     raise BadRequest(f"this cannot be sent as JSON: {why}")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChatModel"]
 
-_NO_KEY = "none"  # the package asks for one; local servers do not look at it
+_NO_KEY = "none"  # the package requires a key; local servers ignore it
 _CONTEXT = ("context length", "context_length", "maximum context", "context window", "too many tokens")
 _FIRST_PAUSES_S = (0.5, 1.0, None)
 _TOKEN_NAMES = ("max_tokens", "max_completion_tokens")
@@ -107,7 +107,7 @@ class ChatModel:
         return _ChatPlayer(self, opening, conversation)
 
     async def aclose(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         client, self._client = self._client, None
         self._reaching, self._reached = asyncio.Lock(), False  # they belong to an event loop
         if client is not None:
@@ -171,7 +171,7 @@ class ChatModel:
             raise ModelFault(
                 "model_unavailable", f"{self._address()} does not answer ({type(why).__name__}): {why}"
             ) from exc
-        except (ValueError, RecursionError) as exc:  # JSON that breaks off, or without end
+        except (ValueError, RecursionError) as exc:  # JSON that is cut off, or endless
             raise ModelFault("model_error", f"{self._address()} sent no JSON: {exc}") from exc
         if not isinstance(_first(found, "message"), BaseModel):  # the package checks no types
             raise ModelFault(
@@ -219,7 +219,7 @@ class ChatModel:
                         " does it run there?"
                     ) from exc
                 except (openai.OpenAIError, ValueError, TypeError):
-                    pass  # it answers, and need not have a list of models
+                    pass  # it answers; a list of models is optional
                 break
             self._reached = True
 
@@ -234,7 +234,7 @@ class ChatModel:
                     timeout=self._timeout_s,
                     max_retries=self._tries - 1,
                 )
-            except Exception as exc:  # it lets through what httpx says of a URL
+            except Exception as exc:  # errors of httpx about a URL are not translated
                 raise EvaluationError(f"{self._base_url!r} is no URL of an endpoint: {exc}") from exc
         return self._client
 
@@ -247,7 +247,9 @@ class ChatModel:
         return True
 
     def _refused(self, what: str, hint: str) -> Exception:
-        """Once it answered such requests, the next refusal is one episode's; before, it is everyone's."""
+        """Error for a refused request: after the first answer it loses one episode, before it ends the
+        evaluation.
+        """
         message = f"{self._address()} {what}"
         if self._answered:
             return ModelFault("model_refused", message)
@@ -283,7 +285,7 @@ class _ChatPlayer:
 
 
 def _first(answer: Any, name: str) -> Any:
-    """That field of the first choice, None where there is none."""
+    """A field of the first choice; None where there is none."""
     choices = getattr(answer, "choices", None)
     return getattr(choices[0], name, None) if isinstance(choices, list) and choices else None
 

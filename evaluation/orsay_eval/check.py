@@ -1,4 +1,4 @@
-"""Assertions on a report, for tests: each failure says what was measured, how surely, and on which tasks."""
+"""Assertions on a report, for tests: each failure names the measurement, its interval and the tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two reports against each other: is the difference more than noise?
+"""Comparison of two reports: test whether their difference is more than noise.
 
 Tasks differ in difficulty far more than models do, so the two are compared task by task, on the tasks that
 both have, as Miller advises (arXiv:2411.00640). The p-value is that of a permutation test: if the two were
@@ -59,7 +59,7 @@ class Difference:
 
     @property
     def is_noise(self) -> bool:
-        """It may well be: p is 0.05 or more."""
+        """True if the difference may be noise: p is 0.05 or more."""
         return self.p >= _NOISE
 
 
@@ -70,7 +70,7 @@ class Comparison:
     a: EvaluationReport
     b: EvaluationReport
     tasks: int
-    """That both have scored."""
+    """Tasks that both evaluations have scored."""
     left_out: int
     """Tasks that only one of them has scored."""
     reward: Difference
@@ -82,7 +82,7 @@ class Comparison:
     """Notes on what makes the comparison less fair."""
 
     def verdict(self) -> str:
-        """In one sentence."""
+        """The result of the comparison in one sentence."""
         found = self.reward
         size = f"{found.difference:+.4g}"
         if found.low is not None:
@@ -93,7 +93,7 @@ class Comparison:
                 text += f" So many tasks show differences of about {found.detectable:.2g} and more."
             return text
         which = "better" if found.difference > 0 else "worse"
-        return f"B is {which} than A by {size}: that is more than noise (p = {found.p:.2g})."
+        return f"B is {which} than A by {size}, which is more than noise (p = {found.p:.2g})."
 
 
 def compare(a: EvaluationReport, b: EvaluationReport) -> Comparison:

@@ -78,7 +78,7 @@ class Conversation:
         if echoes:
             own["tool_calls"] = echoes
         elif own["content"] is None:
-            own["content"] = ""  # an answer of nothing at all is refused by some endpoints
+            own["content"] = ""  # some endpoints refuse an empty message
         self.messages.append(own)
         return Move(calls, text)
 
@@ -108,7 +108,7 @@ class Conversation:
 
 
 def model_names(names: Iterable[str]) -> dict[str, str]:
-    """For each tool's name one that chat endpoints carry: letters, digits, ``_`` and ``-``, 64 at most."""
+    """Names of tools as chat endpoints accept them, by tool: letters, digits, ``_`` and ``-``, 64 at most."""
     wanted = list(dict.fromkeys(names))
     fine = {name for name in wanted if name and len(name) <= _LONGEST_NAME and not _FOREIGN.search(name)}
     found: dict[str, str] = {}
@@ -131,7 +131,7 @@ def _function(tool: ToolSpec, name: str) -> dict[str, Any]:
 
 
 def _fields(found: Any) -> Mapping[str, Any]:
-    """Of an object of the openai package, or of its JSON, as they stand; nothing of anything else."""
+    """Fields of an object of the openai package, or of its JSON, unchanged; none of anything else."""
     if isinstance(found, BaseModel):
         return dict(found)
     return found if isinstance(found, Mapping) else {}

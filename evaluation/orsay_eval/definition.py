@@ -66,10 +66,10 @@ class Evaluation:
             if not indices or min(indices) < 0:
                 raise ValueError("tasks must name one index at least, and none below 0")
             if len(set(indices)) < len(indices):
-                raise ValueError("tasks names an index twice; k says how often each is played")
+                raise ValueError("tasks names an index twice; k is the number of attempts at each")
             object.__setattr__(self, "tasks", indices)  # hashable, whatever sequence was given
         if self.sample is not None and not isinstance(self.tasks, int):
-            raise ValueError("sample draws at random: say how many as tasks=N")
+            raise ValueError("sample draws at random: give their number as tasks=N")
         if min(self.k, self.max_turns) < 1 or min(self.nudges, self.retries) < 0:
             raise ValueError("k and max_turns must be at least 1, nudges and retries at least 0")
         if not all(math.isfinite(x) for x in (self.success, self.unscored or 0.0)):
@@ -96,7 +96,7 @@ class Evaluation:
                 raise ValueError("the split must be asked for its number of tasks: name the tasks instead")
             return list(range(tasks))
         if tasks is None and count > _MOST:
-            raise ValueError(f"split {self.split!r} has {count} tasks: say how many to play")
+            raise ValueError(f"split {self.split!r} has {count} tasks: give the number to play")
         wanted = count if tasks is None else min(tasks, count)
         if self.sample is not None:
             return sorted(random.Random(self.sample).sample(range(count), wanted))
@@ -132,7 +132,7 @@ class Evaluation:
             )
             return {**shared, "split": self.split, **which}
         if isinstance(self.tasks, tuple) and self.tasks != tuple(range(len(self.tasks))):
-            raise ValueError("eval_dataset takes a split from its start: say tasks=N, or train=True")
+            raise ValueError("eval_dataset takes a split from its start: give tasks=N, or train=True")
         number = len(self.tasks) if isinstance(self.tasks, tuple) else self.tasks
         return {**shared, "eval_split": self.split, "eval_num_tasks": number}
 
@@ -159,7 +159,7 @@ def parse_tasks(text: str) -> list[int]:
     for part in (piece.strip() for piece in text.split(",")):
         match = _RANGE.fullmatch(part)
         if match is None:
-            raise ValueError(f"{part!r} is no task: say 3, 0,4,7, 0-9 or 0:10")
+            raise ValueError(f"{part!r} is no task: use 3, 0,4,7, 0-9 or 0:10")
         first = int(match[1])
         stop = int(match[2]) + 1 if match[2] else int(match[3]) if match[3] else first + 1
         if not first < stop or stop - first > _MOST:

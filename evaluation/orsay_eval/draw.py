@@ -66,7 +66,7 @@ class _Draw:
         return self._string(schema)
 
     def _resolved(self, schema: Any, depth: int) -> dict[str, Any]:
-        """Without ``$ref`` and ``allOf``."""
+        """The schema without ``$ref`` and ``allOf``."""
         if not isinstance(schema, Mapping):
             return {}
         found = dict(schema)

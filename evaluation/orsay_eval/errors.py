@@ -11,7 +11,7 @@ __all__ = ["EvaluationError", "EvaluationStopped", "ModelFault", "ModelUnusable"
 
 
 class EvaluationError(Exception):
-    """The evaluation cannot go on as it was asked for; the message says what to change."""
+    """The evaluation cannot continue as requested; the message names the change that is needed."""
 
 
 class ModelUnusable(EvaluationError):

@@ -1,7 +1,7 @@
 """Episodes on disk as they end, one line each: what an interrupted evaluation goes on from.
 
-The first line says what is measured. A line that a crash cut off is left out; where an attempt stands twice,
-the later line counts.
+The first line describes the evaluation. A line that a crash cut off is left out; of two lines of one attempt
+the later counts.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ class Kept:
         self._write({"episode": episode.model_dump(mode="json"), "latencies": latencies})
 
     def part(self, seconds: float) -> None:
-        """So long this part of the evaluation took."""
+        """Record the duration of one part of the evaluation."""
         self.seconds += seconds
         self._write({"part": {"seconds": seconds}})
 
     def close(self) -> None:
-        """Safe to call twice."""
+        """Close the file; safe to call twice."""
         if self._file is not None:
             self._file.close()
             self._file = None

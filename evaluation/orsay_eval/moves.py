@@ -93,7 +93,7 @@ class Policy(Protocol):
 
     @property
     def name(self) -> str:
-        """For the report: the model's name, or the policy's."""
+        """Name in the report: the model's, or the policy's."""
         ...
 
     @property
@@ -108,5 +108,5 @@ class Policy(Protocol):
     def player(self, opening: Opening) -> Player: ...
 
     async def aclose(self) -> None:
-        """Let go what was opened; the policy can be used again."""
+        """Release connections; the policy can be used again."""
         ...

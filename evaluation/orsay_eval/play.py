@@ -49,7 +49,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class AttemptContext:
-    """Everything that the attempts of an evaluation share: environment, policy, labels and secrets."""
+    """Objects that all attempts of an evaluation share: environment, policy, labels and secrets."""
 
     environment: AsyncEnvironment
     evaluation: Evaluation
@@ -119,7 +119,7 @@ class _Game:
         self._turns = 0
         self._waits = 0
 
-    # What a reward policy reads
+    # Interface of reward policies
 
     @property
     def rewards(self) -> list[float | None]:
@@ -139,10 +139,10 @@ class _Game:
 
     @property
     def _made(self) -> list[Result]:
-        """Of the calls that reached the environment, as in training."""
+        """Results of the calls that reached the environment, as in training."""
         return [result for result in self._results if not result.call.broken]
 
-    # The play
+    # Play
 
     async def run(self) -> None:
         """Play until there is a reason to stop; ``played`` has it."""
@@ -292,7 +292,7 @@ class _Game:
             for block in blocks
         ]
 
-    # What it came to
+    # Results
 
     def played(self, fault: str | None, message: str) -> Played:
         """The episode as it stands now. Raises BadReward where that is worth no number."""

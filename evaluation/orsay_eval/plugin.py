@@ -112,7 +112,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.fixture(scope="session")
 def orsay_url(pytestconfig: pytest.Config) -> str:
     """The environment server: --orsay-url, or orsay_url of the ini file. Define your own to start one."""
-    return _option(pytestconfig, "url") or _missing("which server: --orsay-url URL, or a fixture orsay_url")
+    return _option(pytestconfig, "url") or _missing("server: --orsay-url URL, or a fixture orsay_url")
 
 
 @pytest.fixture(scope="session")
@@ -128,15 +128,15 @@ def orsay_policy(pytestconfig: pytest.Config) -> Any:
     if policy:
         return load_policy(policy)
     if not model:
-        _missing("who plays: --orsay-model M, --orsay-policy P, or a fixture orsay_policy")
+        _missing("player: --orsay-model M, --orsay-policy P, or a fixture orsay_policy")
     variable = _option(pytestconfig, "api-key-variable")
-    key = os.environ.get(variable) if variable else None  # named by who runs the tests
+    key = os.environ.get(variable) if variable else None  # given on the command line of pytest
     return ChatModel(model, base_url=_option(pytestconfig, "base-url") or None, api_key=key)
 
 
 @pytest.fixture(scope="session")
 def orsay_options() -> Mapping[str, Any]:
-    """More arguments for ``orsay_eval.evaluate``, such as ``api_key``; define your own."""
+    """Additional arguments of ``orsay_eval.evaluate``, such as ``api_key``; override it with your own."""
     return {}
 
 
@@ -178,7 +178,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def _played(request: pytest.FixtureRequest, task: OrsayTask) -> dict[int, list[EvaluatedEpisode]]:
-    """By index, at least what this case needs."""
+    """Episodes by index, at least those that this case needs."""
     evaluation = task.evaluation
     url, policy = request.getfixturevalue("orsay_url"), request.getfixturevalue("orsay_policy")
     found = _seen(request).episodes.setdefault((evaluation, url, id(policy)), {})
@@ -247,7 +247,7 @@ def _option(config: pytest.Config, name: str) -> str:
 
 
 def _missing(what: str) -> Any:
-    pytest.fail(f"say {what}", pytrace=False)
+    pytest.fail(f"name the {what}", pytrace=False)
 
 
 def _line(report: EvaluationReport) -> str:

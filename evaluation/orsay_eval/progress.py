@@ -16,19 +16,19 @@ class Progress:
     planned: int
     done: int
     resumed: int
-    """Of ``done``: played before."""
+    """Episodes of ``done`` that an earlier part of the evaluation played."""
     scored: int
     lost: int
     reward_sum: float
     successes: int
     tokens: int
     seconds: float
-    """Since this part began."""
+    """Seconds since this part began."""
     last: EvaluatedEpisode | None = None
 
     @property
     def mean(self) -> float | None:
-        """Of the rewards so far."""
+        """Mean of the rewards so far."""
         return self.reward_sum / self.scored if self.scored else None
 
     @property

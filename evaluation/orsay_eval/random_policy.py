@@ -18,7 +18,7 @@ _WORD = re.compile(r"[\w.+-]{1,40}")
 
 
 class RandomPolicy:
-    """Each move is one tool, drawn evenly, with an input drawn from its schema.
+    """Random policy: each move is one tool, drawn evenly, with an input drawn from its schema.
 
     Free strings are words that the environment showed. Attempts differ; the same ``seed`` gives the same
     play wherever the environment answers the same.
@@ -38,7 +38,7 @@ class RandomPolicy:
         return _RandomPlayer(opening, random.Random(seed))
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: the policy holds no connections."""
 
 
 class _RandomPlayer:

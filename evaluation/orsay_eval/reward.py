@@ -96,7 +96,7 @@ def parse_reward(text: str) -> RewardPolicy:
         try:
             return Discounted(float(gamma))
         except ValueError:
-            raise ValueError(f"{text!r}: say discounted:GAMMA with a number from 0 to 1") from None
+            raise ValueError(f"{text!r}: use discounted:GAMMA with a number from 0 to 1") from None
     match text:
         case "last" | "sum" | "max" | "mean":
             return text

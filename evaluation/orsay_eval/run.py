@@ -43,7 +43,7 @@ async def evaluate_async(
     on_progress: Callable[[Progress], None] | None = None,
     on_note: Callable[[str], None] | None = None,
 ) -> EvaluationReport:
-    """Play the evaluation's tasks on the server at ``url`` with ``policy``, and say what came of it.
+    """Play the evaluation's tasks on the server at ``url`` with ``policy``, and return the report.
 
     Args:
         evaluation: What is measured.
@@ -73,7 +73,7 @@ async def evaluate_async(
     if step is not None and run is None:
         raise EvaluationError("a step belongs to a run: name the run too")
     if resume and output is None:
-        raise EvaluationError("to resume, say which report: its output")
+        raise EvaluationError("to resume, name the report: its output")
     player = _policy(policy)
     client = AsyncClient(url, api_key=api_key, headers=headers, retry=Retry(tries=request_tries))
     work = Work(evaluation, player, concurrency, on_progress, on_note, Path(output) if output else None)
@@ -101,7 +101,7 @@ async def evaluate_async(
 def evaluate(
     evaluation: Evaluation, url: str, policy: Policy | Callable[..., Any], **options: Any
 ) -> EvaluationReport:
-    """As ``evaluate_async``, blocking; also inside a notebook, whose event loop runs already."""
+    """Blocking form of ``evaluate_async``; also inside a notebook, whose event loop runs already."""
     work = evaluate_async(evaluation, url, policy, **options)
     try:
         asyncio.get_running_loop()
@@ -124,7 +124,7 @@ def _in_thread(work: Any) -> EvaluationReport:
     def run() -> None:
         try:
             outcome.set_result(asyncio.run(main()))
-        except BaseException as exc:  # it is raised where it is waited for
+        except BaseException as exc:  # the awaiter raises it
             outcome.set_exception(exc)
 
     thread = threading.Thread(target=run, name="orsay-eval")

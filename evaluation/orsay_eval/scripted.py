@@ -79,7 +79,7 @@ class ScriptedPolicy:
         return _ScriptedPlayer(function, self.name, opening, random.Random(seed))
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: the policy holds no connections."""
 
 
 class _ScriptedPlayer:

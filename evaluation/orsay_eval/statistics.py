@@ -76,7 +76,7 @@ def pass_estimate(right: Sequence[tuple[int, int]], k: int) -> PassAtK | None:
 
 
 def standard_error(means: Sequence[float]) -> float:
-    """Of the mean of independent values; 2 at least. Infinite where it is beyond a float."""
+    """Standard error of the mean of independent values; 2 at least. Infinite where it is beyond a float."""
     mean = exact.mean(means)
     spread = math.hypot(*(value - mean for value in means))  # squares of large values would be infinite
     return spread / math.sqrt(len(means) * (len(means) - 1))

@@ -1,4 +1,4 @@
-"""From episodes to a summary."""
+"""Summary of an evaluation, computed from its episodes."""
 
 from __future__ import annotations
 

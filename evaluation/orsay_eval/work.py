@@ -25,12 +25,12 @@ from .summary import summarize
 
 __all__ = ["TooManyLost", "Work"]
 
-_LEAST_LOST = 16  # episodes lost in a row, before nothing more is tried
+_LEAST_LOST = 16  # episodes lost in a row before the evaluation gives up
 _FETCHES = 32
 
 
 class TooManyLost(Exception):
-    """Nothing but faults, for a while."""
+    """Many episodes in a row were lost to faults."""
 
 
 class Work:
@@ -68,7 +68,7 @@ class Work:
         resume: bool,
         secrets: Mapping[str, str] | None,
     ) -> None:
-        """Ask the server what there is, and the file what was played."""
+        """Read the tasks from the server, and the episodes that are done from the file."""
         evaluation = self._evaluation
         self._environment = evaluation.environment or next(iter(await client.environments()), "")
         environment = client.environment(self._environment or None)
@@ -199,7 +199,7 @@ class Work:
             seconds = kept.seconds
             kept.close()
             if not kept.played:
-                kept.path.unlink()  # nothing was played: nothing stands in the way of another start
+                kept.path.unlink()  # nothing was played: the evaluation can be started again
         evaluation = self._evaluation
         wanted = [
             self._played[attempt] for attempt in sorted(self._plan, key=_order) if attempt in self._played
