@@ -55,7 +55,7 @@ def measure(
     size: Mapping[str, Any] = LARGE,
     batches: int = 10,
 ) -> None:
-    """Train for some batches, print the figures and write them to ``gpu.json``.
+    """Train for some batches, print the metrics and write them to ``gpu.json``.
 
     ``size`` replaces fields of the tiny model's configuration. The first two of ``batches``, of which there
     must be four or more, are not timed.
@@ -97,7 +97,7 @@ def measure(
         spec.close()
     timed = marks[_UNTIMED:]  # the first batches compile and warm caches
     steps = (len(timed) - 1) * training.STEPS_PER_BATCH
-    figures = {
+    metrics = {
         "device": torch.cuda.get_device_name() if device == "cuda" else device,
         "model_parameters": sum(weights.numel() for weights in model.parameters()),
         "steps_per_second": steps / (timed[-1][0] - timed[0][0]),
@@ -108,8 +108,8 @@ def measure(
         "environment_share": sum(share for _, share in timed[1:]) / (len(timed) - 1),
     }
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "gpu.json").write_text(json.dumps(figures, indent=2) + "\n")
-    screen.table([(name, str(value)) for name, value in figures.items()])
+    (folder / "gpu.json").write_text(json.dumps(metrics, indent=2) + "\n")
+    screen.table([(name, str(value)) for name, value in metrics.items()])
 
 
 def _model(tokenizer: Any, seed: int, size: Mapping[str, Any]) -> Any:

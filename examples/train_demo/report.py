@@ -70,12 +70,12 @@ class Report:
         return self.first_batch < BEGIN_BELOW and reached
 
     def to_json(self) -> str:
-        """All fields, and the figures that follow from them."""
-        figures = ("first_batch", "last_five", "environment_share", "learned")
-        return json.dumps(asdict(self) | {name: getattr(self, name) for name in figures}, indent=2) + "\n"
+        """All fields, and the metrics that follow from them."""
+        derived = ("first_batch", "last_five", "environment_share", "learned")
+        return json.dumps(asdict(self) | {name: getattr(self, name) for name in derived}, indent=2) + "\n"
 
     def rows(self) -> list[tuple[str, str]]:
-        """The figures in words."""
+        """The metrics in words."""
         assert self.held_out_before is not None
         assert self.held_out_after is not None
         before, after = self.held_out_before, self.held_out_after

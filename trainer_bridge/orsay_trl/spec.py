@@ -287,11 +287,11 @@ class EnvironmentSpec:
     # Internals: the environments of a run, see ``Environments``
 
     def members(self) -> Sequence[LiveEnvironment]:
-        """This one."""
+        """This specification alone."""
         return [self.live]
 
     def member(self, row: Mapping[str, Any]) -> LiveEnvironment:
-        """This one."""
+        """This specification alone."""
         return self.live
 
 

@@ -35,7 +35,7 @@ __all__ = ["CatalogSource"]
 
 _BLOCKS: TypeAdapter[list[TextBlock | ImageBlock]] = TypeAdapter(list[TextBlock | ImageBlock])
 _AT_A_TIME = 16
-_NO_INPUT = (None, 400, 413, 422)  # never sent, or refused as it was sent
+_NO_INPUT = (None, 400, 413, 422)  # never sent, or refused on arrival
 
 
 class CatalogSource:

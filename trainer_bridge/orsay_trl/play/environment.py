@@ -186,7 +186,7 @@ class Environments(Protocol):
     """The environments of a run: ``EnvironmentSpec`` has one, ``Mixture`` several."""
 
     def members(self) -> Sequence[LiveEnvironment]:
-        """All of them."""
+        """All environments."""
         ...
 
     def member(self, row: Mapping[str, Any]) -> LiveEnvironment:

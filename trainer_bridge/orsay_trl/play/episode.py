@@ -39,7 +39,7 @@ then all advantages of the group are worthless."""
 
 _log = logging.getLogger("orsay_trl")
 _BACKOFF_S = 0.5
-_LONGEST_NAME = 200  # that is repeated to the model
+_LONGEST_NAME = 200  # characters repeated to the model
 _NO_OUTPUT = "(no output)"
 _OVER = "The episode is over; this call was not made."
 _LOST = "The environment failed; this episode is over and will not be scored."
@@ -220,7 +220,7 @@ class Episode:
         return await self._call(tool, dict(arguments) if isinstance(arguments, Mapping) else arguments)
 
     async def say(self, text: str) -> Reply | None:
-        """Give the model's plain message to the terminal tool, which ends the episode.
+        """Pass the model's plain message to the terminal tool, which ends the episode.
 
         None where the environment has no terminal tool.
         """
@@ -233,7 +233,7 @@ class Episode:
         return Reply(reply.content, finished=True)
 
     async def score_group(self, candidates: Sequence[GroupCandidate]) -> list[GroupScore]:
-        """Let the environment compare rollouts of this task. Raises Fault or Unsupported."""
+        """Scores of rollouts of this task, compared by the environment. Raises Fault or Unsupported."""
         if self._session is None:
             raise errors.ClientClosed("the episode has no session; open it first")
         return await self._session.score_group(candidates)

@@ -13,7 +13,7 @@ _NO_IDENTIFIER = re.compile(r"\W+", re.ASCII)
 _LONGEST = 64
 _RESERVED = frozenset(
     {
-        *("reset", "get_reward"),  # which TRL takes for itself
+        *("reset", "get_reward"),  # reserved by TRL
         *("reward", "rewards", "metadata", "finished", "last_output"),  # the state that reward functions read
         *("live", "episode", "scored_by_function"),
     }
@@ -21,10 +21,10 @@ _RESERVED = frozenset(
 
 
 def model_names(names: Iterable[str]) -> dict[str, str]:
-    """For each tool's name the one that the model sees, all different.
+    """Names of tools as the model sees them, by tool; no two are equal.
 
     Letters, digits, ``_`` and ``-``, 64 at most, are kept as they are (chat formats carry no others); the
-    rest become ``_``, and a number tells apart what would then be the same.
+    rest become ``_``, and a number distinguishes names that would then be the same.
     """
     wanted = list(dict.fromkeys(names))
     kept = {name for name in wanted if name and not _FOREIGN.search(name) and len(name) <= _LONGEST}
@@ -37,8 +37,9 @@ def model_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def attribute_names(names: Iterable[str]) -> dict[str, str]:
-    """For each name the public method under which TRL finds the tool: never one that means something else
-    on a ``RolloutEnvironment``, nor one with a leading underscore, which TRL skips."""
+    """Public methods under which TRL finds the tools, by name: never one that means something else on a
+    ``RolloutEnvironment``, nor one with a leading underscore, which TRL skips.
+    """
     taken: set[str] = set(_RESERVED)
     found = {}
     for name in dict.fromkeys(names):

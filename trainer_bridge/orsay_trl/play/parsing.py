@@ -32,7 +32,7 @@ class _Guarded:
 
 
 def guard(tokenizer: Any, *, rendered: bool) -> None:
-    """Put it around the parser of ``tokenizer``, once; of one without a parser, nothing.
+    """Wrap the parser of ``tokenizer``, once; a tokenizer without a parser stays as it is.
 
     ``rendered``: what is parsed goes through the chat template again, so it must be possible to write it.
     """

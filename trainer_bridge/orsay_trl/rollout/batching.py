@@ -48,7 +48,7 @@ class Batcher(Generic[_Request, _Result]):
         return await answer
 
     async def aclose(self) -> None:
-        """Let the batch that runs end, and answer no more; safe to call twice."""
+        """Finish the running batch and accept no more requests; safe to call twice."""
         drain, self._drain = self._drain, None
         for _, answer in self._waiting:
             answer.cancel()

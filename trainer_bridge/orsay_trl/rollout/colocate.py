@@ -96,7 +96,7 @@ class ColocatedSampler:
         self._executor.shutdown(wait=False)
 
     async def _run(self) -> None:
-        """Step the engine as long as anybody waits."""
+        """Step the engine as long as requests wait."""
         loop = asyncio.get_running_loop()
         while self._answers or self._dropped:
             new, self._waiting = self._waiting, []
@@ -112,7 +112,7 @@ class ColocatedSampler:
                 answer_ = self._answers.get(number)
                 if answer_ is not None and not answer_.done():
                     answer_.set_result(sample)
-            await asyncio.sleep(0)  # those who were answered come back with their next request
+            await asyncio.sleep(0)  # rollouts that were answered return with their next request
 
     def _step(
         self, new: Sequence[tuple[str, list[int], int]], gone: Sequence[str]

@@ -101,7 +101,7 @@ class RolloutSettings:
 
 @dataclass(slots=True)
 class RolloutContext:
-    """Everything that a rollout needs besides its environment."""
+    """Objects that a rollout needs besides its environment."""
 
     trainer: Any
     chat: ChatFormat
@@ -113,7 +113,7 @@ class RolloutContext:
     @contextmanager
     def sampling_batch(self) -> Iterator[None]:
         """Around one batch, on the trainer's thread: current weights, and an engine that is awake."""
-        if self.settings.sync and not self.trainer.use_vllm:  # TRL itself brings weights to its own vLLM
+        if self.settings.sync and not self.trainer.use_vllm:  # TRL itself sends weights to its own vLLM
             self.settings.sync.sync(self.trainer)
         with self._prepared():
             yield

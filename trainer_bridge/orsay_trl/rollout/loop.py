@@ -112,7 +112,7 @@ class Dialogue:
         return ids[: len(ids) - len(self._last)]
 
     async def turn(self) -> Sample | None:
-        """Let the model have its turn; None when there is no room for a single token."""
+        """Sample one turn of the model; None when there is no room for a single token."""
         room = self.room
         if room < 1:
             return None

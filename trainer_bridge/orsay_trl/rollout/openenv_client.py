@@ -112,7 +112,7 @@ class OpenEnvGame:
             raise ValueError(f"this action cannot be sent: {exc}") from exc
 
     async def step(self, action: Any) -> float | None:
-        """Do ``action`` once: a step that may have been made is not made again."""
+        """Take one step with ``action``; a step that may have been made is not repeated."""
         try:
             result = await done(self._client.step, action)
             reward = float(result.reward or 0.0)

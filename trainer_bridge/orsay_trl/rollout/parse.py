@@ -65,10 +65,10 @@ class Turn:
     """One turn of the model: text and calls."""
 
     text: str
-    """Without reasoning, calls and end marks."""
+    """Text of the turn without reasoning, calls and end marks."""
     calls: tuple[Call, ...] = ()
     problem: str | None = None
-    """For the model to read: what was wrong with a call. There are no ``calls`` then."""
+    """Error for the model about a malformed call. There are no ``calls`` then."""
 
 
 class TurnParser:

@@ -195,7 +195,7 @@ def _closing(function: RolloutFunction) -> Any:
     from transformers import TrainerCallback  # an optional dependency, here for certain: a trainer called
 
     class Closing(TrainerCallback):  # type: ignore[misc]  # transformers has no types for it
-        """Ends the sampler's connections with the training."""
+        """Callback that closes the sampler's connections when training ends."""
 
         def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             function.close()

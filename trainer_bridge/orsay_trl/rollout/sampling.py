@@ -45,7 +45,7 @@ class Sampling:
     min_p: float = 0.0
     """Drop tokens less likely than this share of the likeliest."""
     repetition_penalty: float = 1.0
-    """Above 1 makes tokens less likely that stand in the prompt or were sampled before."""
+    """Repetition penalty: above 1, tokens of the prompt and of earlier samples become less likely."""
     stop_token_ids: tuple[int, ...] = ()
     """Tokens that end the turn, besides the model's own end tokens."""
 

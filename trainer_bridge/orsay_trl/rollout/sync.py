@@ -36,7 +36,7 @@ class DiskSync:
         base_url: ``http://host:8000``, with or without ``/v1``.
         api_key: Sent as a bearer token; never part of a message.
         timeout_s: How long the server may take to load the weights, or to finish what it samples.
-        retry: Bounds of trying again when the connection breaks; loading twice harms nobody.
+        retry: Bounds of trying again when the connection breaks; loading twice is harmless.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class DiskSync:
         if step == self.step:
             return False
         accelerator, state = trainer.accelerator, None
-        if accelerator.distributed_type.value in _SHARDED:  # all processes hold a part, and take part
+        if accelerator.distributed_type.value in _SHARDED:  # all processes hold a shard, and take part
             state = accelerator.get_state_dict(trainer.model_wrapped)
         if accelerator.is_main_process:
             self.push(accelerator.unwrap_model(trainer.model), state)
@@ -110,14 +110,14 @@ class DiskSync:
             )
 
     def _reset(self, http: httpx.Client) -> None:
-        """False means that running requests hold blocks of the cache: wait for them."""
+        """Reset the cache of prefixes; False while running requests hold blocks of it."""
         deadline = time.monotonic() + self._timeout_s
         delay_s = 0.02
         while _success(self._ask(http, "POST", "/reset_prefix_cache")) is False:
             if time.monotonic() > deadline:
                 raise SyncError(
                     f"vLLM at {self.base_url} still samples {self._timeout_s:.0f} s after its weights "
-                    "changed, so that its prefix cache cannot be emptied; does somebody else use this server?"
+                    "changed, so that its prefix cache cannot be emptied; is this server used elsewhere?"
                 )
             time.sleep(delay_s)
             delay_s = min(2 * delay_s, 1.0)
@@ -136,7 +136,7 @@ class DiskSync:
             ) from exc
         if answer.status_code == 200:
             return answer
-        hint = "; the server's own log says more"
+        hint = "; the server's own log has more"
         if answer.status_code == 404 and path != "/v1/models":
             hint = "; start vLLM with VLLM_SERVER_DEV_MODE=1 in its environment"
         elif answer.status_code in (401, 403):
@@ -146,7 +146,7 @@ class DiskSync:
 
 
 def untie(model: Any) -> None:
-    """Give a transformers model an output layer of its own, equal to its embedding so far.
+    """Untie the output layer of a transformers model from its embedding; both start equal.
 
     To be done before the folder is saved that the server is started on, since the server must know of it too.
     Nothing happens to a model whose output layer is its own already.

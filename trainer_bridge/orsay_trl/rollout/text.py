@@ -25,7 +25,7 @@ ActionParser: TypeAlias = Callable[[str], Any]
 
 
 class Game(Protocol):
-    """Something played one action at a time."""
+    """A game that is played one action at a time."""
 
     finished: bool
     fault: str | None
@@ -36,7 +36,7 @@ class Game(Protocol):
         ...
 
     async def step(self, action: Any) -> float | None:
-        """Do ``action``; the reward, if there was one. A fault is noted, not raised."""
+        """Take one step with ``action``; returns the reward, if any. A fault is noted, not raised."""
         ...
 
 
@@ -54,7 +54,7 @@ class EpisodeGame:
         self._episode = episode
 
     def check(self, action: Any) -> None:
-        """No check: an action that cannot be sent is a call that is refused."""
+        """Accept any action: one that cannot be sent becomes a refused call."""
 
     async def step(self, action: Any) -> float | None:
         """Raises TypeError for an action that names no call."""
@@ -154,14 +154,14 @@ def merged(prompt: Any, observation: str) -> list[Message]:
 
 
 def _bare(message: Mapping[str, Any]) -> Message:
-    """Without what names the task, and the gaps that a dataset fills with None."""
+    """The row without the fields that name the task, and without the gaps that a dataset fills with None."""
     return {key: value for key, value in message.items() if key != "task" and value is not None}
 
 
 def _line(step: int, action: Any, reward: float | None, observation: Any) -> str:
     try:
         label = getattr(action, "action_str", None) or str(action)
-    except (ValueError, RecursionError):  # of arguments that Python cannot spell, and that were refused
+    except (ValueError, RecursionError):  # arguments that Python cannot spell, and that were refused
         label = type(action).__name__
     error = " ERROR" if getattr(observation, "last_action_error", False) else ""
     return f"Step {step}: {label} -> reward {reward or 0.0:+.2f}{error}"

@@ -176,7 +176,7 @@ class ChatFormat:
         return self._boundaries[key]
 
     def _check_position(self, messages: list[Message], role: str, name: str) -> None:
-        """Some templates leave out messages that they do not know, without a word."""
+        """Check that the template renders the message: some silently drop those they do not know."""
         found = self._render([*messages, {"role": role, "name": name, "content": _ANSWER}], open_turn=True)
         if _ANSWER not in self._tokenizer.decode(found):
             raise TemplateError(f"the chat template {self._name()} leaves out messages of the role {role!r}")

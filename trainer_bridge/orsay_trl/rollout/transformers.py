@@ -128,7 +128,7 @@ class TransformersSampler:
 
 @contextmanager
 def _evaluating(model: Any) -> Iterator[None]:
-    """Without dropout, and with the cache that gradient checkpointing switches off."""
+    """Evaluation mode: without dropout, and with the cache that gradient checkpointing switches off."""
     was_training = model.training
     model.eval()
     try:
@@ -193,7 +193,7 @@ def _limits_class() -> Any:
     from transformers import StoppingCriteria
 
     class Limits(StoppingCriteria):  # type: ignore[misc]  # transformers has no types for it
-        """Ends each row at its own length."""
+        """Stopping criterion that ends each row at its own length."""
 
         def __init__(self, lengths: Sequence[int]) -> None:
             self._lengths = torch.tensor(lengths)

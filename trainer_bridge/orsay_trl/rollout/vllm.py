@@ -1,7 +1,7 @@
 """Sampling from a vLLM server over ``/v1/completions``: token ids go in, token ids and logprobs come out.
 
 The server should run with ``--logprobs-mode processed_logprobs``; where that makes a difference, the first
-request asks it. Everything that it answers is compared with what was asked before anybody trains on it.
+request asks it. Everything that it answers is compared with what was asked before it is trained on.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RequestRefused(SamplerError):
 
 
 class UnknownModel(SamplerError):
-    """The server does not serve the model of that name; the message says which it serves."""
+    """The server does not serve the model of that name; the message names those it serves."""
 
 
 class UnusableAnswer(SamplerError):
@@ -90,7 +90,7 @@ class VLLMSampler:
 
     The first ``sample`` (or ``open``, or ``async with``) asks the server for its models, which sets ``model``
     where none was named and ``max_model_len``. A broken connection, 429, 502, 503 and 504 are tried again:
-    sampling twice harms nobody. No seed is ever sent.
+    sampling twice is harmless. No seed is ever sent.
 
     Args:
         base_url: ``http://host:8000``, with or without ``/v1``.
@@ -216,7 +216,9 @@ class VLLMSampler:
         }
 
     async def _check_logprobs(self) -> None:
-        """With one candidate left, the distribution sampled from has logprob 0, the raw one hardly ever."""
+        """Check that log probabilities are those of the sampled distribution: with one candidate it has 0,
+        the raw one hardly ever.
+        """
         body = {**self._body([0], 1), "top_k": 1, "temperature": self.sampling.temperature or 1.0}
         choice = self._choice(await self._send("POST", "/v1/completions", body), [0])
         assert choice.logprobs is not None
@@ -261,7 +263,7 @@ class VLLMSampler:
         ):
             return PromptTooLong(f"the prompt has {len(body['prompt'])} tokens: {message}")
         if answer.status >= 500 or answer.status == 429:
-            return ServerLost(f"{what}; the server's own log says more")
+            return ServerLost(f"{what}; the server's own log has more")
         if answer.status in (401, 403):
             return RequestRefused(f"{what}; pass the server's --api-key as api_key")
         if answer.status == 404:
@@ -283,7 +285,7 @@ class VLLMSampler:
         else:
             raise ServerLost(
                 f"vLLM at {self._transport.address} ended a completion with {choice.finish_reason!r} "
-                "instead of 'stop' or 'length'; the server's own log says why"
+                "instead of 'stop' or 'length'; the server's own log has the reason"
             )
         if len(choice.token_ids) > max_tokens:
             raise UnusableAnswer(

@@ -18,9 +18,11 @@ __all__ = ["MARKS", "build", "model", "tokenizer"]
 PAD, TURN, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 
 MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
-"""Each is one token, but not a special one: decoding keeps them, since tool calls are read from the text."""
+"""Marks that are one token each, but no special ones: decoding keeps them, since tool calls are read from the
+text.
+"""
 
-_CONTEXT = 4096  # tokens; a server may be told to allow fewer
+_CONTEXT = 4096  # tokens; a server may be set to allow fewer
 _EXAMPLES = (
     "You are a helpful assistant.",
     "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n",

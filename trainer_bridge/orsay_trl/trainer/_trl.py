@@ -1,6 +1,6 @@
 """TRL's private parts: everything the bridge relies on that TRL does not promise.
 
-TRL tells an environment and a reward function nothing of their trainer, and offers no hook inside its tool
+TRL gives an environment and a reward function no reference to their trainer, and offers no hook in its tool
 loop. This module is the one place that looks behind it; ``tests/bridge/test_trl_internals.py`` compares the
 tables below with the installed release. It imports neither torch nor TRL.
 """
@@ -84,7 +84,7 @@ ROLLOUT_PROCESS = "grpo-rollout-worker-child"
 """Name of the process in which AsyncGRPO plays, since TRL 1.16."""
 
 _FRAMES = 6
-_FRAMES_OF_A_START = 32  # from where a process is begun, and what it takes along pickled, to the trainer
+_FRAMES_OF_A_START = 32  # between the trainer and the start of a process, which pickles its arguments
 
 
 # The trainer behind a call
@@ -185,7 +185,7 @@ def weights_discarded(generation: Any) -> None:
 
 
 def mix_in(trainer: Any, mixin: type) -> None:
-    """Put ``mixin`` in front of the bases of a trainer's class, in place.
+    """Insert ``mixin`` before the bases of a trainer's class, in place.
 
     Raises RuntimeError for a release whose methods differ from those known here.
     """

@@ -20,10 +20,10 @@ class EnvironmentCallback(TrainerCallback):  # type: ignore[misc]
         self._environments = list(environments)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Called by the trainer."""
+        """Hook of the trainer at the begin of a step."""
         label_sessions(self._environments, state=state, args=args, model=kwargs.get("model"))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Called by the trainer; not when training fails, where the process's end closes sessions."""
+        """Hook of the trainer at the end of training; if that fails, the process's end closes sessions."""
         for environment in self._environments:
             environment.pool.close_episodes()

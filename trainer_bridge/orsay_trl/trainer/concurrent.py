@@ -68,7 +68,7 @@ class _Turns:
 
 
 class ConcurrentEnvironments:
-    """Goes in front of ``trl.GRPOTrainer`` among the bases of a class; see ``GRPOTrainer`` and ``attach``."""
+    """Mixin before ``trl.GRPOTrainer`` among the bases of a class; see ``GRPOTrainer`` and ``attach``."""
 
     _orsay_turns: _Turns | None = None
 

@@ -24,7 +24,7 @@ class Groups:
 
     @property
     def are_whole(self) -> bool:
-        """No group has rollouts in two processes; the answer is the same in all of them."""
+        """True if no group has rollouts in two processes; the answer is the same in all of them."""
         return self.count % self.size == 0
 
     def has(self, position: int) -> bool:
@@ -67,7 +67,7 @@ def groups_of(
         size = num_generations
     if size is None or size < 1:
         raise ValueError(
-            "nothing says where a group of rollouts ends: there is no log_metric of a trainer, as TRL's "
+            "the size of a group of rollouts is unknown: there is no log_metric of a trainer, as TRL's "
             "GRPOTrainer hands it over. Pass num_generations=…, the number of rollouts in each group"
         )
     accelerator = getattr(trainer, "accelerator", None)

@@ -99,7 +99,7 @@ def _components(episode: Episode) -> dict[str, float]:
 
 
 def _log_times(pool: EpisodePool, prefix: str, log_metric: Callable[[str, float], None]) -> None:
-    """Since the last batch: how long training waited for the environment, and what share of the time."""
+    """Log the time since the last batch that training waited for the environment, and its share."""
     now, waited = time.perf_counter(), pool.waited_s
     began, before = pool.metered
     pool.metered = (now, waited)

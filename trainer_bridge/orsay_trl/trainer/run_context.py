@@ -7,7 +7,7 @@ from typing import Any
 
 __all__ = ["run_name"]
 
-_UNNAMED = ("", ".", "trainer_output")  # the last is what transformers takes when nobody says
+_UNNAMED = ("", ".", "trainer_output")  # the last is the default of transformers
 
 
 def run_name(args: Any, model: Any, day: str) -> str:
