@@ -33,13 +33,13 @@ class Admitted:
         return task
 
     def leave(self, task: asyncio.Task[object] | None) -> None:
-        """It is done, or has been refused."""
+        """Remove a task that is done, or was refused."""
         self._under_way.pop(task, None)
         if self._revoked:
             self.revoked(task)
 
     def revoked(self, task: asyncio.Task[object] | None) -> bool:
-        """Its key was taken back, and nobody else cancelled it: it may go on, to say so."""
+        """True if the task was cancelled because its key was revoked; it may continue, to answer so."""
         if task is None or task not in self._revoked:
             return False
         self._revoked.discard(task)

@@ -11,8 +11,10 @@ import contextlib
 import importlib
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import Any, cast
 
 from pydantic import ValidationError
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from ..auth import Keys
 from ..errors import (
@@ -28,7 +30,8 @@ from ..errors import (
 from ..faults import FaultLog
 from ..logs import get_logger
 from ..runtimes.base import Runtime
-from .asgi import Receive, Scope, Send, address_of, break_off, has_left, replay
+from .asgi import Application, Headers, Receive, Scope, Send, address_of, break_off, has_left, replay
+from .cycle import Cycle
 from .episodes import EpisodeEndpoints
 from .errors import error_answer, validation_answer
 from .guard import Guard, note_page
@@ -40,7 +43,6 @@ __all__ = ["HttpApp"]
 
 _log = get_logger(__name__)
 _OPEN_PATHS = frozenset({"/health", "/ready"})
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class HttpApp:
@@ -58,6 +60,7 @@ class HttpApp:
         max_body_bytes: int,
         index_only: bool,
         loading: Loading,
+        trusted_proxies: str = "",
         mounts: Sequence[Mount] = (),
     ) -> None:
         self.mounts = Mounts(mounts, keys, guard, faults)
@@ -69,6 +72,11 @@ class HttpApp:
         self._stopping = stopping
         self._loading = loading
         self._index_only = index_only
+        self._behind_proxy = (
+            ProxyHeadersMiddleware(cast("Any", self._answer), trusted_proxies) if trusted_proxies else None
+        )
+        self._call_at_once = episodes.call_at_once
+        self._call_paths: set[str] = set()
         self._endpoints = episodes.table
         self._methods = {action: method for method, action in episodes.table}
         self._exact: dict[tuple[str, str], Endpoint] = {
@@ -83,6 +91,7 @@ class HttpApp:
         prefix = f"/{environment}" if environment else ""
         for (method, action), endpoint in self._endpoints.items():
             self._exact[method, f"{prefix}/{action}"] = endpoint
+        self._call_paths.add(f"{prefix}/call")
 
     async def load_rest(self) -> None:
         """Load the FastAPI part, in a thread, once."""
@@ -97,30 +106,74 @@ class HttpApp:
         )
         return app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not self._loading.over:
-            await self._loading.wait(scope["path"], partial(has_left, receive))
-            if has_left(receive):
-                return
-        if scope["type"] != "http":
-            await self.mounts.answer_socket(scope, receive, send)
-            return
-        if scope["path"].endswith("/"):  # answered as without it: a redirect would cost a round trip
-            scope = {**scope, "path": scope["path"].rstrip("/") or "/"}
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         request = Request(scope, dict(scope["headers"]), receive, send)
+        if self._behind_proxy is not None and _is_forwarded(request.headers):
+            return self._behind_proxy(cast("Any", scope), cast("Any", receive), cast("Any", send))
+        return self._serve(request)
+
+    def _answer(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return self._serve(Request(scope, dict(scope["headers"]), receive, send))
+
+    def _serve(self, request: Request) -> Awaitable[None]:
+        if self._loading.over and request.scope["type"] == "http":
+            return self._run(request)
+        return self._serve_later(request)
+
+    async def _serve_later(self, request: Request) -> None:
+        """Answer once the environments are loaded; or a WebSocket."""
+        if not self._loading.over:
+            await self._loading.wait(request.path, partial(has_left, request.receive))
+            if has_left(request.receive):
+                return
+        if request.scope["type"] == "http":
+            await self._run(request)
+        else:
+            await self.mounts.answer_socket(request.scope, request.receive, request.send)
+
+    def at_once(self, cycle: Cycle) -> bool:
+        """Begin to answer a tool call that is here as a whole; False for what takes a task.
+
+        The call is answered by a callback of its session: a task for each would be a tenth of its cost.
+        """
+        scope: Any = cycle.scope
+        if scope["path"] not in self._call_paths or scope["method"] != "POST" or not self._loading.over:
+            return False
+        headers: Headers = dict(scope["headers"])
+        if _is_forwarded(headers):
+            return False
+        request = Request(scope, headers, cycle.receive, cycle.send)  # type: ignore[arg-type]  # uvicorn's types
         try:
-            await self._endpoint(request)(request)
+            request.owner = self._keys.owner(headers)
+            if not request.owner:
+                self._guard.check(request)
+            return self._call_at_once(request, cycle, self._defer)
+        except Exception as exc:
+            self._defer(cycle, request, partial(_fail, exc))
+            return True
+
+    def _defer(self, cycle: Cycle, request: Request, endpoint: Endpoint) -> None:
+        """Have an endpoint answer the rest of a request, in a task."""
+        cycle.start(lambda scope, receive, send: self._run(request, endpoint))
+
+    async def _run(self, request: Request, endpoint: Endpoint | None = None) -> None:
+        """Have the endpoint answer, that of the request unless given; what it raises becomes the answer."""
+        if request.scope["path"].endswith("/"):  # answered as without it: a redirect would cost a round trip
+            request.scope = {**request.scope, "path": request.scope["path"].rstrip("/") or "/"}
+        try:
+            await (endpoint or self._endpoint(request))(request)
         except ValidationError as exc:
             await self._send_error(request, 422, validation_answer(exc))
         except (Refused, Faulted) as exc:
             if isinstance(exc, Unauthorized):
-                _log.info("key_refused", client=address_of(scope), method=request.method, path=request.path)
+                client = address_of(request.scope)
+                _log.info("key_refused", client=client, method=request.method, path=request.path)
             elif isinstance(exc, Forbidden):
                 note_page(request)
             try:
                 await self._send_error(request, *error_answer(exc, self._faults))
             except RuntimeError:  # an answer had begun
-                await break_off(receive, send)
+                await break_off(request.receive, request.send)
         except Exception as exc:
             _log.exception("request_failed", method=request.method, path=request.path)
             fault = Faulted("internal", exception_text(exc))
@@ -192,3 +245,12 @@ class HttpApp:
         if self._stopping():
             raise ShuttingDown("the server is shutting down")
         await request.send_json(b'{"status":"ready"}')
+
+
+def _is_forwarded(headers: Headers) -> bool:
+    """A proxy has passed the request on."""
+    return b"x-forwarded-for" in headers or b"x-forwarded-proto" in headers
+
+
+async def _fail(exc: Exception, _request: Request) -> None:
+    raise exc

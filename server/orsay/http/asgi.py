@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any, TypeAlias
 
 __all__ = [
+    "Application",
     "Headers",
     "Receive",
     "Scope",
@@ -22,6 +23,7 @@ __all__ = [
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers: TypeAlias = dict[bytes, bytes]
 
 _JSON = (b"content-type", b"application/json")
@@ -83,7 +85,10 @@ async def break_off(receive: Receive, send: Send) -> None:
 async def send_once(
     send: Send, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...] = (_JSON,)
 ) -> None:
-    """A whole answer in one write."""
+    """A whole answer in one write; below our own server without messages (``Cycle.answer``)."""
+    answer = getattr(getattr(send, "__self__", None), "answer", None)
+    if answer is not None and answer(status, headers, body):
+        return
     length = (b"content-length", b"%d" % len(body))
     await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
     await send({"type": "http.response.body", "body": body})

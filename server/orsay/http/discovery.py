@@ -120,7 +120,7 @@ class _Discovery:
         return _json(to_json([info.key for info in self._runtime.environments]))
 
     async def environments(self) -> Response:
-        """All there is to know of each environment, for a server in front of this one."""
+        """Complete description of each environment, for a server in front of this one."""
         self._info("")
         return _json(to_json(list(self._runtime.environments)))
 

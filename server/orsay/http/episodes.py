@@ -24,13 +24,15 @@ from sse_starlette import EventSourceResponse
 from ..errors import BadRequest, Faulted, Unsupported
 from ..runtimes.base import Operation
 from ..runtimes.outcome import Outcome
-from ..sessions.calls import Call
+from ..sessions.calls import Call, Reader
 from ..sessions.registry import Sessions
 from ..sessions.session import Session
 from ..sessions.timers import Delay
 from .asgi import has_gone, send_once
 from .choice import choose
+from .cycle import Cycle
 from .opening import open_request, run_of, secrets_of, traceparent_of
+from .pending import Defer, PendingRequest, PendingRequests
 from .request import Endpoint, Request
 
 __all__ = ["EpisodeEndpoints"]
@@ -65,7 +67,9 @@ class EpisodeEndpoints:
         self._sessions = sessions
         self._faults = sessions.faults
         self._max_body = max_body_bytes
-        self._longest_wait = Delay(stream_after_s + _LONGEST_WAIT_S if stream_after_s else 0.0)
+        longest_wait_s = stream_after_s + _LONGEST_WAIT_S if stream_after_s else 0.0
+        self._longest_wait = Delay(longest_wait_s)
+        self._pending = PendingRequests(self, longest_wait_s)
         self._soon = Delay(min(1.0, stream_ping_s))
         self._stream_ping_s = stream_ping_s
         self._index_only = index_only
@@ -170,6 +174,24 @@ class EpisodeEndpoints:
             raise BadRequest("say which call to cancel: its task_id in the body, or its Idempotency-Key")
         await request.send_json(to_json({"cancelled": session.cancel(task_id, key)}))
 
+    def call_at_once(self, request: Request, cycle: Cycle, defer: Defer) -> bool:
+        """``call`` without a task, for a whole request to a session that is ready; else False."""
+        session = self._sessions.get(request.session_id(), request.owner)
+        handle = session.handle_if_ready
+        if handle is None or len(cycle.body) > self._max_body:
+            return False
+        wanted = _CALL.validate_json(cycle.body)
+        if wanted.task_id is not None:
+            return False
+        body = cycle.take_body()
+        if body is None:
+            return False
+        key = request.header(b"idempotency-key")
+        call = session.start_call(handle, "call", wanted.name, body, key)
+        keyed = key is not None
+        PendingRequest(self._pending, cycle, request, session, call, defer, keyed=keyed).begin()
+        return True
+
     async def _answer(
         self,
         request: Request,
@@ -193,22 +215,40 @@ class EpisodeEndpoints:
             call = session.start_call(handle, operation, name, body, key)
         gone = partial(has_gone, request.receive)
         call.join(gone)
+        await self._read(request, session, call, gone, keyed=key is not None, waits=True)
+
+    async def _read(
+        self, request: Request, session: Session, call: Call, gone: Reader, *, keyed: bool, waits: bool
+    ) -> None:
+        """Answer with the outcome or the stream of events; ``waits``: for a quick tool first."""
         complete = False
         try:
-            if not call.slow:
-                await call.wait(self._longest_wait)
-            if call.computed is not None and call.outcome is None:  # on its way through the journal
-                await call.wait(self._longest_wait)
+            if waits and call.outcome is None and not call.slow:
+                await call.changed(self._longest_wait)
+            if call.outcome is None and call.computed is not None:  # on its way through the journal
+                await call.changed(self._longest_wait)
             if call.outcome is not None:
-                complete = key is not None or not gone()
+                complete = keyed or not gone()
                 if call.refused is not None:
                     raise call.refused
-                events = _TASK_ID % call.task_id.encode() + self._result(call)
-                await send_once(request.send, 200, events, _STREAM_HEADERS)
+                headers, events = self.whole(call)
+                await send_once(request.send, 200, events, headers)
             else:
                 complete = await self._stream(session, call, request)
         finally:
             session.leave(call, gone, complete=complete)
+
+    def whole(self, call: Call) -> tuple[tuple[tuple[bytes, bytes], ...], bytes]:
+        """Headers and body of the answer to a published call."""
+        return _STREAM_HEADERS, _TASK_ID % call.task_id.encode() + self._result(call)
+
+    def rest(self, session: Session, call: Call, reader: Reader, *, keyed: bool) -> Endpoint:
+        """The endpoint that goes on for this reader of the call."""
+
+        async def go_on(request: Request) -> None:
+            await self._read(request, session, call, reader, keyed=keyed, waits=False)
+
+        return go_on
 
     async def _stream(self, session: Session, call: Call, request: Request) -> bool:
         """Stream until the outcome; False if the client left before.
@@ -223,8 +263,10 @@ class EpisodeEndpoints:
             {"type": "http.response.body", "body": _TASK_ID % call.task_id.encode(), "more_body": True}
         )
         sent = 0
-        while call.outcome is None and (call.has_chunks(sent) or not await call.wait(self._soon)):
-            part = call.chunks(sent)
+        while call.outcome is None:
+            if not call.has_chunks(sent):
+                await call.changed(self._soon)
+            part = b"" if call.outcome is not None else call.chunks(sent)
             if not part:
                 break
             sent += len(part)
@@ -244,7 +286,7 @@ class EpisodeEndpoints:
                     sent += len(part)
                     yield part
                 else:
-                    await call.wait(self._soon)
+                    await call.changed(self._soon)
             yield self._result(call, sent)
             complete = True
 

@@ -1,8 +1,8 @@
 """Web pages that may use a server without keys, and those that may not.
 
 Whoever reaches such a server may play there, and a page in that person's browser would reach it as well. Two
-headers that no page can choose tell of it: ``Host``, the name that led here, which a page may have had lead
-here itself (DNS rebinding), and ``Origin``, the page's own.
+headers that no page can choose identify it: ``Host``, the name in the URL, which by DNS rebinding may lead
+here, and ``Origin``, the page's own.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Guard:
         given = [each.lower() for each in origins]
         self._any_page = "*" in given
         self._pages = [_pattern(each) for each in given]
-        self._good: set[bytes | None] = {None, b""}  # no browser leaves it out
+        self._good: set[bytes | None] = {None, b""}  # browsers always send it
 
     def check(self, request: Request) -> None:
         """Raises Forbidden for a foreign name or page; BadRequest for two names or pages at once."""
@@ -69,7 +69,7 @@ class Guard:
         origin = headers.get(b"origin")
         if origin is None:
             site, mode = headers.get(b"sec-fetch-site"), headers.get(b"sec-fetch-mode")
-            if site != b"cross-site" or mode == b"navigate":  # somebody follows a link
+            if site != b"cross-site" or mode == b"navigate":  # a person follows a link
                 return
             page = "this is embedded in one of another site"
         else:
@@ -115,7 +115,7 @@ def note_page(request: Request) -> None:
 
 
 def _pattern(origin: str) -> re.Pattern[str]:
-    """For an origin of the settings; a star in it stands for one or more labels of a name."""
+    """Pattern for an origin of the settings, in which a star stands for one or more labels of a name."""
     return re.compile(re.escape(origin).replace(r"\*\.", r"(?:[a-z0-9_-]+\.)+"))
 
 

@@ -10,7 +10,9 @@ from ..logs import get_logger
 __all__ = ["HEADERS", "HEAD_BYTES", "PIPELINED", "Door"]
 
 HEAD_BYTES = 64 * 1024
-"""Of a request's head; and of what comes between two pieces of a body: chunk sizes, extensions, trailers."""
+"""Size of a request's head, and of the framing between two pieces of a body: chunk sizes, extensions,
+trailers.
+"""
 HEADERS = 100
 PIPELINED = 32
 """Requests of one connection that wait for the answer of an earlier one."""
@@ -34,7 +36,7 @@ class Door:
 
     @property
     def lingering_limit(self) -> int:
-        """Beyond it, whoever is turned away is not waited for."""
+        """Number of refused connections that are kept open until their clients have read the answer."""
         return max(8, min(256, self.connections // 8))
 
     def is_full(self, connections: int, descriptor: int) -> bool:
@@ -42,7 +44,7 @@ class Door:
         return connections - self.lingering > self.connections or descriptor >= self.descriptors
 
     def note(self, event: str, *, serious: bool = False, **about: object) -> None:
-        """Log it, but no more than once in ten seconds each: whoever causes it may do so for ever.
+        """Log it, but no more than once in ten seconds each: a client may cause it for ever.
 
         ``times`` counts what happened since the line before.
         """

@@ -10,11 +10,11 @@ __all__ = ["Loading"]
 
 _LOOK_S = 0.25
 _AT_ONCE = frozenset({"console", "docs", "health", "metrics", "openapi.json", "ready", "redoc", "version"})
-"""First or last parts of the paths that need no environment, or tell that there is none yet."""
+"""First or last parts of the paths that need no environment, or report that there is none yet."""
 
 
 class Loading:
-    """Over once ``finish`` was called, for good.
+    """Loading phase of the environments: over once ``finish`` was called, for good.
 
     A request that waits holds its connection and nothing else: its body is not read yet, and the limit of
     connections is the limit of such requests.

@@ -127,7 +127,7 @@ class Mounts:
                 raise
             work.cancel()
             with contextlib.suppress(RuntimeError, OSError, TimeoutError):
-                async with asyncio.timeout(_CLOSE_TIMEOUT_S):  # it may read nothing
+                async with asyncio.timeout(_CLOSE_TIMEOUT_S):  # the client may not be reading
                     await self._refuse_socket(Unauthorized(_REVOKED), request.send)  # unless it was accepted
                     close = {"type": "websocket.close", "code": _POLICY, "reason": _REVOKED}
                     await request.send(close)

@@ -14,7 +14,7 @@ _AUTHORITY = re.compile(
 _LONGEST = 300  # a name has up to 253 characters
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _PRIVATE = (".local", ".internal", ".localhost", ".test", ".home.arpa")
-"""Endings that are reserved (RFC 6761, 6762, 8375; ICANN): nobody has a public name below them."""
+"""Endings that are reserved (RFC 6761, 6762, 8375; ICANN): there are no public names below them."""
 _FROM_CONTAINERS = ("host.docker.internal", "gateway.docker.internal", "host.containers.internal")
 """Names of the machine on which a container runs, as Docker and Podman give them."""
 
@@ -42,7 +42,7 @@ def name_of(authority: str) -> str | None:
 
 
 def is_loopback(name: str) -> bool:
-    """That name or address, as ``name_of`` gives it, is this machine itself for every browser."""
+    """True if every browser takes that name or address, as ``name_of`` returns it, for this machine."""
     if name == "localhost" or name.endswith(".localhost"):
         return True
     try:
@@ -63,7 +63,7 @@ class Names:
     """The names of a server: addresses, those of loopback, ``names``, and with ``private`` all private ones.
 
     An address leads to itself, whatever a name server says. One word alone and what is below a reserved
-    ending are private: nobody has a public name of that kind, but who answers for names in the network of
+    ending are private: there are no public names of that kind, but who answers for names in the network of
     this machine may choose what they lead to.
 
     One of ``names`` may be ``*.example.org``, for every name below that one, or ``*``.
@@ -77,7 +77,7 @@ class Names:
         self._endings = tuple(each[1:] for each in given if each.startswith("*."))
 
     def own(self, name: str) -> bool:
-        """It is named as the server's, or loopback."""
+        """True for a name given as the server's, and for loopback."""
         return name in self._exact or is_loopback(name) or name.endswith(self._endings)
 
     def __contains__(self, name: str) -> bool:

@@ -90,10 +90,10 @@ _ERRORS: dict[int, tuple[str, type[BaseModel]]] = {
     403: ("a server without keys, asked at a foreign name or by a foreign web page", ErrorAnswer),
     404: ("no such session, environment or capability", ErrorAnswer),
     409: ("the session id, or the Idempotency-Key, belongs to another request", ErrorAnswer),
-    410: ("the session has ended; detail says why", ErrorAnswer),
+    410: ("the session has ended; detail has the reason", ErrorAnswer),
     413: ("the body is over the server's limit", ErrorAnswer),
     422: ("the body does not fit its schema", ProblemAnswer),
-    429: ("a limit is reached; Retry-After says when to come back", ErrorAnswer),
+    429: ("a limit is reached; try again after Retry-After", ErrorAnswer),
     500: ("code of the environment failed; X-Orsay-Fault names the class", ErrorAnswer),
     503: ("still starting (X-Backend-State: starting) or shutting down; nothing ran", ErrorAnswer),
 }
@@ -290,7 +290,7 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
                 "name": "env",
                 "in": "path",
                 "required": True,
-                "description": "any environment's name: the session says which is meant. Works without, too",
+                "description": "any environment's name, or none: the session determines the environment",
                 "schema": {"type": "string"},
             }
         )

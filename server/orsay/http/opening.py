@@ -17,7 +17,7 @@ from .request import Request
 __all__ = ["open_request", "run_of", "secrets_of", "traceparent_of"]
 
 _LONGEST_RUN = 512  # characters of a label that the log keeps
-_LONGEST_READ = 8_192  # of which that is what is left without secrets
+_LONGEST_READ = 8_192  # characters of a label before secrets are taken out
 
 
 def secrets_of(request: Request) -> dict[str, str] | None:
@@ -55,7 +55,8 @@ def open_request(
     run: str | None = None,
     traceparent: str | None = None,
 ) -> OpenSession:
-    """With ``index_only``, a task_spec passes only if it names split and index (S6). Raises BadTask.
+    """Translate a create request into ``OpenSession``. With ``index_only``, a task_spec must name split and
+    index (S6). Raises BadTask.
 
     The session belongs to the trace of ``traceparent``, to a new one where that is missing or not valid.
     """

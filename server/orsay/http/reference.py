@@ -73,7 +73,7 @@ class ReferenceMount:
         return None
 
     async def close(self) -> None:
-        """There is nothing to release."""
+        """Do nothing: the mount holds no resources."""
 
     async def _page(self, path: str, request: Request) -> None:
         """The page, with a nonce for the styles that it makes."""

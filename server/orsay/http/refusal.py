@@ -55,7 +55,7 @@ class LastAnswer(asyncio.Protocol):
         if waits and not full:
             self._timer = loop.call_later(_LINGER_S, self.transport.abort)
             return
-        self._say()
+        self._write_answer()
         if full:
             self.transport.close()
         else:
@@ -63,7 +63,7 @@ class LastAnswer(asyncio.Protocol):
             self.transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        self._say()
+        self._write_answer()
         self._dropped += len(data)
         if self._dropped > _DISCARDED_BYTES:
             self.transport.pause_reading()
@@ -76,10 +76,10 @@ class LastAnswer(asyncio.Protocol):
             self._timer.cancel()
 
     def shutdown(self) -> None:
-        """As uvicorn asks of each connection when the server ends."""
+        """Close the connection: uvicorn calls this when the server ends."""
         self.transport.close()
 
-    def _say(self) -> None:
+    def _write_answer(self) -> None:
         answer, self._answer = self._answer, None
         if answer is not None:
             if answer:

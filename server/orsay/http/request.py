@@ -64,10 +64,13 @@ class Request:
         announced = self.headers.get(b"content-length")
         if announced is not None and announced.isdigit() and int(announced) > limit:
             raise TooLarge(f"the request body has {int(announced)} bytes; this server takes {limit}")
-        message = await self.receive()
-        body: bytes = message.get("body", b"")
-        if message.get("more_body"):
-            body = await self._rest(body, limit)
+        take = getattr(getattr(self.receive, "__self__", None), "take_body", None)
+        body: bytes | None = None if take is None else take()
+        if body is None:
+            message = await self.receive()
+            body = message.get("body", b"")
+            if message.get("more_body"):
+                body = await self._rest(body, limit)
         if len(body) > limit:
             raise TooLarge(f"the request body is over the {limit} bytes that this server takes")
         return body

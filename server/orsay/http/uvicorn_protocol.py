@@ -7,14 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
+from collections.abc import Callable
+from contextvars import Context
 from types import SimpleNamespace
 from typing import Any, Literal, cast
+from urllib.parse import unquote
 
 import httptools
 from uvicorn import Config
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from .cycle import Cycle
 from .limits import HEAD_BYTES, HEADERS, PIPELINED, Door
 from .refusal import LastAnswer, refusal
 from .writing import MOVED_BYTES, OneWrite
@@ -27,6 +33,7 @@ _SECOND_LOOK_S = 1.0
 _CHUNKED = b"chunked"
 _ANSWERED = SimpleNamespace(response_complete=True)  # in place of a cycle, where there is none
 _VERSIONS = ("1.1", "1.0")
+_PLAIN = re.compile(rb"(?:/[\w.~-]+)+", re.ASCII).fullmatch  # a URL that is nothing but a path
 _FRAMING = (b"content-length", b"transfer-encoding")
 _INVALID = "Invalid HTTP request received."
 
@@ -40,7 +47,8 @@ class _Refusal(Exception):
 
 
 class Connection(HttpToolsProtocol):
-    """For ``uvicorn.Config(http=...)``, with the ``door`` filled in.
+    """For ``uvicorn.Config(http=...)``, with the ``door`` filled in, and ``at_once``: it begins to answer a
+    request that is here as a whole, or returns False for one that takes a task.
 
     A read costs one addition and a few comparisons. Nothing is timed request by request: a look at what the
     connection waits for, now and then, takes the place of uvicorn's timer for idle ones too.
@@ -54,9 +62,12 @@ class Connection(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
         door: Door,
+        at_once: Callable[[Cycle], bool],
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._door = door
+        self._at_once = at_once
+        self._unstarted: Cycle | None = None  # the request whose head has come in this read
         self._unparsed = 0  # bytes since the last head, or piece of a body, was complete
         self._moved = 0  # bytes of the body since _since
         self._since: float | None = None  # the time from which the client is waited for
@@ -124,6 +135,9 @@ class Connection(HttpToolsProtocol):
                 self.parser.feed_data(data)
             except (httptools.HttpParserError, httptools.HttpParserUpgrade) as exc:
                 self._interrupted(exc, data)
+        unstarted, self._unstarted = self._unstarted, None
+        if unstarted is not None:
+            self._begin(unstarted, self.app)
         cycle = self.cycle
         if cycle is None or cycle.more_body or cycle.response_complete or cycle.scope is not self.scope:
             self._watch_on(len(data))
@@ -177,10 +191,36 @@ class Connection(HttpToolsProtocol):
             self._begin_upgrade()
             return
         earlier = self.cycle
-        super().on_headers_complete()
+        self._begin_request(earlier)
         self.headers = []  # for trailers, which are dropped: they may not say what a head says
         if earlier is not None and not earlier.response_complete:
             self._wait_behind(earlier)
+
+    def _begin_request(self, earlier: RequestResponseCycle | None) -> None:
+        """What uvicorn does after a head, with a cycle of ours."""
+        scope, version = self.scope, self.parser.get_http_version()
+        scope["method"] = self.parser.get_method().decode("ascii")
+        scope["http_version"] = version
+        if _PLAIN(self.url):
+            path, query = self.url, b""
+        else:
+            url = httptools.parse_url(self.url)
+            path, query = url.path, url.query or b""
+        text = path.decode("ascii")
+        scope["path"] = self.root_path + (unquote(text) if "%" in text else text)
+        scope["raw_path"] = path
+        scope["query_string"] = query
+        keep_alive = version != "1.0" and self.parser.should_keep_alive()
+        self.cycle = cycle = Cycle(scope, self, expects_100=self.expect_100_continue, keep_alive=keep_alive)
+        if earlier is None or earlier.response_complete:
+            self._unstarted = cycle
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cycle, self.app))
+
+    def _begin(self, cycle: Any, app: Any) -> None:
+        if cycle.more_body or not self._at_once(cycle):
+            cycle.start(app)
 
     def on_chunk_header(self) -> None:
         if self._moved == 0:
@@ -191,7 +231,18 @@ class Connection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._unparsed = 0
         self._moved += len(body)
-        super().on_body(body)
+        cycle = self.cycle
+        if not cycle.response_complete:
+            cycle.body += body
+            if len(cycle.body) > HIGH_WATER_LIMIT:
+                self.flow.pause_reading()
+            cycle.message_event.set()
+
+    def on_message_complete(self) -> None:
+        cycle = self.cycle
+        if self._upgrade is None and not cycle.response_complete:
+            cycle.more_body = False
+            cycle.message_event.set()
 
     @property
     def _phase(self) -> Literal["head", "body", "between"]:
@@ -250,12 +301,18 @@ class Connection(HttpToolsProtocol):
     # what does not come
 
     def on_response_complete(self) -> None:
-        """In place of a timer for each request, one that looks now and then."""
-        if self.pipeline:
-            super().on_response_complete()
-            return
+        """In place of a timer for each request, one that looks now and then.
+
+        The next request begins a turn later: this may be within the publication of a call, with more to be
+        published, in a context that is not the next request's.
+        """
         self.server_state.total_requests += 1
-        self.flow.resume_reading()
+        if self.flow.read_paused and not self.transport.is_closing():
+            self.flow.resume_reading()
+        if self.pipeline:
+            if not self.transport.is_closing():
+                self.loop.call_soon(self._begin, *self.pipeline.pop(), context=Context())
+            return
         self._since = self.loop.time()
         if self._watch is None:
             self._watch = self.loop.call_later(self._look_after_s, self._look)

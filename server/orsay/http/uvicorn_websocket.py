@@ -13,7 +13,9 @@ from typing import Any, cast
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import InvalidState
 from websockets.frames import Frame
+from websockets.http11 import Request
 
+from .limits import Door
 from .refusal import refusal
 from .writing import OneWrite
 
@@ -24,11 +26,14 @@ _TURN_S = 0.005
 
 
 class WebSocket(WebSocketsSansIOProtocol):
-    """For ``uvicorn.Config(ws=...)``. Its transport is what ``Connection`` had."""
+    """Protocol for ``uvicorn.Config(ws=...)``, with ``door`` bound; takes over the transport of
+    ``Connection``.
+    """
 
-    def __init__(self, *args: Any, **more: Any) -> None:
+    def __init__(self, *args: Any, door: Door, **more: Any) -> None:
         super().__init__(*args, **more)
-        self._rest: bytes | memoryview = b""  # was read, and waits for its turn
+        self._door = door
+        self._rest: bytes | memoryview = b""  # bytes that were read and not handled yet
         self._turn: asyncio.Handle | None = None
 
     @property
@@ -38,7 +43,7 @@ class WebSocket(WebSocketsSansIOProtocol):
     def data_received(self, data: bytes) -> None:
         if not self.handshake_initiated:
             super().data_received(data)
-            if not self.handshake_initiated:  # it has come as a whole, and websockets says nothing about it
+            if not self.handshake_initiated:  # the request is complete, and websockets did not parse it
                 self._refuse_handshake()
             return
         if self._rest:
@@ -56,7 +61,7 @@ class WebSocket(WebSocketsSansIOProtocol):
         if self._rest:
             self._steer()
             self._go_on()
-            await asyncio.sleep(0)  # more is there at once: others have their turn in between
+            await asyncio.sleep(0)  # yield to other connections: more messages are ready at once
         return message
 
     def pause_writing(self) -> None:
@@ -76,7 +81,7 @@ class WebSocket(WebSocketsSansIOProtocol):
         self._writer.lost()
 
     def handle_cont(self, event: Frame) -> None:
-        """Of a message in many small parts only the bytes are kept."""
+        """Join the parts of a message as they come, so that many small ones cost only their bytes."""
         parts: list[Any] | None = getattr(self, "frames", None)
         if not parts:
             super().handle_cont(event)
@@ -95,17 +100,32 @@ class WebSocket(WebSocketsSansIOProtocol):
             try:
                 b"".join(parts).decode()
             except UnicodeDecodeError:
-                with contextlib.suppress(InvalidState):  # a close came with it
+                with contextlib.suppress(InvalidState):  # the client has closed with the same bytes
                     self.conn.send_close(1007)
                 self.handle_parser_exception()
                 return
         super().send_receive_event_to_app()
+
+    def handle_connect(self, event: Request) -> None:
+        super().handle_connect(event)
+        if self.response.status_code != 101:
+            self._note_refused(self.response.status_code)
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if self.initial_response is not None and self.close_sent and not self.handshake_complete:
+            self.handshake_complete = True  # uvicorn logs an error otherwise
+            self._note_refused(self.initial_response[0])
 
     def _refuse_handshake(self) -> None:
         self.handshake_complete = self.close_sent = True
         detail = "the handshake of a WebSocket may have 8,192 bytes a line, and nothing unusual"
         self.transport.write(refusal(431, detail))
         self.transport.close()
+        self._note_refused(431)
+
+    def _note_refused(self, status: int) -> None:
+        self._door.note("socket_refused", status=status, client=self.client[0] if self.client else "")
 
     def _take_turn(self) -> None:
         """Handle what was read, until a message waits to be taken, answers to be read, or time is over."""

@@ -59,6 +59,13 @@ class OneWrite:
         if len(data) > _KEPT_BYTES:  # many of them in one turn would be kept without anybody's counting
             self._flush()
 
+    def write_whole(self, data: bytes) -> None:
+        """Write what nothing follows in this turn, at once unless something is kept."""
+        if self._parts:
+            self.write(data)
+        elif not self._ended and not self.is_closing():
+            self._transport.write(data)
+
     def write_eof(self) -> None:
         self._flush()
         self._ended = True

@@ -1,0 +1,117 @@
+"""A request and its answer as uvicorn keeps them, with a short way for whole bodies and whole answers.
+
+uvicorn takes an answer as two messages, checks each header by two expressions, and has two coroutines for
+that. Most requests here come in one read and are answered in one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any, cast
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from .asgi import Application
+from .writing import OneWrite
+
+__all__ = ["Cycle"]
+
+_NOBODY_WAITS = cast("asyncio.Event", SimpleNamespace(set=bool))
+
+
+class Cycle(RequestResponseCycle):
+    """Also what ``asgi.send_once`` and ``Request.body`` find behind ``send`` and ``receive``."""
+
+    transport: OneWrite  # type: ignore[assignment]  # stands for the transport of the connection
+
+    def __init__(
+        self,
+        scope: Any,
+        connection: HttpToolsProtocol,
+        *,
+        expects_100: bool,
+        keep_alive: bool,
+    ) -> None:
+        self.scope = scope
+        self._connection = connection
+        self.transport = connection.transport  # type: ignore[assignment]  # see above
+        self.flow = connection.flow
+        self.logger = connection.logger
+        self.access_log = False
+        self.default_headers = connection.server_state.default_headers
+        self.message_event = _NOBODY_WAITS
+        self.on_response = connection.on_response_complete
+        self.disconnected = False
+        self.keep_alive = keep_alive
+        self.waiting_for_100_continue = expects_100
+        self.body = bytearray()
+        self.more_body = True
+        self._taken = False  # the body was
+        self.response_started = False
+        self.response_complete = False
+        self.chunked_encoding = None
+        self.expected_content_length = 0
+
+    def start(self, app: Application) -> None:
+        """Have the application answer, in a task of the server."""
+        self._task = self._connection.loop.create_task(self._run(app))
+        self._connection.tasks.add(self._task)
+
+    async def _run(self, app: Application) -> None:
+        try:
+            await self.run_asgi(app)  # type: ignore[arg-type]  # uvicorn names its own types
+        finally:
+            self._connection.tasks.discard(self._task)
+            del self._task  # an idle connection keeps its last cycle
+
+    async def receive(self) -> Any:
+        """As uvicorn's, with an event where somebody waits for it."""
+        if self.message_event is _NOBODY_WAITS:
+            self.message_event = asyncio.Event()
+            if self.body or not (self.more_body or self._taken):
+                self.message_event.set()
+        return await super().receive()
+
+    def take_body(self) -> bytes | None:
+        """The whole body, when all of it is here; else None, and ``receive`` gives it in parts."""
+        if self.more_body or self.disconnected or self.response_complete:
+            return None
+        if self.flow.read_paused:
+            self.flow.resume_reading()
+        self._taken = True
+        body, self.body = bytes(self.body), bytearray()
+        return body
+
+    def answer(self, status: int, headers: tuple[tuple[bytes, bytes], ...], body: bytes) -> bool:
+        """Write a whole answer; False where ``send`` has to: it waits for a slow client.
+
+        Raises RuntimeError for a header with a line break.
+        """
+        if self.disconnected:
+            return True
+        if self.response_started or self.flow.write_paused or self.default_headers:
+            return False
+        last = b"%b%d\r\n\r\n" if self.keep_alive else b"%b%d\r\nconnection: close\r\n\r\n"
+        head = last % (_head(status, headers), len(body))
+        self.response_started = self.response_complete = True
+        self.waiting_for_100_continue = False
+        self.transport.write_whole(head if self.scope["method"] == "HEAD" else head + body)
+        self.message_event.set()
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
+        return True
+
+
+@lru_cache(64)
+def _head(status: int, headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
+    """The head of an answer, up to its length."""
+    parts = [STATUS_LINE[status]]
+    for name, value in headers:
+        parts += (name, b": ", value, b"\r\n")
+    head = b"".join(parts)
+    if head.count(b"\n") != len(headers) + 1 or head.count(b"\r") != len(headers) + 1 or b"\0" in head:
+        raise RuntimeError("Invalid HTTP header value.")
+    return head + b"content-length: "

@@ -1,0 +1,142 @@
+"""A tool call's request while the call runs: a callback of the call, in place of a task that waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol, TypeAlias
+
+from ..logs import get_logger
+from ..sessions.calls import Call, Reader
+from ..sessions.session import Session
+from ..sessions.timers import Delay
+from .asgi import has_gone
+from .cycle import Cycle
+from .request import Endpoint, Request
+
+__all__ = ["Defer", "PendingRequest", "PendingRequests"]
+
+_log = get_logger(__name__)
+_LOOKS = 4  # at the requests, within the time that one may wait
+
+Defer: TypeAlias = Callable[[Cycle, Request, Endpoint], None]
+"""Have the endpoint answer the rest of a request, in a task."""
+
+
+class Answering(Protocol):
+    """Answers of a call: in one piece or, in a task, as a stream."""
+
+    def whole(self, call: Call) -> tuple[tuple[tuple[bytes, bytes], ...], bytes]:
+        """Headers and body of the answer to a published call."""
+
+    def rest(self, session: Session, call: Call, reader: Reader, *, keyed: bool) -> Endpoint:
+        """The endpoint that goes on for this reader of the call."""
+
+
+class PendingRequests:
+    """The requests whose calls run, in the order in which they came.
+
+    One that is neither answered nor reported slow after ``seconds``, or a quarter more, is deferred.
+    """
+
+    def __init__(self, answering: Answering, seconds: float) -> None:
+        self.answering = answering
+        self._loop = asyncio.get_running_loop()
+        self._seconds = seconds
+        self._until_look = Delay(seconds / _LOOKS)
+        self._looks = False
+        self._since: dict[PendingRequest, float] = {}
+
+    def add(self, pending: PendingRequest) -> None:
+        self._since[pending] = self._loop.time()
+        if not self._looks:
+            self._look_later()
+
+    def remove(self, pending: PendingRequest) -> None:
+        self._since.pop(pending, None)
+
+    def _look_later(self) -> None:
+        self._looks = True
+        self._until_look.future().add_done_callback(self._look)
+
+    def _look(self, _: asyncio.Future[None]) -> None:
+        self._looks = False
+        oldest = self._loop.time() - self._seconds
+        late = []
+        for pending, since in self._since.items():
+            if since > oldest:
+                break
+            late.append(pending)
+        for pending in late:
+            if not pending.done():
+                pending.set_result()
+        if self._since and not self._looks:
+            self._look_later()
+
+
+class PendingRequest:
+    """Reader of a call (as a function: True once the connection broke), and its ``Waiter``.
+
+    ``keyed``: the call can be asked for again by its idempotency key.
+    """
+
+    __slots__ = ("_call", "_cycle", "_defer", "_keyed", "_over", "_request", "_requests", "_session")
+
+    def __init__(
+        self,
+        requests: PendingRequests,
+        cycle: Cycle,
+        request: Request,
+        session: Session,
+        call: Call,
+        defer: Defer,
+        *,
+        keyed: bool,
+    ) -> None:
+        self._requests = requests
+        self._cycle = cycle
+        self._request = request
+        self._session = session
+        self._call = call
+        self._defer = defer
+        self._keyed = keyed
+        self._over = False
+
+    def __call__(self) -> bool:
+        cycle = self._cycle
+        return cycle.disconnected or cycle.transport.is_closing()  # uvicorn hears of it a turn later
+
+    def begin(self) -> None:
+        """Answer the call as soon as there is something to answer."""
+        call = self._call
+        call.join(self)
+        if call.outcome is None and not call.slow:
+            call.watch(self)
+            self._requests.add(self)
+        else:
+            self.set_result()
+
+    def done(self) -> bool:
+        return self._over
+
+    def set_result(self, result: None = None, /) -> None:
+        """The call is published, slow, or late: answer it, or have a task go on."""
+        self._over = True
+        self._requests.remove(self)
+        call, cycle, session = self._call, self._cycle, self._session
+        answering = self._requests.answering
+        if call.outcome is None or call.refused is not None or cycle.flow.write_paused:
+            gone = partial(has_gone, self._request.receive)
+            call.join(gone)
+            call.leave(self)
+            self._defer(cycle, self._request, answering.rest(session, call, gone, keyed=self._keyed))
+            return
+        complete = self._keyed or not self()
+        try:
+            cycle.answer(200, *answering.whole(call))
+        except Exception:  # within the publication of the call, which is not to suffer
+            _log.exception("answer_failed", task_id=call.task_id)
+            cycle.transport.abort()
+            complete = False
+        session.leave(call, self, complete=complete)
