@@ -1,4 +1,4 @@
-"""Other protocols for the environments of a server: OpenEnv, and the Model Context Protocol.
+"""Protocols beside ORS for the environments of a server: OpenEnv, and the Model Context Protocol.
 
 Their clients open, play and close the very sessions that ORS clients do: limits, keys, faults and life cycle
 are those of ``orsay.sessions``, and nothing of them is repeated here.

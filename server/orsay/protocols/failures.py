@@ -11,7 +11,7 @@ __all__ = ["fault_of", "text_of"]
 
 
 def fault_of(error: Refused | Faulted, faults: FaultLog) -> Fault | None:
-    """The fault of an error; None for a request that was refused for what it says."""
+    """The fault of an error; None for a request that was refused for its content."""
     if isinstance(error, Faulted):
         return faults.event(error)
     if error.fault is None:

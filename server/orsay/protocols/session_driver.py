@@ -61,7 +61,9 @@ class SessionDrivers:
         return self.sessions.faults
 
     def environment(self, name: str) -> EnvironmentInfo:
-        """By name, or the first for an empty one. Raises UnknownEnvironment or Starting."""
+        """The environment of that name; the first one for an empty name. Raises UnknownEnvironment or
+        Starting.
+        """
         return choose(self.sessions.runtime, name, None)
 
     async def open(
@@ -83,7 +85,7 @@ class SessionDrivers:
             driver = SessionDriver(self.sessions, session, self._pause, split=body.split, index=body.index)
             await driver.ready()
         except SessionConflict:
-            raise  # the session of that id is another one
+            raise  # another session has that id
         except BaseException:
             await self.sessions.delete(sid, owner)
             raise
@@ -182,7 +184,7 @@ class SessionDriver:
                 call.stop()
             raise
         if key is None and session.calls is not None:
-            session.calls.evict(call)  # nobody can ask for it again
+            session.calls.evict(call)  # it cannot be asked for again
         return _answer(call)
 
     async def close(self) -> None:

@@ -38,13 +38,13 @@ __all__ = [
 Operation: TypeAlias = Literal["prompt", "messages", "task_tools", "call", "score_group"]
 Stop: TypeAlias = Callable[[], None]
 Progress: TypeAlias = Callable[[bytes], None]
-"""Called with stream events while a call runs; without any to report only that the call takes long."""
+"""Callback with stream events while a call runs; with none, it reports only that the call takes long."""
 OnResult: TypeAlias = Callable[[Any, Faulted | Refused | None], None]
-"""Called once with the value, or with the reason why there is none."""
+"""Callback of a result, called once: with the value, or with the reason why there is none."""
 
 
 def settle(future: asyncio.Future[Any]) -> OnResult:
-    """Callback that settles ``future``, unless nobody waits for that any more."""
+    """Callback that settles ``future``, unless that is done or cancelled."""
 
     def on_result(value: Any, error: Faulted | Refused | None) -> None:
         if future.done():
@@ -82,13 +82,13 @@ class EnvironmentInfo(BaseModel):
     exclusive_tools: tuple[str, ...] = ()
     """Tools that run while nothing else is called in their session."""
     fixed_tools: bool = False
-    """To list the tools of a session runs no code of the environment."""
+    """True if listing the tools of a session runs no code of the environment."""
     hash_seed: int | None = None
     """PYTHONHASHSEED of the processes that play it; None where it is random or not known."""
 
     @classmethod
     def unknown(cls, name: str) -> EnvironmentInfo:
-        """Stands in for an environment of which only the name is known yet."""
+        """Placeholder for an environment of which only the name is known yet."""
         return cls(
             name=name,
             key=name.lower(),
@@ -124,7 +124,7 @@ class OpenSession(BaseModel):
     trace: str | None = None
     """The trace that it belongs to, 32 hex digits; like ``run``, it does not identify the request."""
     traceparent: str | None = None
-    """W3C ``traceparent`` of who asks for it; None when nobody named one."""
+    """W3C ``traceparent`` of the request; None without one."""
 
     @property
     def onward(self) -> str | None:
@@ -223,4 +223,4 @@ class Gauged(Protocol):
     """A runtime with metrics; not every one has some."""
 
     def gauges(self) -> Iterable[Gauge]:
-        """Current values; cheap. The label ``place`` tells places of one kind apart."""
+        """Current values; cheap. The label ``runtime`` names the runtime among others of its kind."""

@@ -56,7 +56,8 @@ class LocalRuntime:
         try:
             episode = await future
         except asyncio.CancelledError:
-            run.stop(Faulted("cancelled", "the session was deleted while it was constructed"))
+            if run is not None:
+                run.stop(Faulted("cancelled", "the session was deleted while it was constructed"))
             if not future.cancelled() and future.exception() is None:  # it was open by then
                 with contextlib.suppress(Faulted, Refused):
                     await future.result().close()
@@ -93,7 +94,7 @@ class LocalHandle:
         limit_s: float,
         progress: Progress | None = None,
     ) -> Stop:
-        del limit_s  # nothing outside this process could enforce it
+        del limit_s  # no other process could enforce it
         run = self._episode.start(operation, body, on_result, progress)
         return (lambda: None) if run is None else _stopper(run)
 

@@ -39,7 +39,7 @@ _log = get_logger(__name__)
 class Member:
     """One of the runtimes, what is taken of it, and how much.
 
-    ``label`` names it in errors, ``place`` in metrics. ``serve`` maps names of its environments to
+    ``label`` names it in errors, ``metric_label`` in metrics. ``serve`` maps names of its environments to
     the names they have here, and leaves out the others; None takes all as they are. The time limits, in
     seconds, are for environments that set none themselves. ``retire`` is called when the member leaves, while
     sessions may still run.
@@ -55,10 +55,10 @@ class Member:
         call_time_limit_s: float | None = None,
         setup_time_limit_s: float | None = None,
         retire: Callable[[], None] | None = None,
-        place: str = "",
+        metric_label: str = "",
     ) -> None:
         self.label = label
-        self.place = place or label
+        self.metric_label = metric_label or label
         self.runtime = runtime
         self.serve = None if serve is None else {name.lower(): here for name, here in serve.items()}
         self.max_sessions = max_sessions
@@ -70,7 +70,7 @@ class Member:
         self._unused = asyncio.Event()
 
     def offers(self) -> list[tuple[str, EnvironmentInfo]]:
-        """For each environment that is taken: its key there, and what it is here."""
+        """Environments that are taken: their key at the runtime, and their description here."""
         if self.serve is None:
             return [(info.key, self._here(info)) for info in self.runtime.environments]
         there = {info.key: info for info in self.runtime.environments}
@@ -98,7 +98,7 @@ class Member:
         return info.model_copy(update=changes) if changes else info
 
     def enter(self) -> None:
-        """Something is asked of the runtime: it must not be stopped now."""
+        """Begin a use of the runtime, which must not be stopped meanwhile."""
         self._users += 1
 
     def leave(self) -> None:
@@ -116,7 +116,7 @@ class Member:
             await self._unused.wait()
 
     def hasten(self) -> None:
-        """Wait for nobody: everything stops."""
+        """Wait no longer: everything stops."""
         self._unused.set()
 
 
@@ -208,10 +208,10 @@ class RouterRuntime:
             return [member.label for member in self.members]
         return [label for member in self.members for label in member.runtime.pending]
 
-    # life
+    # life cycle
 
     async def start(self) -> None:
-        """Start the members, all at once. Raises LoadError with what each failed one says."""
+        """Start the members, all at once. Raises LoadError with the errors of those that failed."""
         try:
             await _start(self.members)
             self._adopt(self.members)
@@ -221,7 +221,7 @@ class RouterRuntime:
         self._started = True
 
     async def replace(self, members: Sequence[Member]) -> None:
-        """Have these members from now on. Those that are here already just go on.
+        """Replace the members. Those that are here already just go on.
 
         New ones are started first. Members that are not named any more take no new sessions, and are stopped
         when their sessions have ended. Raises LoadError when a new one fails to start or brings a name that
@@ -244,10 +244,10 @@ class RouterRuntime:
 
     async def _wind_down(self, member: Member) -> None:
         if member.sessions:
-            _log.info("environments_leave", place=member.label, sessions=member.sessions)
+            _log.info("environments_leave", runtime=member.label, sessions=member.sessions)
         await member.wind_down()
         await _stop([member])
-        _log.info("environments_gone", place=member.label)
+        _log.info("environments_gone", runtime=member.label)
 
     async def stop(self) -> None:
         if self._stopping:
@@ -257,7 +257,7 @@ class RouterRuntime:
             member.hasten()
         await asyncio.gather(_stop(self.members), *self._leaving)
 
-    # what there is
+    # environments and metrics
 
     def _adopt(self, members: Sequence[Member]) -> None:
         view = _look(members)
@@ -291,15 +291,15 @@ class RouterRuntime:
             self.changed()
 
     def gauges(self) -> Iterator[Gauge]:
-        """Those of all members, under their names; of members that leave, too."""
+        """Metrics of all members under their labels, those that leave included."""
         for member in (*self.members, *self._leaving.values()):
-            place = {"place": member.place}
-            yield Gauge("place_sessions", member.sessions, place)
+            labels = {"runtime": member.metric_label}
+            yield Gauge("runtime_sessions", member.sessions, labels)
             if isinstance(member.runtime, Gauged):
                 for gauge in member.runtime.gauges():
-                    yield gauge._replace(labels={**gauge.labels, **place})
+                    yield gauge._replace(labels={**gauge.labels, **labels})
 
-    # work
+    # sessions and tasks
 
     async def open(self, request: OpenSession, listener: Listener) -> RouterHandle:
         member, key = self._route(request.key)
@@ -343,7 +343,7 @@ def _look(members: Sequence[Member]) -> _View:
     routes: dict[str, tuple[Member, str]] = {}
     problems: list[str] = []
     seen = tuple(member.runtime.environments for member in members)
-    for place, member in enumerate(members):
+    for position, member in enumerate(members):
         for there, info in member.offers():
             other, _ = routes.setdefault(info.key, (member, there))
             if routes[info.key] != (member, there):
@@ -352,7 +352,7 @@ def _look(members: Sequence[Member]) -> _View:
                     f' rename one in orsay.toml, there: serve = {{ {there} = "another name" }}'
                 )
                 continue
-            leads = place == 0 and not environments
+            leads = position == 0 and not environments
             environments.append(info if info.leads == leads else info.model_copy(update={"leads": leads}))
     return _View(seen, tuple(environments), routes, tuple(problems))
 
@@ -373,4 +373,4 @@ async def _stop(members: Sequence[Member]) -> None:
     stopped = await asyncio.gather(*(member.runtime.stop() for member in members), return_exceptions=True)
     for member, error in zip(members, stopped, strict=True):
         if error is not None:
-            _log.error("runtime_stop_failed", place=member.label, error=f"{type(error).__name__}: {error}")
+            _log.error("runtime_stop_failed", runtime=member.label, error=f"{type(error).__name__}: {error}")

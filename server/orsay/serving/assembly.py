@@ -46,7 +46,7 @@ if TYPE_CHECKING:  # SQLAlchemy is loaded with a journal only
 
 __all__ = ["Running"]
 
-_NAMED_AHEAD = 16  # keys: to make a name takes some 20 ms, which no request should wait for
+_NAMED_AHEAD = 16  # keys: computing a name takes about 20 ms, too long for a request
 _log = get_logger(__name__)
 _SALT_WAIT_S = 10.0
 _END_S = 3
@@ -54,7 +54,7 @@ _TICKS_BETWEEN_PROBES = 10  # of uvicorn, ten a second
 
 
 class Running:
-    """A server that accepts requests: ``url`` says where, ``ready`` waits for the environments."""
+    """A server that accepts requests: ``url`` is its address, ``ready`` waits for the environments."""
 
     def __init__(
         self, settings: Settings, runtime: Runtime, sock: socket.socket, server_id: str = ""
@@ -100,6 +100,7 @@ class Running:
             max_body_bytes=settings.max_body_bytes,
             index_only=settings.index_only,
             loading=self._loading,
+            trusted_proxies=settings.trusted_proxies,
             mounts=mounts,
         )
         if isinstance(runtime, RouterRuntime):
@@ -110,17 +111,17 @@ class Running:
             door,
             uvicorn.Config(
                 self.app,
+                interface="asgi3",
                 loop="none",
-                http=cast("type[asyncio.Protocol]", partial(Connection, door=door)),
-                ws=_websocket() if "openenv" in settings.other_protocols else "none",
+                http=cast("type[asyncio.Protocol]", partial(Connection, door=door, at_once=self.app.at_once)),
+                ws=_websocket(door) if "openenv" in settings.other_protocols else "none",
                 ws_max_size=settings.max_body_bytes,
                 lifespan="off",
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 date_header=False,
-                proxy_headers=bool(settings.trusted_proxies),
-                forwarded_allow_ips=settings.trusted_proxies,
+                proxy_headers=False,
                 timeout_keep_alive=settings.keep_alive_s,
                 timeout_graceful_shutdown=_END_S + 2,
                 backlog=4096,
@@ -152,7 +153,7 @@ class Running:
         gc.set_threshold(50_000, 20, 100)
 
     async def _name_keys(self) -> None:
-        """Have names for the keys, so that they can be let in."""
+        """Compute the names of the keys, without which none is accepted."""
         await self._find_salt()
         for key in self.settings.keys[:_NAMED_AHEAD]:
             await asyncio.to_thread(self._keys.name_of, key)
@@ -235,12 +236,12 @@ class _Http(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         if counter % _TICKS_BETWEEN_PROBES == 0 and not has_free_descriptor():
-            # Who connects now is reset by the event loop, which says nothing.
+            # The event loop resets new connections now, without a log line.
             self._door.note("descriptors_exhausted", serious=True, hint=MORE_DESCRIPTORS)
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let answers that are on their way arrive, then break off whoever does not take them."""
+        """Finish the answers that are under way, then close connections that do not read theirs."""
         breaking_off = asyncio.get_running_loop().call_later(_END_S, self._break_off)
         try:
             await super().shutdown(sockets)
@@ -320,10 +321,10 @@ def _console(settings: Settings, sessions: Sessions, keys: Keys, journal: Writer
     return ConsoleMount(sessions, keys, facts, journal=journal, max_body_bytes=settings.max_body_bytes)
 
 
-def _websocket() -> type[asyncio.Protocol]:
+def _websocket(door: Door) -> type[asyncio.Protocol]:
     from ..http.uvicorn_websocket import WebSocket  # needs a package of the extra 'openenv'
 
-    return WebSocket
+    return cast("type[asyncio.Protocol]", partial(WebSocket, door=door))
 
 
 def _door(settings: Settings) -> Door:

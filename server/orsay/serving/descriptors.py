@@ -19,7 +19,7 @@ __all__ = [
 
 MORE_DESCRIPTORS = "raise the limit of open files: ulimit -n, LimitNOFILE= of systemd, --ulimit of Docker"
 _MOST = 1 << 20
-"""Some programs of a tool walk through all descriptors that there might be."""
+"""Upper bound: some programs that tools start walk through all possible descriptors."""
 _OWN_LEAST, _OWN_MOST = 64, 16_384
 
 
@@ -30,7 +30,7 @@ def raise_descriptor_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST if hard == resource.RLIM_INFINITY else min(hard, _MOST)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):  # some systems allow less than they say
+        with contextlib.suppress(OSError, ValueError):  # some systems allow less than they report
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 

@@ -1,4 +1,4 @@
-"""From entries to runtimes: worker pools, containers and other servers, shared where entries allow it.
+"""Runtimes of a configuration's entries: worker pools, containers and other servers, shared where possible.
 
 A spec is everything that decides how a runtime is made. Two equal ones need one runtime only: that is
 how a file that is read again keeps what it does not change.
@@ -145,10 +145,10 @@ class CodeSpec:
     def member(self) -> Member:
         runtime = self.runtime()
         retire = runtime.retire if isinstance(runtime, ProcessRuntime) else None
-        return _member(self.title, self.table, runtime, retire=retire, place=", ".join(self.labels))
+        return _member(self.title, self.table, runtime, retire=retire, metric_label=", ".join(self.labels))
 
     def runtime(self, classes: Sequence[type] = ()) -> LocalRuntime | ProcessRuntime:
-        """With ``classes`` in this process, those rather than the targets. Raises LoadError."""
+        """The runtime; in this process, of ``classes`` instead of the targets, if given. Raises LoadError."""
         return self._local(classes) if self.in_process else self._process()
 
     def _import_path(self) -> list[str]:
@@ -201,7 +201,7 @@ class CodeSpec:
 
 @dataclass(frozen=True)
 class UrlSpec:
-    """Another server."""
+    """Plan of an entry for another server."""
 
     label: str
     table: UrlTable
@@ -212,7 +212,7 @@ class UrlSpec:
         from ..runtimes.remote.runtime import RemoteRuntime  # an HTTP client, only for those who need one
 
         runtime = RemoteRuntime(self.table.url, self.options, label=self.label)
-        return _member(self.title, self.table, runtime, place=self.label)
+        return _member(self.title, self.table, runtime, metric_label=self.label)
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ class ImageSpec:
         from ..runtimes.docker.runtime import DockerRuntime  # needs the extra docker
 
         runtime = DockerRuntime(self.options, server_id=self.server_id, label=self.label)
-        return _member(self.title, self.table, runtime, place=self.label)
+        return _member(self.title, self.table, runtime, metric_label=self.label)
 
 
 def docker_options(table: ImageTable, settings: Settings) -> DockerOptions:

@@ -56,7 +56,7 @@ def _of_project(entry: Entry, table: DirectoryTable) -> Entry:
     if not project.targets:
         raise LoadError(
             f"{table.directory} has a Dockerfile, but no environment to import: build it with 'orsay build"
-            f' {table.directory}\', and say image = "{project.name}"'
+            f' {table.directory}\', and set image = "{project.name}"'
         )
     root = project.folder / "src"
     root = root if root.is_dir() else project.folder
@@ -79,7 +79,7 @@ def _look_for_code(entry: Entry) -> None:
 
 
 def _look_for_module(name: str, folders: Sequence[str]) -> None:
-    """Without importing it or the packages around it. Raises LoadError."""
+    """Find a module without importing it or the packages around it. Raises LoadError."""
     path: Sequence[str] | None = folders
     found = ""
     for part in name.split("."):

@@ -145,7 +145,7 @@ class Server:
             if hosting is not None and configuration.file is not None:
                 reread = Reread(again, configuration, hosting, running.server_id, running.use)
                 await stack.enter_async_context(_in_background(_whenever(signals.hung_up, reread)))
-            # taken before anybody is told that the server is there; a second signal hastens the end
+            # taken before the address is printed; a second signal hastens the end
             stopped = signals.stopped(again=running.sessions.hurry)
             print(safe(f"Orsay serves {_names(running)} at {running.url}"), flush=True)
             await stopped.wait()

@@ -11,7 +11,7 @@ __all__ = ["Signals"]
 
 
 class Signals:
-    """Made in the server's own task, before the environments load.
+    """Handlers of signals, made in the server's own task before the environments load.
 
     Until ``stopped`` is called, SIGTERM cancels that task, and ``gave_up`` is set: as the first process of a
     container, a server would not be ended by it otherwise.
@@ -32,7 +32,7 @@ class Signals:
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up)
 
     def stopped(self, *, again: Callable[[], None]) -> asyncio.Event:
-        """Set by SIGINT or SIGTERM from now on; ``again`` is called when one of them comes once more."""
+        """Event that SIGINT and SIGTERM set from now on; ``again`` is called at the second signal."""
         self._again = again
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._stop)

@@ -43,6 +43,6 @@ def _times(tops: Iterable[Path]) -> dict[str, int]:
                 path = os.path.join(root, name)
                 try:
                     times[path] = os.stat(path).st_mtime_ns
-                except OSError:  # gone between listing and looking
+                except OSError:  # removed after the folder was listed
                     continue
     return times

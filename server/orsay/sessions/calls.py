@@ -15,7 +15,7 @@ import json
 import os
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from pydantic_core import from_json, to_json
 
@@ -26,13 +26,22 @@ from ..runtimes.outcome import Outcome
 from .limits import CallLimits, SessionLimits
 from .timers import Delay
 
-__all__ = ["Call", "CallTotals", "Calls", "Reader", "Share", "TaskIds"]
+__all__ = ["Call", "CallTotals", "Calls", "Reader", "Share", "TaskIds", "Waiter"]
 
+_SPARE = 8  # share of a session's results that may be over the bound: the oldest are looked for at once
 _LONGEST_KEY = 100  # characters that an error repeats
 _SORTED_BYTES = 100_000
 
 Reader: TypeAlias = Callable[[], bool]
 """A connection that reads a call; returns True once it has broken."""
+
+
+class Waiter(Protocol):
+    """A future, or an object that waits like one."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: None, /) -> None: ...
 
 
 class Call:
@@ -42,6 +51,8 @@ class Call:
     open stream, None for an answer in one piece. ``slow``: the runtime reported that it takes long. ``after``
     is the logical clock of the session when the call began (``Record.clock``). ``row_id`` is the row of the
     call in the journal, 0 before it has one, and ``start_durable`` is done when that is committed.
+    ``delivered``: a connection got the outcome since a client last asked for the call, which is not abandoned
+    then.
     """
 
     __slots__ = (
@@ -52,6 +63,7 @@ class Call:
         "after",
         "body",
         "computed",
+        "delivered",
         "detached",
         "key",
         "meaning",
@@ -97,13 +109,14 @@ class Call:
         self.outcome: Outcome | None = None
         self.refused: Refused | None = None
         self.slow = False
+        self.delivered = False
         self.after = 0
         self.row_id = 0
         self.start_durable: asyncio.Future[bool] | None = None
         self.stop: Stop | None = None
         self._chunks: bytearray | None = None
         self._readers: tuple[Reader, ...] = ()
-        self._waiters: list[asyncio.Future[None]] | None = None
+        self._waiters: list[Waiter] | None = None
 
     # from the runtime to the readers
 
@@ -116,7 +129,7 @@ class Call:
             if self._chunks is None:
                 self._chunks = bytearray()
             self._chunks += events
-        self._wake()
+        self.wake()
 
     def has_chunks(self, sent: int) -> bool:
         """Whether more than ``sent`` bytes of the result are here while the call runs."""
@@ -141,13 +154,14 @@ class Call:
             self._chunks = None  # the wire begins with them
         self.computed = self.outcome = outcome
         self.published_at = now
-        self._wake()
 
-    def _wake(self) -> None:
-        if self._waiters is not None:
-            for future in self._waiters:
-                if not future.done():
-                    future.set_result(None)
+    def wake(self) -> None:
+        """Set the results of those that wait."""
+        waiters, self._waiters = self._waiters, None
+        if waiters is not None:
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
 
     @property
     def size_bytes(self) -> int:
@@ -159,24 +173,30 @@ class Call:
 
     async def wait(self, delay: Delay) -> bool:
         """Wait for the published outcome or a chunk, for ``delay`` at most; True with the outcome."""
-        if self.outcome is not None:
-            return True
-        future = delay.future()
-        if self._waiters is None:
-            self._waiters = []
-        self._waiters.append(future)
-        try:
-            await future
-        finally:
-            self._waiters.remove(future)
+        if self.outcome is None:
+            await self.changed(delay)
         return self.outcome is not None
+
+    def changed(self, delay: Delay) -> asyncio.Future[None]:
+        """Done at the outcome, a chunk, or the report that the call is slow; after ``delay`` at most.
+
+        Not for a call whose outcome is published.
+        """
+        future = delay.future()
+        self.watch(future)
+        return future
+
+    def watch(self, waiter: Waiter) -> None:
+        """As ``changed``, for a waiter of one's own, whose result is set within the publication."""
+        waiters = self._waiters
+        self._waiters = [waiter] if waiters is None else [*(w for w in waiters if not w.done()), waiter]
 
     @property
     def abandoned(self) -> bool:
         """Without readers: the last connection broke, whether or not its handler has noticed."""
         if self.abandoned_at is not None:
             return True
-        return bool(self._readers) and all(is_broken() for is_broken in self._readers)
+        return not self.delivered and bool(self._readers) and all(is_broken() for is_broken in self._readers)
 
     def join(self, reader: Reader) -> None:
         """Add a connection that reads this call."""
@@ -184,6 +204,9 @@ class Call:
 
     def leave(self, reader: Reader) -> bool:
         """Remove a connection; True when it was the last."""
+        if len(self._readers) == 1:
+            self._readers = ()
+            return True
         self._readers = tuple(each for each in self._readers if each is not reader)
         return not self._readers
 
@@ -256,12 +279,12 @@ class CallTotals:
         return len(self._abandoned)
 
     def abandon(self, call: Call, now: float) -> None:
-        """Note that the last connection of the call broke before its result was out."""
+        """Start the grace of a call."""
         call.abandoned_at = now
         self._abandoned.add(call)
 
     def reclaim(self, call: Call) -> None:
-        """Note that a client came back for the call."""
+        """End the grace of a call."""
         call.abandoned_at = None
         self._abandoned.discard(call)
 
@@ -297,7 +320,7 @@ class TaskIds:
 class Calls:
     """The calls of one session, running and stored; they count for its owner."""
 
-    __slots__ = ("_by_id", "_by_key", "_bytes", "_totals", "running", "share")
+    __slots__ = ("_abandoned", "_by_id", "_by_key", "_bytes", "_totals", "running", "share")
 
     def __init__(self, totals: CallTotals, owner: str) -> None:
         self._totals = totals
@@ -305,6 +328,7 @@ class Calls:
         self._by_id: dict[str, Call] = {}
         self._by_key: dict[str, Call] | None = None
         self._bytes = 0
+        self._abandoned = 0
         self.running = 0
 
     def __len__(self) -> int:
@@ -322,20 +346,32 @@ class Calls:
     def find_retry(self, operation: Operation, body: bytes, key: str | None) -> Call | None:
         """The call that a request without a task id repeats, if it does.
 
-        By key; without one, the request repeats an abandoned call of the same body. Raises KeyConflict when
-        the key is that of another request.
+        By key; without one, the request repeats an abandoned call of the same body while its result is kept.
+        Raises KeyConflict when the key is that of another request.
         """
         if key is not None:
             call = self._by_key.get(key) if self._by_key is not None else None
             if call is not None and not _is_repeated(call, operation, body):
                 raise _key_conflict(call, key)
             return call
-        if not self.running and not self._totals.abandoned:
+        if not self.running and not self._abandoned:
             return None
         for call in self._by_id.values():
             if call.operation == operation and call.body == body and call.abandoned:
                 return call
         return None
+
+    def abandon(self, call: Call, now: float) -> None:
+        """Note that the last connection of the call broke before its result was out."""
+        if self._by_id.get(call.task_id) is call:
+            self._abandoned += call.abandoned_at is None
+            self._totals.abandon(call, now)
+
+    def reclaim(self, call: Call) -> None:
+        """Note that a client came back for the call."""
+        self._abandoned -= call.abandoned_at is not None
+        call.delivered = False
+        self._totals.reclaim(call)
 
     @property
     def stored(self) -> list[Call]:
@@ -370,14 +406,21 @@ class Calls:
         self._bytes += size
         self.share.call_published(size)
         limits = self._totals.limits
-        while (
-            len(self._by_id) - self.running > limits.results_per_session
-            or self._bytes > limits.bytes_per_session
-        ):
-            oldest = next((c for c in self._by_id.values() if c.outcome is not None and c is not call), None)
-            if oldest is None:
+        most = limits.results_per_session
+        if len(self._by_id) - self.running > most + most // _SPARE or self._bytes > limits.bytes_per_session:
+            self._evict_oldest(limits, call)
+        call.wake()
+
+    def _evict_oldest(self, limits: CallLimits, keep: Call) -> None:
+        """Evict until the bounds hold, or nothing but ``keep`` is stored."""
+        oldest = [each for each in self._by_id.values() if each.outcome is not None and each is not keep]
+        for call in oldest:
+            if (
+                len(self._by_id) - self.running <= limits.results_per_session
+                and self._bytes <= limits.bytes_per_session
+            ):
                 return
-            self.evict(oldest)
+            self.evict(call)
 
     def evict(self, call: Call) -> None:
         """Drop a call and its result; the same request would be a new call."""
@@ -389,6 +432,7 @@ class Calls:
         self._bytes -= size
         self.share.result_evicted(size)
         if call.abandoned_at is not None:
+            self._abandoned -= 1
             self._totals.forget(call)
 
     def expire(self, now: float) -> None:

@@ -10,7 +10,7 @@ too late, such as the end of a setup after the session was deleted, changes noth
     ready       requests are served
     failed      setup ended in a fault; or the session left its runtime, and is rebuilt for the next request
     closing     calls are stopped and the environment is torn down
-    closed      for good; a tombstone tells for a while why
+    closed      for good; a tombstone keeps the reason for a while
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Lifecycle:
         self._error: Faulted | Refused | None = None
         self._opening: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[Faulted | None] | None = None
-        self._waiters: list[asyncio.Future[None]] | None = None
+        self._waiters: set[asyncio.Future[None]] | None = None
 
     @property
     def state(self) -> State:
@@ -82,7 +82,7 @@ class Lifecycle:
         """The constructor has run and the journal knows of it; setup goes on, unless it is over already."""
         self._opening = None
         if self._state == "opening":
-            self._state = "starting"  # requests wait on
+            self._state = "starting"  # requests keep waiting
 
     def begin_closing(self, error: SessionGone, task: asyncio.Task[Faulted | None]) -> None:
         """``task`` tears the environment down."""
@@ -90,7 +90,7 @@ class Lifecycle:
         self._enter("closing", error)
 
     def release_handle(self) -> Handle | None:
-        """Give the handle up; the caller closes it."""
+        """Detach the handle; the caller closes it."""
         handle, self._handle = self._handle, None
         return handle
 
@@ -123,8 +123,12 @@ class Lifecycle:
         """Wait for the end of setup, but no longer than that."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._waiters is None:
-            self._waiters = []
-        self._waiters.append(future)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await future
+            self._waiters = set()
+        self._waiters.add(future)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await future
+        finally:
+            if self._waiters is not None:
+                self._waiters.discard(future)

@@ -57,12 +57,18 @@ class Timings:
         self.run = Durations()
         self.stream = Durations()
 
-    def add(self, *parts_s: float | None) -> None:
-        """Count a call's total, queue, run and stream, as far as they are known."""
-        for durations, seconds in zip((self.total, self.queue, self.run, self.stream), parts_s, strict=True):
-            if seconds is not None:
-                durations.counts[bisect_left(durations.bounds, seconds)] += 1
-                durations.sum_s += seconds
+    def add(self, total_s: float, queue_s: float | None, run_s: float | None, stream_s: float | None) -> None:
+        """Count a call's parts, as far as they are known. Written out: it is called for every call."""
+        self.total.counts[bisect_left(BOUNDS_S, total_s)] += 1
+        self.total.sum_s += total_s
+        if queue_s is not None:
+            self.queue.counts[bisect_left(BOUNDS_S, queue_s)] += 1
+            self.queue.sum_s += queue_s
+        if run_s is not None:
+            self.run.counts[bisect_left(BOUNDS_S, run_s)] += 1
+            self.run.sum_s += run_s
+        if stream_s is not None:
+            self.stream.add(stream_s)
 
 
 class CallRow:
@@ -141,7 +147,10 @@ class Meter:
         """Count a computed call; durations in seconds, as in ``journal.schema``."""
         row = self._rows.get((environment, tool)) or self._row(environment, tool)
         row.timings.add(total_s, queue_s, run_s, stream_s)
-        second = self._second()
+        at = int(self._now())
+        second = self._seconds[at % (_WINDOW_S + 1)]
+        if second.at != at:
+            second = self._seconds[at % (_WINDOW_S + 1)] = _Second(at)
         second.calls += 1
         if fault is None:
             row.answers += 1
@@ -163,14 +172,6 @@ class Meter:
                 timings = self.timings[environment] = Timings()
             row = self._rows[environment, tool] = CallRow(timings)
         return row
-
-    def _second(self) -> _Second:
-        at = int(self._now())
-        place = at % (_WINDOW_S + 1)
-        second = self._seconds[place]
-        if second.at != at:
-            second = self._seconds[place] = _Second(at)
-        return second
 
     def recent(self) -> tuple[float, float, float | None, float | None, float | None]:
         """Calls and faults per second over the last ten, and quantiles of the time of calls, in milliseconds.

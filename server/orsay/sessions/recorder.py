@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from orsay_protocol.redact import NOTHING, Redactor, redactor
@@ -109,7 +109,13 @@ class Recorder:
 
 def _unlabelled(owner: str, now: float) -> str:
     """Name of the run of sessions without a label: key and day."""
-    return f"{short_name(owner) or 'anyone'} {datetime.fromtimestamp(now, UTC):%Y-%m-%d}"
+    return f"{short_name(owner) or 'anyone'} {_day(int(now // 86_400))}"
+
+
+@lru_cache(2)
+def _day(number: int) -> str:
+    """Date of a day since 1970, in UTC."""
+    return f"{datetime.fromtimestamp(number * 86_400, UTC):%Y-%m-%d}"
 
 
 class Record:

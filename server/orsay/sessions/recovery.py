@@ -41,7 +41,7 @@ from ..runtimes.outcome import Outcome, episode_finished
 from .calls import Call
 from .recorder import Record, Recorder, digest_of, task_name
 from .replay_order import Disorder, Step, steps_of
-from .session import REPEATABLE, Place, Session
+from .session import REPEATABLE, Session, SessionKey
 
 __all__ = ["Recovery"]
 
@@ -51,8 +51,8 @@ OnEnded: TypeAlias = Callable[[str, str, str], None]
 """``(sid, owner, reason)`` of a session that is over."""
 _READ_AGAIN_S = 2.0
 _READ_LIMIT_S = 30.0
-_REMEMBERED = 10_000  # of the sessions that ended before the restart
-_MOST_DEATHS = 3  # of workers that built the same session
+_REMEMBERED = 10_000  # tombstones of sessions that ended before the restart
+_MOST_DEATHS = 3  # lost workers that had rebuilt the same session
 _PASSING = frozenset({"worker_lost", "overloaded", "shutdown"})
 
 
@@ -66,7 +66,7 @@ class Recovery:
     def __init__(self, recorder: Recorder, runtime: Runtime) -> None:
         self._recorder = recorder
         self._runtime = runtime
-        self._waiting: dict[Place, tuple[float, PastSession]] = {}  # since when, in seconds since 1970
+        self._waiting: dict[SessionKey, tuple[float, PastSession]] = {}  # since when, in seconds since 1970
         self._deaths: Counter[int] = Counter()
         self._begun = new_id()
         self.known = False
@@ -74,7 +74,7 @@ class Recovery:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    async def load(self, on_ended: OnEnded, live: Container[Place], *, memory_s: float) -> None:
+    async def load(self, on_ended: OnEnded, live: Container[SessionKey], *, memory_s: float) -> None:
         """Read the sessions left open; end those that cannot go on. ``on_ended`` is called for them and for
         those that ended lately.
 
@@ -83,21 +83,21 @@ class Recovery:
         try:
             await self._load(on_ended, live, memory_s)
         except JournalDown as exc:
-            _log.error("journal_not_read", reason=str(exc), consequence="no session of before goes on")
+            _log.error("journal_not_read", reason=str(exc), consequence="no earlier session is recovered")
         except Exception:
-            _log.exception("journal_not_read", consequence="no session of before goes on")
+            _log.exception("journal_not_read", consequence="no earlier session is recovered")
         self.known = True
 
-    async def _load(self, on_ended: OnEnded, live: Container[Place], memory_s: float) -> None:
+    async def _load(self, on_ended: OnEnded, live: Container[SessionKey], memory_s: float) -> None:
         server = self._recorder.server
         after = time.time() - memory_s
         ended = await self._read_patiently(partial(ended_after, server=server, time=after, limit=_REMEMBERED))
         found = await self._read_patiently(partial(left_open, server=server))
         for each in ended:
             on_ended(each.sid, each.owner, each.reason)
-        old = [past for past in found if past.id < self._begun]  # later ones are of this very process
+        old = [past for past in found if past.id < self._begun]  # later ones belong to this process
         for past in old:
-            created_anew = past.place in live
+            created_anew = past.key in live
             reason = past.lost if created_anew else _why_not(past)
             if reason is None:
                 self.put_back(past)
@@ -120,21 +120,21 @@ class Recovery:
                 _log.warning("journal_not_read", reason=str(exc), hint="old sessions go on once it answers")
                 await asyncio.sleep(_READ_AGAIN_S)
 
-    def find(self, place: Place) -> PastSession | None:
+    def find(self, key: SessionKey) -> PastSession | None:
         """A session that may be rebuilt. Raises Starting while that is not known."""
         if not self.known:
             raise Starting("the server was started again and still reads its journal")
-        _, past = self._waiting.get(place, (0.0, None))
+        _, past = self._waiting.get(key, (0.0, None))
         return past
 
     def resume(self, past: PastSession) -> Record:
         """Stop waiting: the session is rebuilt now. Returns its record."""
-        self._waiting.pop(past.place, None)
+        self._waiting.pop(past.key, None)
         return self._recorder.resume(past.id)
 
     def put_back(self, past: PastSession) -> None:
         """Wait for the client to ask again."""
-        self._waiting[past.place] = time.time(), past
+        self._waiting[past.key] = time.time(), past
 
     def suspend(self, session: Session, lost: str, lost_by: FaultClass) -> None:
         """Wait for the client of a session that leaves its runtime."""
@@ -157,7 +157,7 @@ class Recovery:
 
     async def end(self, past: PastSession, reason: str, *, lost: bool = False) -> None:
         """Write the end of a session that is not rebuilt; ``lost``: against the will of its client."""
-        self._waiting.pop(past.place, None)
+        self._waiting.pop(past.key, None)
         del self._deaths[past.id]
         lost_by = "session_gone" if lost else None
         with contextlib.suppress(JournalDown):
@@ -171,7 +171,7 @@ class Recovery:
         before = time.time() - idle_limit_s
         expired = [past for since, past in self._waiting.values() if since < before]
         for past in expired:
-            del self._waiting[past.place]
+            del self._waiting[past.key]
         return expired
 
     async def rebuild(self, session: Session, past: PastSession) -> None:
@@ -327,7 +327,7 @@ async def _repeat(session: Session, handle: Handle, call: PastCall) -> None:
 
 
 def _restore(session: Session, content: PastContent, handle: Handle) -> None:
-    """Give the session its recorded outcomes and its unfinished calls."""
+    """Restore the recorded outcomes and the unfinished calls of a session."""
     if session.record is not None:
         rewards = [past.reward for past in content.done if past.reward is not None]
         session.record.restore(

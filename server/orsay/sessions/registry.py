@@ -35,8 +35,8 @@ from .calls import Call, CallTotals, TaskIds
 from .limits import CallLimits, SessionLimits
 from .meter import Meter
 from .recorder import task_name
-from .session import Place, Session, Shared
-from .timers import Delay
+from .session import Session, SessionKey, Shared
+from .timers import Delay, joined
 from .tombstones import EndReason, Tombstone, Tombstones, sentence
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Sessions:
         self.limits = limits
         self.totals = CallTotals(call_limits)
         self.faults = faults
-        self._live: dict[Place, Session] = {}
+        self._live: dict[SessionKey, Session] = {}
         self._tombstones = Tombstones(memory_s=limits.gone_memory_s)
         self._per_owner: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -129,10 +129,10 @@ class Sessions:
         """
         body = request.model_dump_json(exclude={"run", "trace", "traceparent"}).encode()
         digest = hashlib.blake2b(body, digest_size=16).digest()
-        place = owner, sid
-        session = self._live.get(place)
+        key = owner, sid
+        session = self._live.get(key)
         if session is None and self._recovery is not None and self._recovery.known:
-            past = self._recovery.find(place)
+            past = self._recovery.find(key)
             session = None if past is None else self._rebuild(self._recovery, past)
         if session is None:
             self._admit(owner)
@@ -143,7 +143,7 @@ class Sessions:
         elif session.state in ("closing", "closed"):
             raise SessionGone("Session deleted")
         if session.opening is not None:
-            await asyncio.shield(session.opening)
+            await joined(session.opening)
         session.touch()
         return session
 
@@ -194,14 +194,14 @@ class Sessions:
         )
 
     def _add(self, session: Session, work: Coroutine[Any, Any, None]) -> None:
-        """Put the session into the table while ``work`` opens it."""
-        self._live[session.place] = session
+        """Add the session to the table while ``work`` opens it."""
+        self._live[session.key] = session
         self._per_owner[session.owner] += 1
         session.begin_opening(self._spawn(work))
 
     def _remove(self, session: Session) -> None:
-        if self._live.get(session.place) is session:
-            del self._live[session.place]
+        if self._live.get(session.key) is session:
+            del self._live[session.key]
             self._per_owner[session.owner] -= 1
             if not self._per_owner[session.owner]:
                 del self._per_owner[session.owner]
@@ -235,7 +235,7 @@ class Sessions:
             await handle.close()
         raise Overloaded("the journal takes no sessions, and this server plays none without it")
 
-    # sessions of before a restart
+    # sessions from before a restart
 
     def _past(self, sid: str, owner: str) -> PastSession | None:
         """The owner's session of that id, if a killed server left it. Raises Starting until that is known."""
@@ -246,7 +246,7 @@ class Sessions:
     def _rebuild(self, recovery: Recovery, past: PastSession) -> Session:
         """The session, while it is rebuilt. Raises Starting when only the next server does that."""
         if self.stopping:
-            raise Starting("the server is shutting down; the session goes on once it is started again")
+            raise Starting("the server is shutting down; the session continues after a restart")
         info, digest = EnvironmentInfo.unknown(past.environment), bytes.fromhex(past.digest)
         session = Session(self._shared, past.sid, past.owner, info, digest, record=recovery.resume(past))
         self._add(session, self._rebuild_now(recovery, session, past))
@@ -336,22 +336,22 @@ class Sessions:
             return None
         fault = await self.close(session, "deleted")
         if session.end_durable is not None:  # else a server started again would take it for left open
-            await asyncio.shield(session.end_durable)
+            await joined(session.end_durable)
         return fault
 
     async def close(self, session: Session, reason: EndReason, limit_s: float = 0.0) -> Faulted | None:
-        """Stop what runs and tear down, once; everybody who asks waits for the same end.
+        """Stop what runs and tear down, once; all who ask wait for the same end.
 
         A teardown that fails ends the session all the same; the fault is in the log, and returned.
         """
         closing = session.closing
         if closing is None:
-            if self._live.get(session.place) is not session:
+            if self._live.get(session.key) is not session:
                 return None  # its runtime has lost it meanwhile
             gone = SessionGone(sentence(reason, limit_s))
             closing = self._spawn(self._close(session, gone, reason))
             session.begin_closing(gone, closing)
-        return await asyncio.shield(closing)
+        return await joined(closing)
 
     async def _close(self, session: Session, gone: SessionGone, reason: EndReason) -> Faulted | None:
         try:
@@ -376,7 +376,7 @@ class Sessions:
 
     def _mark_lost(self, session: Session, fault: FaultClass, reason: str) -> None:
         """The runtime lost the session (I4): end it, unless it may be rebuilt."""
-        if self._live.get(session.place) is not session or session.closing is not None:
+        if self._live.get(session.key) is not session or session.closing is not None:
             return
         if self._recovery is not None and fault == "worker_lost" and session.rebuildable:
             self._suspend(self._recovery, session, reason, fault)
@@ -398,7 +398,7 @@ class Sessions:
         self._leave_tombstone(session.sid, session.owner, gone.detail, gone.fault or "session_gone")
         session.end(gone, label)
 
-    # time
+    # expiry
 
     async def _sweep(self) -> None:
         while True:
@@ -418,7 +418,7 @@ class Sessions:
                 continue
             if session.calls is not None:
                 session.calls.expire(now)
-            if session.busy:  # nothing is taken from under a running call, which has a limit of its own
+            if session.busy:  # a running call keeps its session: it has a time limit of its own
                 continue
             if session.touched_at < idle_before:
                 self._spawn(self.close(session, "idle", limits.idle_limit_s))
@@ -439,20 +439,20 @@ class Sessions:
     def _forget_task(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # retrieved: whoever awaits the task gets it too
+            task.exception()  # retrieved: the task's awaiter gets it too
 
-    # the end
+    # shutdown
 
     def refuse_new(self) -> None:
         """Take no new sessions from now on (L6)."""
         self.stopping = True
 
     def hurry(self) -> None:
-        """Wait for no more calls: the server was told to stop a second time."""
+        """Wait for no more calls: the server was asked to stop a second time."""
         self._hurried = True
 
     async def drain(self, grace_s: float) -> None:
-        """Let running calls finish within the grace time; the log says how many there are."""
+        """Wait for running calls within the grace time; the log has their number."""
         end = self._now() + grace_s
         while (running := self.totals.in_flight) and self._now() < end and not self._hurried:
             _log.info("waiting_for_calls", running=running, seconds_left=round(end - self._now(), 1))
@@ -492,6 +492,6 @@ class Sessions:
     # observation
 
     @property
-    def live(self) -> Mapping[Place, Session]:
+    def live(self) -> Mapping[SessionKey, Session]:
         """Live sessions by owner and id, the oldest first; a view, for reading only."""
         return MappingProxyType(self._live)

@@ -24,7 +24,7 @@ _REFUSED = frozenset({"not_found", "name_collision", "input_validation"})
 
 
 class Disorder(Exception):
-    """No order is known that leads to the state of the session; the message gives the reason."""
+    """No known order of replay leads to the state of the session; the message gives the reason."""
 
 
 def steps_of(content: PastContent, info: EnvironmentInfo, *, own_toolset: bool) -> list[Step]:
@@ -83,7 +83,7 @@ class _ToolLock:
         if not self._separates(step, other):
             raise Disorder(
                 f"{_name(other)} and {_name(step)} ran at the same time, "
-                "and nobody knows in which order they changed its state"
+                "and the order in which they changed its state is unknown"
             )
 
     @staticmethod
@@ -92,7 +92,7 @@ class _ToolLock:
         return step.name if isinstance(step, PastCall) and step.kind == "call" else None
 
     def _separates(self, one: Step, other: Step) -> bool:
-        """Whether one of them ran when the other had ended, in the order of their results."""
+        """True if one of them ran after the other had ended, in the order of their results."""
         if isinstance(one, PastAsk) or isinstance(other, PastAsk) or {one.kind, other.kind} != {"call"}:
             return False
         if one.name in self._exclusive or other.name in self._exclusive:

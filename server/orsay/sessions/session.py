@@ -20,11 +20,12 @@ from .calls import Call, Calls, CallTotals, Reader, TaskIds
 from .lifecycle import Lifecycle
 from .limits import SessionLimits
 from .meter import Meter
+from .timers import joined
 
 if TYPE_CHECKING:
     from .recorder import Record
 
-__all__ = ["REPEATABLE", "Place", "Session", "Shared"]
+__all__ = ["REPEATABLE", "Session", "SessionKey", "Shared"]
 
 _log = get_logger(__name__)
 
@@ -35,7 +36,7 @@ REPEATABLE: frozenset[FaultClass] = frozenset(
 
 _NOT_RUN: frozenset[FaultClass] = frozenset({"worker_lost", "session_gone", "overloaded", "shutdown"})
 
-Place: TypeAlias = tuple[str, str]
+SessionKey: TypeAlias = tuple[str, str]
 """The owner and the id of a session: clients choose ids, and two owners may choose the same."""
 
 
@@ -122,7 +123,7 @@ class Session(Lifecycle):
         self._end_durable: asyncio.Future[bool] | None = None
 
     @property
-    def place(self) -> Place:
+    def key(self) -> SessionKey:
         return self.owner, self.sid
 
     @property
@@ -300,13 +301,19 @@ class Session(Lifecycle):
 
     # the handle
 
+    @property
+    def handle_if_ready(self) -> Handle | None:
+        """The handle of a session that is set up and has not ended."""
+        return self._handle if self._state == "ready" else None
+
     async def ready(self) -> Handle:
         """The handle once setup is over.
 
         Waits for a bounded time. Raises Starting, SessionGone, or what setup raised.
         """
-        if self._state == "ready" and self._handle is not None:
-            return self._handle
+        handle = self.handle_if_ready
+        if handle is not None:
+            return handle
         if self._state in ("opening", "starting"):
             await self._setup_over(self._shared.limits.setup_wait_s)
         return self.handle_now(after_setup=True)
@@ -341,8 +348,8 @@ class Session(Lifecycle):
         try:
             handle.start(operation, b"", on_result, limit_s=self.limit_s(operation))
             answer = await future
-            if durable is not None and not durable.done():
-                await asyncio.shield(durable)
+            if durable is not None:
+                await joined(durable)
         except Refused as refused:
             refused.redact(self.hide)
             raise
@@ -386,7 +393,7 @@ class Session(Lifecycle):
         else:
             found = calls.find_retry(operation, body, key)
             if found is not None:
-                shared.totals.reclaim(found)
+                calls.reclaim(found)
                 return found
         calls.share.admit_call(shared.limits)
         detached = name in self._info.detached_tools
@@ -398,16 +405,19 @@ class Session(Lifecycle):
 
     def attach(self, task_id: str, operation: Operation) -> Call:
         """The call of that task id, if it is one of this session (D5). Raises Faulted (unknown_task_id)."""
-        call = self._calls.find(task_id, operation) if self._calls is not None else None
-        if call is None:
+        calls = self._calls
+        call = calls.find(task_id, operation) if calls is not None else None
+        if calls is None or call is None:
             raise Faulted("unknown_task_id", "unknown task_id")
-        self._shared.totals.reclaim(call)
+        calls.reclaim(call)
         return call
 
     def leave(self, call: Call, reader: Reader, *, complete: bool) -> None:
         """End reading a call; not ``complete``: the connection broke before the result was out (L5)."""
-        if call.leave(reader) and not complete:
-            self._shared.totals.abandon(call, self._shared.now())
+        if complete:
+            call.delivered = True
+        if call.leave(reader) and not call.delivered and self._calls is not None:
+            self._calls.abandon(call, self._shared.now())
 
     def cancel(self, task_id: str | None, key: str | None) -> bool:
         """Stop the running call of that task id or idempotency key; its outcome is the fault ``cancelled``.
@@ -442,8 +452,7 @@ class Session(Lifecycle):
                 return
             age_s = call.streamed_at - call.started_at
             call.row_id, call.start_durable = record.call_started(call, age_s)
-        if not call.start_durable.done():
-            await asyncio.shield(call.start_durable)
+        await joined(call.start_durable)
 
     def limit_s(self, name: str) -> float:
         """Time limit of a call of tool ``name`` (I5)."""

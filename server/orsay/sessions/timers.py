@@ -1,14 +1,29 @@
-"""Timer queue for many waits of equal length: a timer wheel of one slot."""
+"""Waits: a timer queue for many of equal length (a timer wheel of one slot), and futures that are shared."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import TypeVar
 
-__all__ = ["Delay"]
+__all__ = ["Delay", "joined"]
+
+T = TypeVar("T")
 
 _LATE_S = 0.01
 _TURN_S = 0.001  # asked for as a time, since uvloop runs what is due at once before it reads from sockets
+
+
+async def joined(future: asyncio.Future[T]) -> T:
+    """The result of a future that others wait for too: whoever stops waiting does not cancel it.
+
+    As ``asyncio.shield``, for a fifth of its function calls.
+    """
+    if not future.done():
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(lambda _: None if waiter.done() else waiter.set_result(None))
+        await waiter
+    return future.result()
 
 
 class Delay:

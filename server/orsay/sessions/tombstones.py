@@ -15,7 +15,7 @@ from orsay_protocol.faults import FaultClass
 __all__ = ["EndReason", "Tombstone", "Tombstones", "sentence"]
 
 EndReason: TypeAlias = Literal["deleted", "idle", "lifetime", "shutdown", "console"]
-"""Why a session ended that no fault ended; a label of metrics, of which the sentence for clients is made."""
+"""Reason of an end without a fault: a label of metrics, from which the sentence for clients is made."""
 
 _KEY = struct.Struct("<q")
 _RECORD = struct.Struct("<Id")
@@ -35,7 +35,7 @@ def sentence(reason: EndReason, limit_s: float = 0.0) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """Why a session ended; shared by all that ended for the same reason."""
+    """Reason why a session ended; shared by all that ended for the same reason."""
 
     reason: str
     fault: FaultClass

@@ -32,7 +32,7 @@ def tool(spec: ToolSpec) -> types.Tool:
 
 
 def result(answer: RunToolSuccess | RunToolError) -> types.CallToolResult:
-    """``isError`` says that the tool did not run, as with wrong arguments: the model can fix that."""
+    """``isError``: the tool did not run, as with wrong arguments, which the model can fix."""
     if isinstance(answer, RunToolError):
         content: list[Any] = [types.TextContent(type="text", text=answer.error)]
         meta = {META: {"reason": answer.reason, "finished": answer.reason == "episode_finished"}}

@@ -85,7 +85,7 @@ class McpMount:
         return None
 
     async def close(self) -> None:
-        """Let answers that are on their way arrive, then end what is left."""
+        """Finish the answers that are under way, then end the sessions that are left."""
         self._closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -121,7 +121,7 @@ class McpMount:
         except (Refused, Faulted) as exc:  # as an answer to the request: clients show no text of HTTP errors
             await request.send_json(to_json(_error_response(body, failed(exc, self._drivers.faults))))
             return
-        if request.has_gone():  # nobody will ever know the session's id
+        if request.has_gone():  # no client learns the session's id
             await conversation.end()
             return
         status = 0
@@ -134,7 +134,7 @@ class McpMount:
         try:
             await self._hand_over(conversation, request.scope, replay(body, request.receive), watch)
         finally:
-            if not 0 < status < 400:  # what it said was no proper beginning
+            if not 0 < status < 400:  # it was no valid beginning
                 await conversation.end()
 
     async def _begin(self, request: Request) -> Conversation:
@@ -183,14 +183,14 @@ class McpMount:
         conversation = self._live.get(sid)
         if conversation is None or conversation.driver.session.owner != request.owner or conversation.ended:
             raise UnknownSession("no MCP session of this id: begin another one with 'initialize'")
-        if not conversation.driver.over:  # else its calls tell why it ended
+        if not conversation.driver.over:  # else its calls answer with the reason of its end
             conversation.driver.touch()
         return conversation
 
-    # time
+    # expiry
 
     async def _sweep(self) -> None:
-        """Forget what has ended, and keep for a while what can still say why it did."""
+        """Forget what has ended, and keep ended sessions for a while, for the reason of their end."""
         while True:
             await asyncio.sleep(_SWEEP_S)
             try:

@@ -23,7 +23,7 @@ _log = get_logger(__name__)
 
 
 class Conversation:
-    """Begin with ``start``. It ends with the episode's session when the client, or ``end``, says so."""
+    """Begin with ``start``. It ends with the episode's session when the client, or ``end``, ends it."""
 
     def __init__(self, driver: SessionDriver, prompt: list[TextBlock | ImageBlock], faults: FaultLog) -> None:
         self.driver = driver

@@ -1,4 +1,4 @@
-"""From an action, in any of the forms that OpenEnv clients send, to a tool call."""
+"""Translation of actions, in all forms that OpenEnv clients send, into tool calls."""
 
 from __future__ import annotations
 

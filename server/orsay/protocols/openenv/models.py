@@ -111,7 +111,7 @@ def called(name: str, answer: RunToolSuccess | RunToolError) -> dict[str, Any]:
 
 
 def refused(name: str, reason: RunToolErrorReason | None, text: str) -> dict[str, Any]:
-    """An observation that says that no tool ran."""
+    """An observation of an action for which no tool ran."""
     observation = {
         "tool_name": name,
         "result": None,

@@ -64,7 +64,9 @@ class State(BaseModel):
 
 
 class OpenEnvMount:
-    """Each path exists by itself, for the first environment, and under the name of each."""
+    """Endpoints of OpenEnv: each path exists by itself, for the first environment, and under the name of
+    each.
+    """
 
     operations = (
         Operation(
@@ -148,7 +150,7 @@ class OpenEnvMount:
         return partial(self._seated, self._answer_rpc_socket) if action == "mcp" else None
 
     async def close(self) -> None:
-        """Nothing is held: the sessions are the server's, the connections uvicorn's."""
+        """Do nothing: sessions belong to the server, connections to uvicorn."""
 
     # HTTP
 

@@ -125,7 +125,7 @@ class Rpc:
             step = called(name, await session.call(name, arguments))
         finally:
             if session is not self._session and not params.get("session_id"):
-                await session.close()  # nobody could name it
+                await session.close()  # no client could name it
         observation = step["observation"]
         if observation["error"] is not None:
             raise _Problem(_INVALID_PARAMS, observation["error"]["message"])

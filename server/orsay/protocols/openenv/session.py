@@ -19,7 +19,7 @@ __all__ = ["OpenEnvSession"]
 
 
 class OpenEnvSession:
-    """With ``driver``, a session that is open already and keeps its id over resets."""
+    """Session of an OpenEnv client. With ``driver``, it is open already and keeps its id over resets."""
 
     def __init__(
         self,

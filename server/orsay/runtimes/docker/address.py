@@ -19,7 +19,7 @@ _NOT_YET = (b"429", b"502", b"503", b"504")
 
 
 def url_of(found: Mapping[str, Any], port: int, *, image: str) -> str:
-    """The URL of a running container, from what the engine says of it.
+    """The URL of a running container, from the engine's description of it.
 
     Its own address costs less than a published port, which passes through a process of the engine, but is
     used only from inside its network: elsewhere the same numbers may mean another machine.
@@ -40,7 +40,7 @@ def url_of(found: Mapping[str, Any], port: int, *, image: str) -> str:
 
 
 async def wait_for_answer(url: str) -> None:
-    """Returns when a server there knows what it hosts, or says something else than that it is starting."""
+    """Returns when a server there knows what it hosts, or answers anything but that it is starting."""
     while True:
         if await _answers(url):
             return
@@ -48,7 +48,7 @@ async def wait_for_answer(url: str) -> None:
 
 
 async def _answers(url: str) -> bool:
-    """Asked many times while a container starts: one small request, on a connection that is not kept."""
+    """True if a server answers there: one small request, on a connection that is not kept."""
     host, _, port = url.removeprefix("http://").rpartition(":")
     request = f"GET /list_environments HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n"
     writer = None
@@ -57,7 +57,7 @@ async def _answers(url: str) -> bool:
             reader, writer = await asyncio.open_connection(host, int(port))
             writer.write(request.encode())
             status = (await reader.readline()).split(b" ")[1:2]
-    except (OSError, ValueError):  # no one there, time is up, or a line without end
+    except (OSError, ValueError):  # connection refused, timeout, or a line without end
         return False
     finally:
         if writer is not None:

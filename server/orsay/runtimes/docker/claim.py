@@ -2,7 +2,7 @@
 
 Each runtime marks what it makes with the id of its server and with a claim, a random word. For each claim
 there is a locked file on the server's machine; the system unlocks it when the process ends, however it ends.
-What bears the id of this server and a claim that nobody holds was left by a server that was killed.
+What bears the id of this server and a claim that is not held was left by a server that was killed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Claim:
 
     def take(self) -> None:
         """Lock the file, before anything is made that bears the labels."""
-        if sys.platform == "win32":  # there, every claim of another process looks like one nobody holds
+        if sys.platform == "win32":  # there, every claim of another process looks unheld
             return
         try:
             _sweep()
@@ -88,7 +88,7 @@ class Claim:
         for network in self._ownerless(await engine.networks(mine)):
             try:
                 await engine.remove_network(network["Id"])
-            except EngineError as exc:  # somebody else's container is in it
+            except EngineError as exc:  # a container of another server is in it
                 _log.warning("network_left", network=network["Name"], error=str(exc))
         if left:
             _log.warning("containers_of_a_killed_server_removed", count=len(left))

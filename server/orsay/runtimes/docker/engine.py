@@ -57,7 +57,7 @@ def _ours(sdk: Any, what: str) -> Iterator[None]:
 
 
 class Stream:
-    """Something that the engine sends until it ends or ``close`` is called."""
+    """A stream of the engine, until it ends or ``close`` is called."""
 
     def __init__(self, close: Callable[[], None]) -> None:
         self._close = close
@@ -119,7 +119,9 @@ class Engine:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the engine; safe to call twice. Streams are closed by those who opened them."""
+        """Close the connection to the engine; safe to call twice. Streams are closed by those who opened
+        them.
+        """
         self._pool.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self._api.close)
 
@@ -149,9 +151,9 @@ class Engine:
     # images
 
     async def image(self, name: str, *, pull: Pull = "missing") -> ImageConfig:
-        """Configuration of an image, fetched from its registry first if ``pull`` says so.
+        """Configuration of an image, fetched from its registry first, depending on ``pull``.
 
-        Raises ImageMissing, which says how to come by it.
+        Raises ImageMissing, which names the way to get it.
         """
         if pull == "always":
             await self._pull(name)
@@ -204,7 +206,7 @@ class Engine:
         loop = asyncio.get_running_loop()
         given_up = threading.Event()
 
-        def say(line: str) -> None:
+        def to_loop(line: str) -> None:
             loop.call_soon_threadsafe(on_line, line)
 
         def build() -> str:
@@ -223,7 +225,7 @@ class Engine:
                     decode=True,
                     timeout=None,
                 )
-                return _follow_build(events, tag, say, given_up)
+                return _follow_build(events, tag, to_loop, given_up)
 
         try:
             return await in_own_thread(build, name="orsay-docker-build")
@@ -301,7 +303,7 @@ class Engine:
             except EngineError as exc:
                 if "already in progress" not in str(exc):
                     raise
-                await self._until_removed(container)  # it removes itself just now
+                await self._until_removed(container)  # it is just removing itself
 
     async def _until_removed(self, container: str) -> None:
         """Raises NotThere when it is gone, EngineError when that takes too long."""
@@ -311,12 +313,12 @@ class Engine:
         raise EngineError("cannot remove the container: the engine has begun to, and does not come to an end")
 
     async def inspect(self, container: str) -> Mapping[str, Any]:
-        """Everything the engine says of it. Raises NotThere."""
+        """The engine's description of a container. Raises NotThere."""
         found: Mapping[str, Any] = await self._do("container", lambda: self._api.inspect_container(container))
         return found
 
     async def containers(self, labels: Mapping[str, str]) -> list[Mapping[str, Any]]:
-        """Those that have all the labels, running or not: ``Id``, ``Labels``, ``State``."""
+        """Containers that have all the labels, running or not: ``Id``, ``Labels``, ``State``."""
         found: list[Mapping[str, Any]] = await self._do(
             "cannot list containers",
             lambda: self._api.containers(all=True, filters={"label": _pairs(labels)}),
@@ -374,7 +376,7 @@ class Engine:
         loop = asyncio.get_running_loop()
 
         def call_on_loop(callback: Callable[..., None], *values: Any) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            with contextlib.suppress(RuntimeError):  # the event loop is closed
                 loop.call_soon_threadsafe(callback, *values)
 
         def read() -> None:
@@ -422,7 +424,7 @@ class Engine:
         return True
 
     async def networks(self, labels: Mapping[str, str]) -> list[Mapping[str, Any]]:
-        """Those that have all the labels: ``Id``, ``Name``, ``Labels``."""
+        """Networks that have all the labels: ``Id``, ``Name``, ``Labels``."""
         found: list[Mapping[str, Any]] = await self._do(
             "cannot list networks", lambda: self._api.networks(filters={"label": _pairs(labels)})
         )
@@ -466,7 +468,7 @@ def _how_to_get(name: str, why: str) -> str:
 
 
 def _follow_build(
-    events: Iterator[Mapping[str, Any]], tag: str, say: Callable[[str], None], given_up: threading.Event
+    events: Iterator[Mapping[str, Any]], tag: str, on_line: Callable[[str], None], given_up: threading.Event
 ) -> str:
     """Image id from the events of a build. Raises EngineError with the output of the failed step."""
     step: deque[str] = deque(maxlen=_KEPT_LINES)
@@ -483,7 +485,7 @@ def _follow_build(
             if line.startswith("Step "):
                 step.clear()
             step.append(line.rstrip())
-            say(line.rstrip())
+            on_line(line.rstrip())
     if problem or not image:
         raise EngineError(f"cannot build {tag}: {problem or 'the engine named no image at the end'}")
     return image

@@ -18,7 +18,7 @@ __all__ = ["Events"]
 _log = get_logger(__name__)
 _RETRY_S = (0.2, 1.0, 2.0, 5.0)
 _REPLAY_S = 0.5
-_CHECK_S = 10.0  # for an end that no event told of
+_CHECK_S = 10.0  # for an end without an event
 
 
 class Events:

@@ -63,7 +63,7 @@ class Lease:
         self._writers.pop(container, None)
 
     def stop(self) -> None:
-        """Let all of them go."""
+        """Release all containers."""
         self._stopped.set()
 
     def _run(self) -> None:

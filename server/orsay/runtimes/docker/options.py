@@ -33,10 +33,10 @@ class DockerOptions:
     spare: int = 0
     """Containers beyond the replicas that are up already when one of those is lost."""
     idle_s: float | None = None
-    """After so long without sessions all containers stop; the next request starts them again."""
+    """Idle time after which all containers stop; the next request starts them again."""
     cpus: float | None = None
     memory: str | None = None
-    """Such as 512m or 2g; swap included."""
+    """Memory limit, such as 512m or 2g; swap included."""
     pids: int | None = 1024
     network: str = "bridge"
     """``bridge``; ``isolated``: a network of its own without a way out; or the name of a network."""
@@ -60,7 +60,7 @@ class DockerOptions:
     hang_limit_s: float = 60
     """A container whose server was found silent, and stays so for so long, is replaced."""
     stop_grace_s: float = 10
-    """Between being asked to stop and being killed."""
+    """Time between the request to stop and the kill."""
     lease_s: float = 60
     """A container whose server is gone ends after so long."""
     hash_seed: int | Literal["random"] = "random"
@@ -91,7 +91,7 @@ class DockerOptions:
         if not self.network or self.network in ("host", "none") or self.network.startswith("container:"):
             raise ConfigError(
                 f"image {image}: network {self.network!r} does not do for a container that must be reached;"
-                f" say bridge, {ISOLATED}, or the name of a network"
+                f" use bridge, {ISOLATED}, or the name of a network"
             )
         for variable in self.variables:
             if not _VARIABLE.fullmatch(variable):

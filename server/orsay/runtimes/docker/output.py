@@ -79,10 +79,10 @@ class Output:
         *lines, rest = partial.split(b"\n")
         self._partial[stream] = rest
         for line in lines:
-            self._say(stream, line)
+            self._log_line(stream, line)
         if len(rest) > 4 * _LONGEST_LINE:
             at = self._cut(rest)
-            self._say(stream, rest[:at])
+            self._log_line(stream, rest[:at])
             del rest[:at]
 
     def _cut(self, rest: bytearray) -> int:
@@ -97,16 +97,16 @@ class Output:
         return len(text[:at].encode(errors="surrogateescape")) or len(rest)
 
     def end(self) -> None:
-        """Nothing more will come: say what has no end of line."""
+        """End the streams: log the lines that have no end yet."""
         for stream, rest in self._partial.items():
             if rest:
-                self._say(stream, rest)
+                self._log_line(stream, rest)
                 rest.clear()
         if self._dropped:
             self._on_dropped(self._dropped)
             self._dropped = 0
 
-    def _say(self, stream: str, line: bytes | bytearray) -> None:
+    def _log_line(self, stream: str, line: bytes | bytearray) -> None:
         text = _ESCAPES.sub("", line.decode(errors="replace")).rstrip()
         if not text:
             return

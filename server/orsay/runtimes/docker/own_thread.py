@@ -36,9 +36,9 @@ async def in_own_thread(call: Callable[[], _T], *, name: str) -> _T:
         error: BaseException | None = None
         try:
             value = call()
-        except Exception as exc:  # whatever it is, who waits gets it
+        except Exception as exc:  # any error is passed to the caller
             error = exc
-        with contextlib.suppress(RuntimeError):  # nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the event loop is closed
             loop.call_soon_threadsafe(settle, value, error)
 
     start_thread(run, name)

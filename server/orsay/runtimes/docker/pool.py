@@ -2,7 +2,7 @@
 
 So many replicas share the sessions, and so many spares are up beside them. One that is lost is replaced at
 once, at first by a spare; one that keeps failing is tried again after longer and longer pauses. A pool that
-nobody uses can go to sleep: no containers, until somebody asks.
+is not used can go to sleep: no containers, until the next request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Pool"]
 _log = get_logger(__name__)
 _WATCH_S = 0.5
 _BACKOFF_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-_SOUND_S = 20.0  # a container that lived so long did not fail at its start
+_SOUND_S = 20.0  # a container with this uptime did not fail at its start
 
 
 class Pool:
@@ -52,7 +52,7 @@ class Pool:
         self._used_at = self._now()
         self._watch: asyncio.Task[None] | None = None
 
-    # life
+    # life cycle
 
     async def start(self) -> None:
         """Start all, at once. Raises LoadError: one of them does not come up."""
@@ -93,7 +93,7 @@ class Pool:
 
     @property
     def replicas(self) -> Iterable[Replica]:
-        """All that are up, coming up or going down."""
+        """Replicas that are up, starting or ending."""
         return [*self._active, *self._spare, *self._starting.values(), *self._ending.values()]
 
     @property
@@ -157,7 +157,7 @@ class Pool:
             if self._asleep or self._stopping:
                 return
             self._spare.append(replica)
-            self._used_at = self._now()  # whoever it was started for has not been here since
+            self._used_at = self._now()  # the session that it was started for was not opened since
             self._problem = ""
             _log.info("container_ready", label=self._label, container=replica.name)
         elif self._watch is not None:  # the first start reports its error by itself
@@ -169,14 +169,14 @@ class Pool:
             )
         self._balance()
 
-    # losing
+    # lost containers
 
     def lost(self, replica: Replica, reason: str, *, gone: bool = True) -> None:
         """A container is gone, or of no more use: its sessions end, and another container is started."""
         if gone:
             replica.ended(reason)
         if replica not in self._active and replica not in self._spare:
-            return  # it was being started, which fails now, or was to end
+            return  # its start fails now, or it was to be removed
         for group in (self._active, self._spare):
             if replica in group:
                 group.remove(replica)
@@ -222,7 +222,7 @@ class Pool:
         self._failures = 0
         self._balance()
 
-    # time
+    # timers
 
     async def _run(self) -> None:
         while True:

@@ -31,11 +31,11 @@ __all__ = ["Plan", "Replica", "reason_of"]
 
 _log = get_logger(__name__)
 _DEFAULT_PORT = 8080
-_TELL_US = {"ORSAY_ERROR_DETAIL": "exception"}  # what clients read of it is decided here, not in there
+_VARIABLES = {"ORSAY_ERROR_DETAIL": "exception"}  # this server decides which details clients get
 _HASH_SEEDS = ("PYTHONHASHSEED", "ORSAY_HASH_SEED")  # of any server there, and of the workers of ours
 _KEYS = "ORSAY_API_KEYS"
 _REATTACH_S = (0.2, 1.0, 2.0, 5.0)
-_NO_SHELL = f"exec {SHELL} failed"  # as the init of the engine says it
+_NO_SHELL = f"exec {SHELL} failed"  # message of the engine's init
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ class Plan:
         options, image = self.options, self.image
         command = [*image.entrypoint, *(image.command if options.command is None else options.command)]
         if not command:
-            raise LoadError(f"image {options.image} says not what to run: give it a command")
+            raise LoadError(f"image {options.image} has no command: give it one")
         entrypoint, arguments = (command[:1], command[1:]) if unwatched else watched(command, options.lease_s)
         return ContainerSpec(
             image=image.id,
@@ -87,7 +87,7 @@ class Plan:
             command=arguments,
             labels=self.claim.labels,
             variables={
-                **_TELL_US,
+                **_VARIABLES,
                 **dict.fromkeys(_HASH_SEEDS, str(options.hash_seed)),
                 _KEYS: to_json([self.key.get_secret_value()]).decode(),
                 **options.variables,
@@ -105,7 +105,7 @@ class Plan:
 
 
 class _Ended(Exception):
-    """The container ended while it started; the text says how."""
+    """The container ended while it started; the text has its end."""
 
 
 class Replica:
@@ -145,7 +145,7 @@ class Replica:
 
     @property
     def sessions(self) -> int:
-        """Those that are open, or being opened."""
+        """Sessions that are open, or being opened."""
         return self.opening + (0 if self._upstream is None else len(self._upstream.sessions))
 
     def silent_s(self) -> float:
@@ -161,7 +161,7 @@ class Replica:
     # starting
 
     async def start(self) -> None:
-        """Returns when its server answers and says what it hosts. Raises LoadError, with its last words."""
+        """Returns when its server answers with its environments. Raises LoadError, with its last words."""
         options = self._plan.options
         try:
             async with asyncio.timeout(options.start_limit_s):
@@ -200,7 +200,7 @@ class Replica:
         return not self._unwatched and any(_NO_SHELL in line for line in self._output.last_lines)
 
     async def _run_unwatched(self) -> None:
-        """Once more, without a shell around the command."""
+        """Start the container again, without a shell around the command."""
         _log.warning("container_unwatched", image=self._plan.options.image, why=f"it has no {SHELL}")
         self.running = False
         self._plan.lease.drop(self.id)
@@ -225,7 +225,7 @@ class Replica:
         raise _Ended(self._end.result())
 
     async def _look(self, url: str) -> None:
-        """Returns when the server says what it hosts. Raises LoadError."""
+        """Returns when the server answers with its environments. Raises LoadError."""
         await wait_for_answer(url)
         self._upstream = Upstream(url, self._plan.remote, label=self.name, changed=self._changed)
         await self._upstream.start()
@@ -242,7 +242,7 @@ class Replica:
                 raise _Ended(await asyncio.shield(self._end))
         return url_of(found, self._plan.port, image=self._plan.options.image)
 
-    # what it writes, and its lease
+    # output and lease
 
     async def _attach(self) -> None:
         self._output.reconnected()
@@ -253,7 +253,9 @@ class Replica:
             self._plan.lease.hold(self.id, write)
 
     def _detached(self) -> None:
-        """On the thread that read: the container has ended, or the engine lost the connection."""
+        """Attach again, called on the reading thread: the container has ended, or the engine lost the
+        connection.
+        """
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._attach_again)
 
@@ -274,7 +276,7 @@ class Replica:
                 await self._attach()
                 return
             except NotThere:
-                return  # the event that says why is on its way
+                return  # the event with the reason is on its way
             except EngineError as exc:
                 _log.warning("container_out_of_sight", container=self.name, error=str(exc))
 
@@ -286,17 +288,17 @@ class Replica:
             _log.info("container_log", label=label, container=self.name, stream=stream, line=line)
 
     def _hides(self) -> set[Redactor]:
-        """On the thread that reads: what takes the secrets of its sessions, and its key, out of a line."""
+        """Redactors of its sessions' secrets and of its key; called on the reading thread."""
         own = self._own
         return {own} if self._upstream is None else {own, *self._upstream.hides}
 
     def _dropped(self, count: int) -> None:
         _log.warning("container_log_dropped", container=self.name, lines=count)
 
-    # the end
+    # shutdown
 
     def ended(self, reason: str) -> None:
-        """The container is gone: it ended by itself, or somebody ended it."""
+        """Note that the container is gone: it ended by itself, or was ended."""
         if not self._end.done():
             self._end.set_result(reason)
 

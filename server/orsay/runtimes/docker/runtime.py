@@ -81,7 +81,7 @@ class DockerRuntime:
         if not await engine.has_network(wanted):
             raise ConfigError(
                 f"image {self.options.image}: the Docker engine has no network {wanted!r}; make it with"
-                f" `docker network create {wanted}`, or say {ISOLATED}"
+                f" `docker network create {wanted}`, or use {ISOLATED}"
             )
         return wanted
 
@@ -109,12 +109,12 @@ class DockerRuntime:
         self._claim.release()
 
     def gauges(self) -> Iterator[Gauge]:
-        """Its containers: how many there are, and what became of them."""
+        """Metrics of its containers: their number by state, and their ends."""
         if self._pool is not None:
             for gauge in self._pool.gauges():
-                yield gauge._replace(labels={**gauge.labels, "place": self.label})
+                yield gauge._replace(labels={**gauge.labels, "runtime": self.label})
 
-    # work
+    # sessions and tasks
 
     def _pick(self, *, for_session: bool = True) -> Replica:
         if self._pool is None:
@@ -122,7 +122,9 @@ class DockerRuntime:
         return self._pool.pick(for_session=for_session)
 
     async def open(self, request: OpenSession, listener: Listener) -> Handle:
-        """As every runtime; raises Starting while containers come up, and when they were asleep."""
+        """Open a session, as every runtime does; raises Starting while containers come up, and when they were
+        asleep.
+        """
         replica = self._pick()
         replica.opening += 1
         try:

@@ -26,7 +26,7 @@ class ImageConfig:
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> ImageConfig:
-        """From the engine's description of an image."""
+        """Configuration from the engine's description of an image."""
         config = found.get("Config") or {}
         exposed = (each.partition("/") for each in config.get("ExposedPorts") or {})
         return cls(

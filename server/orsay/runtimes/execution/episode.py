@@ -31,7 +31,7 @@ from ...errors import BadTask, Faulted
 from ...tracing import Origin, current
 from ..base import OnResult, Operation, Progress
 from ..outcome import Outcome, episode_finished, refusal
-from .guard import author_fault, cause, guard_author, guard_now, run_author
+from .guard import author_fault, cause, guard_author, guard_now, run_author, run_here
 from .runs import Group, Run, Runs
 from .threads import Threads
 from .tool_lock import ToolLock
@@ -349,7 +349,10 @@ class Episode:
 
     async def _author(self, fault: FaultClass, hook: str, *args: Any) -> Any:
         method = getattr(self._instance, hook)
-        running = run_author(self._context.threads, method, *args)
+        if hook in self.hosted.waiting_hooks:
+            running = run_here(method)
+        else:
+            running = run_author(self._context.threads, method, *args)
         return await guard_author(fault, hook, running, hide=self.hide)
 
     def _convert(self, fault: FaultClass, hook: str, convert_value: Callable[[], T]) -> T:

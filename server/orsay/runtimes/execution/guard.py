@@ -14,7 +14,7 @@ from orsay_protocol.redact import NOTHING, Redactor
 from ...errors import Faulted, Refused, exception_text
 from .threads import Threads
 
-__all__ = ["author_fault", "cause", "guard_author", "guard_now", "run_author"]
+__all__ = ["author_fault", "cause", "guard_author", "guard_now", "run_author", "run_here"]
 
 
 async def run_author(threads: Threads, function: Callable[..., Any], *args: Any) -> Any:
@@ -23,6 +23,11 @@ async def run_author(threads: Threads, function: Callable[..., Any], *args: Any)
         return await function(*args)
     value = await threads.run(function, *args)
     return await value if inspect.isawaitable(value) else value
+
+
+async def run_here(function: Callable[[], Awaitable[Any]]) -> Any:
+    """Run a plain function that returns an awaitable and does nothing else; raises what that raises."""
+    return await function()
 
 
 async def guard_author(
@@ -66,7 +71,7 @@ def author_fault(fault: FaultClass, exc: BaseException, hide: Redactor, what: st
 
 
 def cause(exc: BaseException, hide: Redactor) -> BaseException | None:
-    """The exception, unless it may hold secrets: whoever logs the fault would show it too."""
+    """The exception, unless it may hold secrets: a log of the fault would show it too."""
     return None if hide else exc
 
 

@@ -18,7 +18,7 @@ from ...tracing import Origin, within
 from ..base import EnvironmentInfo, OnResult, OpenSession, TaskQuery
 from .episode import Episode, ExecutionContext, Limits
 from .guard import guard_author, run_author
-from .runs import Run, Runs
+from .runs import Run, Runs, run_now
 from .threads import Threads
 
 __all__ = ["EnvironmentHost", "describe"]
@@ -64,15 +64,16 @@ class EnvironmentHost:
     def environments(self) -> tuple[EnvironmentInfo, ...]:
         return tuple(describe(environment) for environment in self._hosted.values())
 
-    def start_open(self, request: OpenSession, on_result: OnResult) -> Run:
+    def start_open(self, request: OpenSession, on_result: OnResult) -> Run | None:
         """Resolve the task and construct; ``on_result`` gets the Episode, or Faulted or Refused.
 
-        A construction that is stopped too late is torn down again.
+        A construction that is stopped too late is torn down again. None when it was over at once: where
+        neither runs code of the author, there is nothing to wait for.
         """
         hosted = self._environment(request.key)
         origin = Origin(request.trace or "", redactor(request.secrets.values()))
 
-        async def body(_: Run) -> Episode:
+        async def body(_: Run | None = None) -> Episode:
             spec = request.task_spec
             if spec is None:
                 spec = await self._task(hosted, request.split or "", request.index or 0)
@@ -87,6 +88,13 @@ class EnvironmentHost:
 
         limit = hosted.setup_time_limit_s or self.context.limits.setup_time_limit_s
         with within(origin):
+            if (
+                hosted.plain_constructor
+                and request.toolset_name is None
+                and (request.task_spec is not None or hosted.tasks.is_listed(request.split or ""))
+            ):
+                run_now(body(), on_result)
+                return None
             return self.context.runs.start(
                 body, on_result, limit_s=limit, what=f"the constructor of {hosted.name!r}"
             )

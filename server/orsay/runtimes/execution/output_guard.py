@@ -30,7 +30,9 @@ class Guard:
             self._lately = latest((hide, *self._lately))
 
     def clean(self, text: str) -> str:
-        """Without the secrets of the session whose code runs here, or of all where none is known."""
+        """The text without the secrets of the session whose code runs here; of all sessions where none is
+        known.
+        """
         hide = current_hide()
         if hide or current_trace():
             return hide.plain(text)
@@ -52,7 +54,7 @@ class _Guarded(io.TextIOWrapper):
 
 
 def guard_output() -> Guard:
-    """From now on, ``sys.stdout`` and ``sys.stderr`` of this process show no secret that the guard knows."""
+    """Redact ``sys.stdout`` and ``sys.stderr`` of this process from now on."""
     guard = Guard()
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)

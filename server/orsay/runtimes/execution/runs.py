@@ -16,7 +16,7 @@ from typing import Any
 from ...errors import Faulted, Refused, exception_text
 from ..base import OnResult, Progress, settle
 
-__all__ = ["Group", "Run", "Runs"]
+__all__ = ["Group", "Run", "Runs", "run_now"]
 
 _TICK_S = 0.1
 _SLOW_TICKS = 4
@@ -100,14 +100,10 @@ class Run:
                 value = await body
             else:
                 body.close()
-        except (Faulted, Refused) as exc:  # without its frames: a stored outcome would hold what they do
-            error = exc.with_traceback(None)
-            error.__cause__ = error.__context__ = None
         except asyncio.CancelledError:
             error = Faulted("cancelled", f"{self._what} was cancelled")
         except BaseException as exc:  # SystemExit too: out of a task it would end the loop
-            error = Faulted("internal", exception_text(exc))
-            error.trace = "".join(traceback.format_exception(exc))
+            error = _error_of(exc)
         self._runs.quick.pop(self, None)
         self._runs.slow.pop(self, None)
         if self._answered:
@@ -123,6 +119,31 @@ class Run:
             self._group.leave(self)
         on_result, self._on_result, self._progress = self._on_result, _ignore, None  # they may know the run
         on_result(value, error)
+
+
+def run_now(work: Coroutine[Any, Any, Any], on_result: OnResult) -> None:
+    """Run to its end what neither waits nor runs code of the author: without a task, limit and stop."""
+    value: Any = None
+    error: Faulted | Refused | None = None
+    try:
+        work.send(None)
+        work.close()
+        error = Faulted("internal", "what was to be over at once waits for something")
+    except StopIteration as done:
+        value = done.value
+    except BaseException as exc:
+        error = _error_of(exc)
+    on_result(value, error)
+
+
+def _error_of(exc: BaseException) -> Faulted | Refused:
+    """The error for ``on_result``, without its frames: a stored outcome would hold what they do."""
+    if isinstance(exc, Faulted | Refused):
+        exc.__traceback__ = exc.__cause__ = exc.__context__ = None
+        return exc
+    error = Faulted("internal", exception_text(exc))
+    error.trace = "".join(traceback.format_exception(exc))
+    return error
 
 
 def _ignore(_value: Any, _error: Faulted | Refused | None) -> None:

@@ -1,7 +1,7 @@
 """Threads for synchronous author code: one for each call that runs, kept a while for the next.
 
 asyncio's default executor is small and hidden, so one session's blocking tools make all others wait. Here
-the number of threads is a setting, and a full pool says so instead of queueing.
+the number of threads is a setting, and a full pool refuses instead of queueing.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ class _Thread(threading.Thread):
                 self._leave(job)
             try:
                 self._owner.loop.call_soon_threadsafe(self._owner.resolve, self, job, result, error)
-            except RuntimeError:  # the loop is closed: nobody waits any more
+            except RuntimeError:  # the event loop is closed
                 return
             del job, result, error
 
     def _leave(self, job: Job) -> None:
         with self._lock:
             self._current = None
-            if job.stopped:  # what was not raised yet is not for the next job
+            if job.stopped:  # a pending exception must not hit the next job
                 _raise_in(self.ident, None)
 
     def interrupt(self, job: Job) -> None:

@@ -1,6 +1,6 @@
 """A worker process: loads the environments, plays episodes for the server at the other end of a socket.
 
-Started as ``python -m orsay.runtimes.process.worker FD``. Ends when told to, when the socket closes, or,
+Started as ``python -m orsay.runtimes.process.worker FD``. Ends on request, when the socket closes, or,
 should its own event loop be blocked, soon after its parent is gone.
 """
 
@@ -151,7 +151,9 @@ class Worker(asyncio.Protocol):
             else:
                 self._outbox.send(Kind.SETUP_ERROR, 0, error_frame(error), session=session)
 
-        self._runs[number] = self._host.start_open(request, opened)
+        run = self._host.start_open(request, opened)
+        if run is not None:
+            self._runs[number] = run
 
     def _close(self, number: int, session: int) -> None:
         episode = self._episodes.pop(session, None)
@@ -239,9 +241,9 @@ def _watch_parent(parent: int, loops: list[asyncio.AbstractEventLoop]) -> None:
     while os.getppid() == parent:
         time.sleep(1.0)
     if loops:
-        heard = threading.Event()
-        loops[0].call_soon_threadsafe(heard.set)
-        if not heard.wait(_BLOCKED_S):
+        responded = threading.Event()
+        loops[0].call_soon_threadsafe(responded.set)
+        if not responded.wait(_BLOCKED_S):
             os._exit(1)  # author code blocks the loop: there will be no teardown to wait for
     time.sleep(_ORPHAN_LIMIT_S)
     os._exit(1)

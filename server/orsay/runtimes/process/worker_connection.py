@@ -46,7 +46,7 @@ class WorkerConnection(asyncio.Protocol):
         self._listeners: dict[int, Listener] = {}
         self._setups: dict[int, float] = {}
         self._next = 0
-        self._heard = self._loop.time()
+        self._received_at = self._loop.time()
         self._hello: asyncio.Future[None] = self._loop.create_future()
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._connected = False
@@ -208,7 +208,7 @@ class WorkerConnection(asyncio.Protocol):
 
     def silent_s(self) -> float:
         """For how long the worker has owed a sign of life."""
-        return self._loop.time() - max(self._heard, self._asked) if self._heartbeat_due else 0.0
+        return self._loop.time() - max(self._received_at, self._asked) if self._heartbeat_due else 0.0
 
     def kill_if_overdue(self) -> None:
         """Kill the silent worker if something it was asked is past its limit."""
@@ -256,7 +256,7 @@ class WorkerConnection(asyncio.Protocol):
         self._asked = self._loop.time()
 
     def data_received(self, data: bytes) -> None:
-        self._heard = self._loop.time()
+        self._received_at = self._loop.time()
         for kind, number, session, payload in self._reader.feed(data):
             if kind == Kind.OUTCOME:
                 pending = self._pending.pop(number, None)

@@ -35,10 +35,10 @@ __all__ = [
     "detail_of",
     "error_of",
     "fault_of",
+    "gone_reason",
     "is_from_between",
     "is_missing_route",
     "is_starting",
-    "says_gone",
 ]
 
 _LONGEST_DETAIL = 20_000
@@ -120,8 +120,8 @@ def _named(known: str, message: str, number: str | None, upstream: str) -> Fault
     return fault
 
 
-def says_gone(answer: Answer, hide: Redactor) -> tuple[FaultClass, str] | None:
-    """Class and reason when the answer says that the session is no more; None where it does not say so."""
+def gone_reason(answer: Answer, hide: Redactor) -> tuple[FaultClass, str] | None:
+    """Class and reason of an answer that the session is gone; None for other answers."""
     detail, named = detail_of(answer, hide), answer.headers.get(FAULT, "")
     if answer.status == 410 and named in ("", "session_gone", "worker_lost"):
         return ("worker_lost" if named == "worker_lost" else "session_gone"), detail or "the session is gone"
@@ -132,12 +132,12 @@ def says_gone(answer: Answer, hide: Redactor) -> tuple[FaultClass, str] | None:
 
 
 def is_starting(answer: Answer) -> bool:
-    """Nothing ran: setup, or the server itself, still starts."""
+    """True if nothing ran, since setup, or the server itself, still starts."""
     return answer.status == 503 and answer.headers.get(BACKEND_STATE, "").strip().lower() == "starting"
 
 
 def is_from_between(answer: Answer) -> bool:
-    """Something on the way answered in place of the server, which may have got the request all the same."""
+    """True if a proxy answered in place of the server, which may have received the request all the same."""
     headers = answer.headers
     by_server = headers.get(CODE) or headers.get(FAULT) or is_starting(answer)
     return answer.status in (502, 503, 504) and not by_server

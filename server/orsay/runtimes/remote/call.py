@@ -23,13 +23,13 @@ from .answers import error_of, fault_of, is_from_between
 from .backoff import Backoff
 from .events import EventReader, Passed, TextTracker, TooLong, guarded, has_space_at_edge
 from .http import Answer, Broken, Stream
-from .read_timeouts import Heard
+from .read_timeouts import Reading
 from .results import NotANumber, NotAResult, check_scores, read_result
 from .upstream import Upstream
 
 __all__ = ["CallerSession", "RemoteCall"]
 
-_PROGRESS_S = 5.0  # a stream that lived so long did its duty: what failed before no longer counts
+_PROGRESS_S = 5.0  # a stream of this age made progress: earlier failures no longer count
 
 
 class CallerSession(Protocol):
@@ -88,7 +88,7 @@ class RemoteCall:
         self._progress = self._kept.append if progress is None else progress
 
     async def run(self) -> Outcome:
-        """The result, or the rest of it where ``progress`` heard the beginning. Raises Faulted or Refused."""
+        """The result, or the rest of it where ``progress`` got the beginning. Raises Faulted or Refused."""
         backoff = Backoff()
         upstream = self._upstream
         while True:
@@ -115,7 +115,7 @@ class RemoteCall:
         return Faulted("worker_lost", text)
 
     async def _once(self) -> Outcome:
-        with self._upstream.read_timeouts.watch() as heard:
+        with self._upstream.read_timeouts.watch() as reading:
             stream = await self._upstream.stream(self._path, self._headers, self._request())
             try:
                 if stream.status != 200:
@@ -123,7 +123,7 @@ class RemoteCall:
                 if not stream.is_events:
                     kind = stream.headers.get("content-type", "nothing")
                     raise self._upstream.deviates(f"answered a call with {kind}, not with a stream of events")
-                return await self._read(stream, heard)
+                return await self._read(stream, reading)
             finally:
                 self._upstream.release(stream)
 
@@ -155,14 +155,14 @@ class RemoteCall:
 
     # the stream
 
-    async def _read(self, stream: Stream, heard: Heard) -> Outcome:
+    async def _read(self, stream: Stream, reading: Reading) -> Outcome:
         limit = self._upstream.options.max_result_bytes
         reader = EventReader(limit)
         self._at, self._fault = 0, None
         if self._upstream.ours and "content-length" not in stream.headers:
             self._progress(b"")  # a quick call would have been answered in one piece
         while data := await stream.read():
-            heard.at = self._upstream.now()
+            reading.at = self._upstream.now()
             onward: list[bytes] = []
             for event in reader.feed(data):
                 if event.name == "end":
@@ -176,7 +176,7 @@ class RemoteCall:
         raise Broken("the stream ended without a result", may_have_run=True)
 
     def _take(self, event: Passed, onward: list[bytes]) -> None:
-        """Any event but the last; what is to be passed on goes to ``onward``."""
+        """Handle any event but the last; what is to be passed on goes to ``onward``."""
         if event.name == "chunk":
             self._piece(event, onward)
         elif event.name == "task_id":

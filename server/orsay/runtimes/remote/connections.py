@@ -106,7 +106,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are one by shape only
 
     def data_received(self, data: bytes) -> None:
-        if self.complete:  # nobody asked
+        if self.complete:  # there was no request
             self.close()
             return
         try:
@@ -131,7 +131,7 @@ class Connection(asyncio.Protocol):
     # the parser
 
     def on_message_begin(self) -> None:
-        if self.complete:  # nobody asked for a second answer
+        if self.complete:  # there was no second request
             self.error = ConnectionAbortedError("more than one answer to a request")
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -179,7 +179,7 @@ class Pool:
         self._closed = False
 
     async def acquire(self) -> Connection:
-        """A connection that nobody uses. Raises OSError, also for what TLS finds wrong, and TimeoutError."""
+        """An unused connection. Raises OSError, also for errors of TLS, and TimeoutError."""
         after = self._loop.time() - _IDLE_S
         while self._idle:
             connection = self._idle.pop()
@@ -196,7 +196,7 @@ class Pool:
         return connection
 
     def release(self, connection: Connection) -> None:
-        """Nobody uses it any more."""
+        """Return a connection that is no longer used."""
         if not connection.reusable or self._closed:
             self.drop(connection)
             return
@@ -206,7 +206,7 @@ class Pool:
             self._timer = self._loop.call_later(_IDLE_S, self._tidy)
 
     def drop(self, connection: Connection) -> None:
-        """It is no use."""
+        """Close a connection that cannot be reused."""
         self._open.discard(connection)
         connection.close()
 
@@ -219,7 +219,7 @@ class Pool:
             self._timer = self._loop.call_at(self._idle[0].idle_since + _IDLE_S, self._tidy)
 
     async def close(self) -> None:
-        """Close all, and wait until the system has heard of it."""
+        """Close all, and wait until the system has closed their sockets."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()

@@ -48,7 +48,7 @@ def env_path(key: str) -> str:
 async def discover(get: Get, hide: Redactor) -> Found:
     """Ask the server that ``get`` reaches. Raises Unusable, or Broken while it is not up.
 
-    ``hide`` takes secrets out of what it says.
+    ``hide`` takes secrets out of its texts.
     """
     version = await get("/version")
     described = version.json() if version.status == 200 else None
@@ -102,7 +102,7 @@ async def _environment(get: Get, name: str, hide: Redactor) -> EnvironmentInfo:
 
 
 def _listing(raw: Any) -> ListToolsOutput:
-    """Without the keys that we do not know."""
+    """The listing without keys that we do not know."""
     terminal = raw.get("terminal_tool")
     return ListToolsOutput(
         tools=[
@@ -124,7 +124,7 @@ def _listing(raw: Any) -> ListToolsOutput:
 
 
 def _refusal(answer: Answer, path: str, hide: Redactor) -> Exception:
-    """Broken for what passes by itself, Unusable for what somebody must fix."""
+    """Broken for what passes by itself, Unusable for what must be fixed."""
     answered = f"{answer.status} {detail_of(answer, hide)}"
     if answer.status in (401, 403):
         what = "this server" if answer.headers.get(CODE) == Forbidden.code else "the API key"

@@ -18,7 +18,7 @@ from pydantic_core import to_json
 from ...errors import Faulted
 from ..base import Listener, OnResult, Operation, Progress, Stop, stop_nothing
 from ..execution.runs import Group, Run
-from .answers import error_of, fault_of, is_missing_route, is_starting, says_gone
+from .answers import error_of, fault_of, gone_reason, is_missing_route, is_starting
 from .backoff import Backoff
 from .call import RemoteCall
 from .http import Answer, Broken
@@ -28,12 +28,12 @@ __all__ = ["RemoteHandle"]
 
 _MESSAGES = TypeAdapter(list[Message])
 _EVENTS = {"Accept": "text/event-stream", "Content-Type": "application/json"}
-_LIMIT_MARGIN_S = 2.0  # one of our servers keeps the limit by itself, and says better what was too slow
+_LIMIT_MARGIN_S = 2.0  # one of our servers keeps the limit by itself, with a better message
 _ASK_AGAIN_S = 0.5
 
 
 class RemoteHandle:
-    """Made by ``opening.open_session``.
+    """Handle of a session at an upstream, made by ``opening.open_session``.
 
     ``prefix`` is the path of its environment; ``headers`` name the session; ``hide`` takes what no error
     may repeat out of the words of the upstream.
@@ -73,7 +73,7 @@ class RemoteHandle:
 
     @property
     def stream_headers(self) -> dict[str, str]:
-        """For a request whose answer is a stream."""
+        """Headers of a request whose answer is a stream."""
         return {**self.headers, **_EVENTS}
 
     # operations
@@ -124,13 +124,13 @@ class RemoteHandle:
             raise
 
     def abandon(self, key: str) -> None:
-        """Nobody wants the result of that call any more: have the upstream stop it, where it can."""
+        """Stop a call at the upstream, where that is possible: its result is no longer wanted."""
         if self.upstream.ours and self._closing is None and self._loss is None:
             self.upstream.spawn(self._cancel(key))
 
     async def _cancel(self, key: str) -> None:
         headers = {**self.headers, IDEMPOTENCY_KEY: key}
-        # A server that does not get this stops the call because nobody reads it.
+        # A server that misses this stops the call once it has no reader.
         with contextlib.suppress(Broken, Faulted):
             await self.upstream.send("POST", "/cancel", headers)
 
@@ -148,7 +148,7 @@ class RemoteHandle:
         raise await self.gone(answer) or error_of(answer, self.upstream.name, self.hide, fault="prompt_error")
 
     async def _get(self, operation: str) -> Answer:
-        """These only read, so they may be sent again."""
+        """Send a request that only reads, again after failures."""
         backoff = Backoff()
         limit_s = self.upstream.options.hook_limit_s
         while True:
@@ -209,14 +209,14 @@ class RemoteHandle:
     # loss
 
     async def gone(self, answer: Answer, *, sure: bool = True) -> Faulted | None:
-        """The fault, if ``answer`` says that the upstream has no such session; then it is lost here too.
+        """The fault, if by ``answer`` the upstream has no such session; then it is lost here too.
 
         Where the words of a 404 do not say it, a ping does; not ``sure``: a 404 may mean anything else.
         """
-        found = says_gone(answer, self.hide)
+        found = gone_reason(answer, self.hide)
         if found is None and answer.status == 404 and sure and not is_missing_route(answer):
             with contextlib.suppress(Broken, Faulted):
-                found = says_gone(await self.upstream.send("POST", "/ping", self.headers), self.hide)
+                found = gone_reason(await self.upstream.send("POST", "/ping", self.headers), self.hide)
         if found is None:
             return None
         self.mark_lost(*found)
@@ -245,8 +245,8 @@ class RemoteHandle:
         try:
             answer = await self.upstream.send("POST", "/ping", self.headers)
         except (Broken, Faulted):
-            return  # the watch over the upstream looks after it
-        found = says_gone(answer, self.hide)
+            return  # the health checks of the upstream handle it
+        found = gone_reason(answer, self.hide)
         if found is None and answer.status == 404:
             found = "worker_lost", f"{self.upstream.name} does not have the session any more"
         if found is not None:

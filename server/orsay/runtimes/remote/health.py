@@ -19,7 +19,7 @@ from .options import RemoteOptions
 __all__ = ["Watch"]
 
 _log = get_logger(__name__)
-_LOOK_AGAIN_S = 30.0  # what an upstream hosts may change
+_LOOK_AGAIN_S = 30.0  # an upstream's environments may change
 _SILENT_LIMIT = 3
 _NOTHING = Found((), ours=False, versioned=True)
 
@@ -49,7 +49,7 @@ class Watch:
         self.found = _NOTHING
         self._silent = 0
         self.outages = 0
-        self._heard_at = self._looked_at = float("-inf")
+        self._answered_at = self._looked_at = float("-inf")
         self._suspected = asyncio.Event()
         self._first: asyncio.Future[None] | None = None
 
@@ -62,9 +62,9 @@ class Watch:
         except TimeoutError:
             _log.warning("upstream_pending", upstream=self._label, reason=self.problem)
 
-    def heard(self) -> None:
-        """It answered something."""
-        self._heard_at = asyncio.get_running_loop().time()
+    def note_answer(self) -> None:
+        """Note that the server answered a request."""
+        self._answered_at = asyncio.get_running_loop().time()
 
     def broke(self, broken: Broken) -> None:
         """A request failed: look what is the matter."""
@@ -73,7 +73,7 @@ class Watch:
         self._suspected.set()
 
     def look_again(self) -> None:
-        """It may host other environments than we think."""
+        """Read the environments again: they may have changed."""
         self._looked_at = float("-inf")
         self._suspected.set()
 
@@ -113,18 +113,18 @@ class Watch:
         if not self.up or now - self._looked_at > _LOOK_AGAIN_S:
             self._looked_at = now
             self._came_up(await discover(self._get, self._hide))
-        elif suspected or self._silent or now - self._heard_at > self._options.health_s:
+        elif suspected or self._silent or now - self._answered_at > self._options.health_s:
             answer = await self._get("/health")
             if answer.status >= 500:
                 raise Broken(
                     f"GET /health: {answer.status} {detail_of(answer, self._hide)}", may_have_run=True
                 )
-            self.heard()
+            self.note_answer()
 
     def _came_up(self, found: Found) -> None:
         news = not self.up or found.environments != self.found.environments
         self.found = found
-        self.heard()
+        self.note_answer()
         if not self.up:
             self.up = True
             names = [info.name for info in found.environments]
@@ -135,7 +135,7 @@ class Watch:
             self._changed()
 
     def went_down(self, problem: str) -> None:
-        """It cannot be reached; it is tried again."""
+        """Note that the server cannot be reached; it is tried again."""
         was_up, self.up, self.problem = self.up, False, problem
         if was_up:
             self.outages += 1

@@ -29,7 +29,7 @@ _LINE_BREAK = re.compile(r"[\r\n\0]")
 
 
 class Broken(Exception):
-    """No whole answer came.
+    """The connection broke before the whole answer had arrived.
 
     ``may_have_run`` unless the request was certainly not sent; ``unreachable``: there was no connection.
     """
@@ -79,7 +79,7 @@ class Stream:
 
     @property
     def at_end(self) -> bool:
-        """Everything was read."""
+        """True once everything was read."""
         return self._closed or self._connection.at_end
 
     async def read(self) -> bytes:
@@ -100,7 +100,7 @@ class Stream:
         return Answer(self.status, self.headers, parts[0] if len(parts) == 1 else b"".join(parts))
 
     def close(self) -> None:
-        """Let go; the connection serves again if the answer was read to its end. Safe to call twice."""
+        """Release the connection, which is reused if the answer was read to its end. Safe to call twice."""
         if self._closed:
             return
         self._closed = True
@@ -217,7 +217,7 @@ async def _in_time(work: Coroutine[Any, Any, T], limit_s: float | None) -> T:
 
 
 def _safe(value: str) -> str:
-    """No value of a header can begin another one."""
+    """Header value without line breaks, which would begin another header."""
     return _LINE_BREAK.sub("", value)
 
 

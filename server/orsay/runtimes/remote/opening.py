@@ -26,7 +26,7 @@ __all__ = ["open_session"]
 
 
 async def open_session(upstream: Upstream, request: OpenSession, listener: Listener) -> RemoteHandle:
-    """As ``Runtime.open``; raises Starting while the server is down."""
+    """Open a session, as ``Runtime.open`` does; raises Starting while the server is down."""
     if not upstream.up:
         raise Starting(f"{upstream.name} is not up: {upstream.problem}; it is tried again")
     upstream.remember_secrets(request.secrets)
@@ -60,7 +60,7 @@ async def _new_session(upstream: Upstream, request: OpenSession) -> tuple[dict[s
 
 
 def _as_header(text: str) -> str:
-    """As aiohttp takes it, so that the bytes of a client's header leave as they came."""
+    """The header as aiohttp takes it, so that the client's bytes are passed on unchanged."""
     with contextlib.suppress(UnicodeError):
         text = text.encode("latin-1").decode()
     return "".join(char for char in text if char.isprintable())
@@ -69,7 +69,7 @@ def _as_header(text: str) -> str:
 async def _new_sid(upstream: Upstream, request: OpenSession) -> str:
     """A session id from the server, which sends it as JSON or as a stream."""
     headers = {**upstream.json_headers, "Accept": "text/event-stream"}
-    if request.secrets and not upstream.secrets_in_body:  # some hosted servers build the place already here
+    if request.secrets and not upstream.secrets_in_body:  # some hosted servers construct it here
         headers[SECRETS] = encode_secrets(request.secrets)
     try:
         answer = await upstream.send("POST", "/create_session", headers, b"{}")
@@ -132,7 +132,7 @@ def _lost(upstream: Upstream, broken: Broken, headers: Mapping[str, str], *, may
 
 
 async def _give_up(upstream: Upstream, creating: asyncio.Task[Answer], headers: Mapping[str, str]) -> None:
-    """A session that nobody wants any more, wherever its opening stands."""
+    """End a session that is no longer wanted, wherever its opening stands."""
     await _delete_quietly(upstream, headers)
     await asyncio.wait([creating])
     if creating.cancelled() or creating.exception() is None:

@@ -14,7 +14,7 @@ class RemoteOptions:
     """Times are seconds."""
 
     api_key: SecretStr | None = None
-    """Sent to the upstream as X-API-Key; clients of this server never see it."""
+    """API key for the upstream, sent as X-API-Key; clients of this server never see it."""
     ping_s: float = 60
     """A session that was quiet for so long is pinged, so that the upstream does not take it for idle."""
     health_s: float = 5
@@ -29,5 +29,5 @@ class RemoteOptions:
     hook_limit_s: float = 960
     """Silence after which a request fails that author code answers: a constructor, a prompt, tasks."""
     slow_after_s: float = 0.02
-    """A call that takes longer at an upstream of another make reports so; one of ours tells by its answer."""
+    """Duration after which a call at another make of upstream counts as slow; ours report it."""
     max_result_bytes: int = 64 * 1024 * 1024

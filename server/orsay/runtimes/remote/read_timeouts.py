@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 from .http import Broken
 
-__all__ = ["Heard", "ReadTimeouts"]
+__all__ = ["ReadTimeouts", "Reading"]
 
 
-class Heard:
+class Reading:
     """Time of the last bytes of a stream, and the task that reads it."""
 
     __slots__ = ("at", "expired", "task")
@@ -31,34 +31,34 @@ class ReadTimeouts:
     def __init__(self, limit_s: float) -> None:
         self._loop = asyncio.get_running_loop()
         self._limit_s = limit_s
-        self._open: set[Heard] = set()
+        self._open: set[Reading] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     @contextmanager
-    def watch(self) -> Iterator[Heard]:
+    def watch(self) -> Iterator[Reading]:
         """Guard the reading of one stream; the reader sets ``at`` with each byte. Raises Broken."""
         task = asyncio.current_task()
         assert task is not None
-        heard = Heard(task, self._loop.time())
-        self._open.add(heard)
+        reading = Reading(task, self._loop.time())
+        self._open.add(reading)
         if self._timer is None:
             self._timer = self._loop.call_later(self._limit_s / 8, self._tick)
         try:
-            yield heard
+            yield reading
         except asyncio.CancelledError:
-            if heard.expired and task.uncancel() == 0:
+            if reading.expired and task.uncancel() == 0:
                 raise Broken("no sign of life for too long", may_have_run=True) from None
             raise
         finally:
-            self._open.discard(heard)
+            self._open.discard(reading)
 
     def _tick(self) -> None:
         self._timer = None
         before = self._loop.time() - self._limit_s
-        for heard in self._open:
-            if heard.at < before and not heard.expired:
-                heard.expired = True
-                heard.task.cancel()
+        for reading in self._open:
+            if reading.at < before and not reading.expired:
+                reading.expired = True
+                reading.task.cancel()
         if self._open:
             self._timer = self._loop.call_later(self._limit_s / 8, self._tick)
 

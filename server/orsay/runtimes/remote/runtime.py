@@ -44,10 +44,10 @@ class RemoteRuntime:
 
     def gauges(self) -> Iterator[Gauge]:
         """State of the server, and the number of our sessions there."""
-        place = {"place": self.upstream.label}
-        yield Gauge("upstream_up", self.upstream.up, place)
-        yield Gauge("upstream_sessions", len(self.upstream.sessions), place)
-        yield Gauge("upstream_outages", self.upstream.outages, place)
+        labels = {"runtime": self.upstream.label}
+        yield Gauge("upstream_up", self.upstream.up, labels)
+        yield Gauge("upstream_sessions", len(self.upstream.sessions), labels)
+        yield Gauge("upstream_outages", self.upstream.outages, labels)
 
     async def stop(self) -> None:
         await self.upstream.close()

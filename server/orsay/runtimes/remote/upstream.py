@@ -81,11 +81,11 @@ class Upstream:
         self.read_timeouts: ReadTimeouts
         self.now: Callable[[], float]
 
-    # what is known of it
+    # state of the server
 
     @property
     def up(self) -> bool:
-        """It answers, as far as is known."""
+        """True if the server answers, as far as is known."""
         return self._watch.up
 
     @property
@@ -105,12 +105,14 @@ class Upstream:
 
     @property
     def ours(self) -> bool:
-        """It does a call once per Idempotency-Key, and knows the other things that we add to the standard."""
+        """True if the server runs a call once per Idempotency-Key and has our other additions to the
+        standard.
+        """
         return self._watch.found.ours
 
     @property
     def secrets_in_body(self) -> bool:
-        """It is so old that it does not read X-Secrets."""
+        """True if the server is too old to read X-Secrets."""
         return not self._watch.found.versioned
 
     def hide(self, secrets: Mapping[str, str] = _NO_SECRETS) -> Redactor:
@@ -125,10 +127,10 @@ class Upstream:
         self.hides = frozenset(self._hides)
 
     def look_again(self) -> None:
-        """It may host other environments than we think."""
+        """Read the environments again: they may have changed."""
         self._watch.look_again()
 
-    # life
+    # life cycle
 
     async def start(self) -> None:
         """Look for the server, for a bounded time; it may come up later, too.
@@ -148,7 +150,7 @@ class Upstream:
             raise
 
     async def close(self) -> None:
-        """Let everything go; sessions were closed before."""
+        """Close all connections; sessions were closed before."""
         for task in self._watching:
             task.cancel()
         await asyncio.gather(*self._watching, return_exceptions=True)
@@ -163,13 +165,13 @@ class Upstream:
             self.read_timeouts.close()
 
     def mark_lost(self, fault: FaultClass, reason: str) -> None:
-        """Mark every session lost: whoever runs the server knows that it is gone."""
+        """Mark every session lost: the server is known to be gone."""
         for session in list(self.sessions):
             session.mark_lost(fault, reason)
         self._watch.went_down(reason)
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Something that goes on even if its caller is cancelled."""
+        """Run a task that continues even if its caller is cancelled."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._spawned)
@@ -178,7 +180,7 @@ class Upstream:
     def _spawned(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # who waits for the task has it too
+            task.exception()  # the error goes to the task's awaiter too
 
     # requests
 
@@ -205,7 +207,7 @@ class Upstream:
             raise
         except Misdirected as exc:
             raise self.deviates(str(exc)) from exc
-        self._watch.heard()
+        self._watch.note_answer()
         return answer
 
     async def stream(self, path: str, headers: Mapping[str, str], body: bytes) -> Stream:
@@ -217,7 +219,7 @@ class Upstream:
             stream = await self._http.open("POST", path, headers, body=body)
         except Misdirected as exc:
             raise self.deviates(str(exc)) from exc
-        self._watch.heard()
+        self._watch.note_answer()
         return stream
 
     def release(self, stream: Stream) -> None:
@@ -240,7 +242,7 @@ class Upstream:
         return Starting(f"{self.name} cannot be reached: {broken}; it is tried again")
 
     async def _get(self, path: str) -> Answer:
-        """For the watch, which draws its own conclusions."""
+        """Send a request of the watch, which handles failures itself."""
         limit_s = self.options.request_timeout_s
         try:
             return await self._http.send("GET", path, self.headers, silence_s=limit_s)
