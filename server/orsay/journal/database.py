@@ -99,11 +99,11 @@ class Store:
             there = False
         if not there:
             reason = f"the file of the journal {self.location} was removed or replaced"
-            raise JournalDown(reason, "a new one is begun where there is none", kind="lost")
+            raise JournalDown(reason, "a new one is created where there is none", kind="lost")
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A connection that sees one state of the journal and holds up nobody. Raises JournalDown."""
+        """A connection that sees one state of the journal and blocks no other. Raises JournalDown."""
         with self._connected(self.engine) as connection:
             yield connection
 
@@ -142,7 +142,7 @@ class Store:
                 finally:
                     now = self._engine
                     if (now is None or now.pool is not pool) and not connection.invalidated:
-                        connection.detach()  # else a pool that nobody has would get it back
+                        connection.detach()  # else it would return to a pool that is gone
         except DatabaseError as exc:
             raise journal_down(exc, self.location) from exc
 

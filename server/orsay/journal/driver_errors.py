@@ -48,7 +48,7 @@ _AWAY: Final = "see whether the database server runs and can be reached"
 
 
 def driver_error(exc: BaseException) -> BaseException:
-    """Without what SQLAlchemy puts around it: its text would show statements and values."""
+    """The driver's own error: the text of SQLAlchemy's would show statements and values."""
     return exc.orig if isinstance(exc, DBAPIError) and exc.orig is not None else exc
 
 

@@ -66,7 +66,7 @@ class Export:
     ``seen`` counts sessions that were looked at, of ``total`` (known after the first page), ``written`` those
     that were given out, ``trials`` those left out as trials (known after the first page), ``silent`` those
     left out because their client never asked for a prompt,
-    ``without_tools`` those given out although nobody knows which tools there were. ``redact`` removes from a
+    ``without_tools`` those exported although their tools are unknown. ``redact`` removes from a
     trajectory what the reader may not see.
     """
 
@@ -178,9 +178,9 @@ def to_dataset(
         journal: A path or URL as in the setting ``journal``; ``auto`` is ``.orsay/journal.db`` here.
         environment: Only of this environment; likewise ``run``, ``split``, ``task`` (as in ``train:17``) and
         ``step``. reward_min: Only with at least this reward of the last scored call; likewise ``reward_max``.
-        finished: Only those whose environment said that the episode is over, or only the others.
+        finished: Only those whose environment finished the episode, or only the others.
         since: Only sessions that began then or later: a datetime, or seconds since 1970; likewise ``until``,
-        before. text: Only sessions in which this was said.
+        before. text: Only sessions that contain this text.
         owner: Only those of this API key, by the name that the journal gives it.
         faults: Also episodes that a fault kept from their end.
         living: Also sessions that have not ended.
@@ -215,7 +215,7 @@ def to_dataset(
 
 
 def dataset_of(export: Export, store: Store, progress: Callable[[Export], None] | None = None) -> Dataset:
-    """All of the export as a dataset; ``progress`` is called after each page. Raises what ``to_dataset``
+    """The whole export as a dataset; ``progress`` is called after each page. Raises what ``to_dataset``
     raises.
     """
     import datasets  # optional, and slow to import
@@ -264,7 +264,7 @@ def _in_rows(
 
 
 def _row(record: dict[str, Any]) -> dict[str, Any]:
-    """With images in a column of their own, and a mark in the messages where each belongs."""
+    """Row with images in a column of their own, and a mark in the messages where each belongs."""
     images = [
         {"bytes": base64.b64decode(url.partition(",")[2]), "path": None}
         for url in images_of(record["messages"])

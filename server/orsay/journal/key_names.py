@@ -19,7 +19,7 @@ _AGAIN_S = 0.5
 
 
 def read_salt(connection: Connection) -> bytes:
-    """Raises JournalDown when somebody has removed it."""
+    """The salt of the names of keys. Raises JournalDown when it was removed."""
     found = connection.execute(select(facts.c.value).where(facts.c.name == "salt")).scalar()
     if not found:
         raise JournalDown("the journal has no salt in its table 'facts'", "put it back from a copy")
@@ -42,7 +42,7 @@ async def salt_of(writer: Writer, *, wait_limit_s: float) -> bytes:
 
 
 def has_owner(connection: Connection, name: str) -> bool:
-    """Some session or evaluation is of that owner."""
+    """True if a session or evaluation belongs to that owner."""
     return any(
         connection.execute(select(table.c.id).where(table.c.owner == name).limit(1)).first() is not None
         for table in (sessions, evaluations)
@@ -50,6 +50,6 @@ def has_owner(connection: Connection, name: str) -> bool:
 
 
 def rename_owner(connection: Connection, old: str, new: str) -> None:
-    """Give all that is of one name to the other."""
+    """Transfer the sessions and evaluations of one owner to another."""
     for table in (sessions, evaluations):
         connection.execute(update(table).where(table.c.owner == old).values(owner=new))

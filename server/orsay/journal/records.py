@@ -1,7 +1,7 @@
 """Records for the journal, as the server makes them when something happens.
 
 Made on the event loop for every call, so they are plain tuples; the writer's thread turns them into rows.
-Bytes are JSON unless it says otherwise. ``hide`` takes the session's secrets out of everything (S3).
+Bytes are JSON unless noted otherwise. ``hide`` takes the session's secrets out of everything (S3).
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ prompts = Table(
     Column("text", Text),  # JSON; large ones are in ``values``
 )
 
-asks = Table(  # each time that somebody asked for the prompt, messages or tools of a session that may go on
+asks = Table(  # each request for the prompt, messages or tools of a session that may go on
     "asks",
     metadata,
     Column("session", BigInteger, primary_key=True, autoincrement=False),

@@ -1,6 +1,6 @@
 """Names of trial runs: sessions of ``orsay check``, ``orsay play`` and the console's playground.
 
-Their rewards say nothing of a model, so no metric over several runs counts them.
+Their rewards do not measure a model, so no metric over several runs counts them.
 """
 
 from __future__ import annotations

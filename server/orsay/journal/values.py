@@ -41,7 +41,7 @@ def input_of(kind: str, body: bytes) -> str:
 
 
 def _unusual_input(body: bytes) -> str:
-    """Stands for a body without input, or with half of a surrogate pair."""
+    """Input of a body that has none, or that holds half of a surrogate pair."""
     try:
         found = json.loads(body)
         return json.dumps(found.get("input") if isinstance(found, dict) else found, separators=(",", ":"))
@@ -55,7 +55,7 @@ def is_large(text: str) -> bool:
 
 
 def pack(text: str) -> bytes:
-    """As ``large_values`` keeps it: zlib's format (RFC 1950)."""
+    """Compressed form of a value in ``large_values``: zlib's format (RFC 1950)."""
     data = text.encode(errors="replace")
     if len(data) > _SHORT:
         return zlib.compress(data, _FAST)

@@ -52,7 +52,7 @@ __all__ = [
 _c = sessions.c
 ENDED = _c.ended_at.is_not(None)
 PLAYED = or_(_c.fault.is_(None), _c.finished.is_(True))
-"""Not lost, as ``filters.is_lost`` has it."""
+"""Condition for sessions that were not lost, as in ``filters.is_lost``."""
 BY_RUN = ("run",)
 """An index by the run has all columns that are summed up."""
 OF_REWARDS = ("scored", "rewards", "squares", "low", "high")
@@ -87,12 +87,12 @@ class Scores:
     n: int = 0
     scored: int = 0
     rewards: float = 0.0
-    """Each times ``_SMALLER``: the sum of large ones is beyond a float."""
+    """Sum of the rewards, each times ``_SMALLER``: the sum of large ones is beyond a float."""
     solved: int = 0
     last_at: float = -math.inf
 
     def add_scores(self, row: Row[Any]) -> None:
-        """A line of sums; those that nobody asked for stay as they are."""
+        """Add a row of sums; those that were not asked for stay as they are."""
         self.n += row.n
         self.scored += row.scored
         self.rewards += row.rewards or 0.0
@@ -133,7 +133,7 @@ class Total(Scores):
     newest_steps: set[int] = field(default_factory=set)
 
     def add(self, row: Row[Any]) -> None:
-        """As ``add_scores``, with everything else."""
+        """Add a row with all its sums; ``add_scores`` adds only those of rewards."""
         self.add_scores(row)
         self.played += row.played or 0
         if (rewards := _moments(row)) is None:
@@ -190,7 +190,9 @@ def _moments(row: Row[Any]) -> Moments | None:
 
 
 def _larger(value: float) -> float:
-    """As it was before ``_SMALLER``; a mean that was rounded up beyond a float is the largest float."""
+    """The value before it was scaled by ``_SMALLER``; one that was rounded up beyond a float is the largest
+    float.
+    """
     try:
         return math.ldexp(value, _DIGITS)
     except OverflowError:
@@ -206,7 +208,7 @@ def sums(
     shown: Sequence[ColumnElement[Any]] = (),
     by: Sequence[str] = BY_RUN,
 ) -> Select[Any]:
-    """For each combination of the keys, those sums over the sessions that ended, and NULL for others: each
+    """Sums over the sessions that ended, for each combination of the keys; other sums are NULL, since each
     costs time. ``by`` as ``conditions`` has it.
     """
     length = cast(_c.calls, Float)  # the square of an integer may be more than PostgreSQL's integers hold
@@ -272,7 +274,7 @@ def open_sessions(connection: Connection, wanted: Filter) -> Iterator[Live]:
 
 
 def open_totals(connection: Connection, which: ColumnElement[bool]) -> dict[int, OpenTotals]:
-    """By session, from those of its calls for which ``which`` holds; nothing for a session without calls."""
+    """Totals by session, over the calls for which ``which`` holds; none for a session without calls."""
     rows = connection.execute(
         select(calls.c.session, calls.c.reward, calls.c.finished, calls.c.discarded, calls.c.fault)
         .where(which)

@@ -26,7 +26,7 @@ _NOTHING: dict[str, Any] = {"type": "object", "properties": {}}
 def conversation(
     played: Trajectory, *, arguments: Arguments = "object", images: bool = True
 ) -> list[_Message] | None:
-    """The messages; None when the client never asked for prompt or messages, so that nobody knows what it
+    """The messages; None when the client never asked for prompt or messages, so that it is unknown what it
     showed.
 
     Images are parts ``{"type": "image_url", "image_url": {"url": "data:…"}}``; those of a result stand in a

@@ -99,7 +99,7 @@ def read_step(row: Row[Any], large: Large, scores: Sequence[Row[Any]]) -> Step:
 
 
 def _finite(value: Any, data: str | bytes) -> Any:
-    """With null for NaN and Infinity, which some clients send, and which no JSON and no reader of it has."""
+    """The JSON with null for NaN and Infinity, which some clients send although JSON has neither."""
     text = data if isinstance(data, str) else data.decode(errors="replace")
     if "NaN" in text or "Infinity" in text:
         return from_json(to_json(value, inf_nan_mode="null"))

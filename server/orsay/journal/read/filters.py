@@ -61,7 +61,7 @@ _EXACT = ("environment", "run", "split", "task", "sid", "owner", "step")
 
 
 def conditions(wanted: Filter, *, by: Collection[str] = _EXACT) -> Iterator[ColumnElement[bool]]:
-    """All but ``text``. Sessions without an end are judged by their calls.
+    """Conditions of a filter, except for ``text``. Sessions without an end are judged by their calls.
 
     SQLite, which knows nothing of how many rows have a value, looks for an index of the columns in ``by``
     only.
@@ -118,7 +118,7 @@ def among(
 
 
 def is_lost() -> ColumnElement[bool]:
-    """A fault kept the session from its end: its reward says nothing of the one who played."""
+    """A fault kept the session from its end: its reward is no measure of the policy."""
     return and_(sessions.c.fault.is_not(None), sessions.c.finished.is_not(True))
 
 

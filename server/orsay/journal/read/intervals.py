@@ -16,7 +16,7 @@ _CLEAR = 1e-6  # of the squares' sum must be left when the mean's is taken away:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate and its 95% interval; no bounds where one value says nothing about its spread."""
+    """An estimate and its 95% interval; no bounds for a single value."""
 
     mean: float
     low: float | None
@@ -49,7 +49,9 @@ class Moments:
 
     @classmethod
     def from_sums(cls, n: int, total: float, squares: float, low: float, high: float) -> Moments | None:
-        """From sums of ``n`` values, the least and the greatest. None where these do not give the spread."""
+        """Moments from the sums of ``n`` values, and the least and the greatest of them. None where these do
+        not give the spread.
+        """
         if n == 0:
             return cls()
         if low == high:

@@ -148,7 +148,7 @@ class Step(_Read):
 class Trajectory(Summary):
     """One session with its messages and calls.
 
-    ``request`` says how it was opened (``task_spec``, or ``split`` and ``index``); ``prompt``, ``messages``
+    ``request`` is how it was opened (``task_spec``, or ``split`` and ``index``); ``prompt``, ``messages``
     and ``tools`` are None when the client never asked for them.
     """
 

@@ -49,8 +49,8 @@ class PastSession:
     ends: int | None = None
 
     @property
-    def place(self) -> tuple[str, str]:
-        """Its owner and its id: the same id of another owner is another session."""
+    def key(self) -> tuple[str, str]:
+        """Owner and id of the session: two owners may choose the same id."""
         return self.owner, self.sid
 
 
@@ -107,7 +107,7 @@ class PastAsk:
 
 @dataclass(frozen=True, slots=True)
 class PastContent:
-    """All there is of a session: calls with a result, in the order of their results, and those without.
+    """Records of a session: calls with a result, in the order of their results, and those without.
 
     ``asks`` are in the order of their answers. Of answers in ``prompts`` without one no order is known.
     """
@@ -176,7 +176,7 @@ def ending(
 
 
 def read_content(connection: Connection, session: int) -> PastContent:
-    """Everything about a session that is needed to build it again."""
+    """Records from which a session can be rebuilt."""
     large = {
         (row.row, row.field): unpack(row.data).encode()
         for row in connection.execute(

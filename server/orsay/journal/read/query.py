@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 SEARCH_S = 0.1
-"""For so long, a search goes on with its index."""
+"""Time for which a search continues to fill its index."""
 
 _FEW = 2000
 
@@ -103,7 +103,7 @@ def _few(connection: Connection, wanted: Filter, before: int) -> set[int] | None
 
 
 def trajectory(connection: Connection, id: int | str, owner: str | None = None) -> Trajectory | None:
-    """Everything about one session; None when there is none, or it is another owner's.
+    """One session with its messages and calls; None for an unknown one, and for one of another owner.
 
     Raises ValueError for an ``id`` that is no number.
     """

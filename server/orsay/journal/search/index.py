@@ -61,8 +61,8 @@ def search_file(path: Path) -> Path:
 def search_store(connection: Connection, *, fill: bool) -> Iterator[SearchStore | None]:
     """The index of that journal. With ``fill``, what is put into it is kept when the block ends well.
 
-    None when it is to be filled and somebody else fills it now. Raises JournalDown when there is no place for
-    it.
+    None when it is to be filled and another process fills it now. Raises JournalDown when there is no place
+    for it.
     """
     if connection.dialect.name == "sqlite":
         path = search_file(Path(str(connection.engine.url.database)))
@@ -82,7 +82,7 @@ def search_store(connection: Connection, *, fill: bool) -> Iterator[SearchStore 
 
 
 def forget(connection: Connection) -> None:
-    """Empty the index of that journal: it is made again when somebody searches."""
+    """Empty the index of that journal: it is made again at the next search."""
     if connection.dialect.name == "sqlite":
         _remove(search_file(Path(str(connection.engine.url.database))))
         return
@@ -199,7 +199,7 @@ class SqliteSearch:
 
 
 class PostgresSearch:
-    """Three tables beside the journal's own, made when somebody first searches."""
+    """Index for PostgreSQL: three tables beside the journal's own, made at the first search."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -233,7 +233,7 @@ class PostgresSearch:
         return {row.session: row.calls for row in found}
 
     def put(self, documents: Iterable[tuple[int, str, int | None]]) -> None:
-        """All with one question: each takes a turn of the network, and of a busy server."""
+        """Add all with one statement: each takes a round trip, and a turn of a busy server."""
         found = list(documents)
         self._run_arrays(
             "INSERT INTO search_words SELECT session, to_tsvector('simple', words)"
@@ -270,7 +270,7 @@ class PostgresSearch:
 
 
 def _prepare(connection: Connection) -> None:
-    """Make the tables, if nobody has."""
+    """Make the tables, unless they exist."""
     there = text("SELECT to_regclass('search_words')")
     if connection.execute(there).scalar() is not None:
         return

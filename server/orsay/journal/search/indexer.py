@@ -1,4 +1,4 @@
-"""Goes on with the search index in the background, once somebody has searched and not all was looked at."""
+"""Background indexing for text search, after a search that found sessions not yet indexed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CatchUp:
         return self._task is not None and not self._task.done()
 
     def go_on(self) -> None:
-        """Somebody searched, and some sessions are not indexed. May be called as often as one likes."""
+        """Index the remaining sessions in the background. May be called as often as one likes."""
         if not self.works:
             self._task = asyncio.get_running_loop().create_task(self._work())
 
@@ -46,4 +46,4 @@ class CatchUp:
                 await asyncio.sleep(_REST_S)
                 left = await self._writer.read(lambda connection: catch_up(connection, _WORK_S))
         except JournalDown as down:
-            _log.warning("search_index_stopped", reason=str(down), hint="the next search goes on with it")
+            _log.warning("search_index_stopped", reason=str(down), hint="the next search continues it")

@@ -45,7 +45,7 @@ def catch_up(connection: Connection, seconds: float) -> int:
             store.set_span(span)
             _forget_pruned(connection, store)
             return _left(connection, store, span)
-    with search_store(connection, fill=False) as store:  # somebody else is at it
+    with search_store(connection, fill=False) as store:  # another process fills it
         assert store is not None
         return _left(connection, store, store.span() or (_NEWEST, 0))
 

@@ -1,7 +1,7 @@
 """The words of a session, and those that a person looks for, both in one plain form.
 
 Only letters and digits count, in lower case and without accents; characters of Chinese, Japanese and Korean
-are a word each, since no spaces part them. So no text that anybody types can be more than words to a
+are a word each, since no spaces part them. So no text that is typed can be more than words to a
 database.
 """
 
@@ -25,7 +25,7 @@ _PARTS = re.compile(r'"([^"]*)"?|([^\s"]+)')
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """Words in a row. The last may go on (``ban`` finds banana) unless the phrase stood in quotes."""
+    """A sequence of words. The last may go on (``ban`` finds banana) unless the phrase stood in quotes."""
 
     words: tuple[str, ...]
     open_end: bool
@@ -72,12 +72,12 @@ def phrases(query: str) -> list[Phrase]:
 
 
 def as_fts5(wanted: Iterable[Phrase]) -> str:
-    """For SQLite's ``MATCH``."""
+    """Query for SQLite's ``MATCH``."""
     return " AND ".join(f'"{" ".join(each.words)}"' + "*" * each.open_end for each in wanted)
 
 
 def as_tsquery(wanted: Iterable[Phrase]) -> str:
-    """For PostgreSQL's ``to_tsquery``."""
+    """Query for PostgreSQL's ``to_tsquery``."""
     return " & ".join(
         "(" + " <-> ".join(f"'{word}'" for word in each.words) + ":*" * each.open_end + ")" for each in wanted
     )

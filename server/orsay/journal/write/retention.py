@@ -65,7 +65,7 @@ def to_remove(connection: Connection, options: JournalOptions, now: float) -> li
 
 
 def _gone(now: float) -> ColumnElement[bool]:
-    """Sessions that nobody plays any more."""
+    """Sessions that are not played any more."""
     since = now - _SILENT_S
     played = exists().where(calls.c.session == sessions.c.id, calls.c.started_at > since)
     silent = and_(sessions.c.ended_at.is_(None), sessions.c.started_at < since, ~played)
@@ -148,7 +148,7 @@ def free_pages(connection: Connection) -> int:
 
 
 def give_back(connection: Connection) -> None:
-    """Give some empty pages of a SQLite file back to the disk."""
+    """Return some empty pages of a SQLite file to the disk."""
     driver: Any = connection.connection.driver_connection
     # Each step gives back one page: a script is stepped to its end. It commits what was begun before.
     driver.executescript(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE});")

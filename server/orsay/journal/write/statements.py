@@ -64,7 +64,7 @@ def write_all(statements: Statements, batch: Batch, location: str) -> list[Batch
 
 
 def write_row(statements: Statements, row: Batch, location: str) -> bool:
-    """False where the database refused the row, which must not stop all others."""
+    """Write one row; returns False if the database refused it, which must not stop the others."""
     row = writable(row)
     try:
         statements.write(row)
@@ -134,12 +134,18 @@ def _tables(batch: Batch) -> Iterator[tuple[str, dict[Any, Params]]]:
     """The rows for each statement. A session that begins and ends in the batch is one row, of ``whole``."""
     both = batch.sessions.keys() & batch.ends.keys()
     if both:
-        yield "whole", {id: (*batch.sessions[id], *batch.ends[id][1:]) for id in both}
+        yield "whole", {id: _whole(batch.sessions[id], batch.ends[id]) for id in both}
     for name, rows in zip(COLUMNS, batch.tables(), strict=True):
         if both and name in ("sessions", "ends"):
             rows = {id: row for id, row in rows.items() if id not in both}
         if rows:
             yield name, rows
+
+
+def _whole(session: Params, end: Params) -> Params:
+    """A row of ``sessions`` with its end."""
+    _id, *changes = end
+    return (*session, *changes)
 
 
 def _roll_back(execute: Callable[..., Any], exc: BaseException) -> None:
@@ -151,8 +157,8 @@ def _roll_back(execute: Callable[..., Any], exc: BaseException) -> None:
 
 
 def _parts(rows: Sequence[Params]) -> Iterator[Sequence[Params]]:
-    """As few as powers of two allow: to prepare a statement takes six times as long as to execute it, so that
-    there should be few, which are kept.
+    """Batches of rows whose sizes are powers of two: preparing a statement takes six times as long as
+    executing it, so there should be few, which are kept.
     """
     at, size = 0, _MOST_ROWS
     while at < len(rows):
@@ -179,7 +185,8 @@ def _sqlite(name: str, rows: int) -> str:
     row = f"({','.join('?' * len(columns))})"
     values = f"VALUES {','.join([row] * rows)}"
     if name == "ends":
-        changes = ",".join(f'"{column}"=v.column{at}' for at, column in enumerate(columns, 1) if at > 1)
+        places = {column: at for at, column in enumerate(columns, 1) if column != "id"}
+        changes = ",".join(f'"{column}"=v.column{at}' for column, at in places.items())
         return f"UPDATE OR ROLLBACK sessions SET {changes} FROM ({values}) AS v WHERE sessions.id=v.column1"
     conflict = "ON CONFLICT DO NOTHING" if name == "calls" else _conflict(name, columns)
     return f"INSERT OR ROLLBACK {_into(name, columns)} {values} {conflict}"
@@ -233,7 +240,7 @@ def _postgres(name: str) -> str:
         found = ",".join(f"(r->>{at})::{each}" for at, each in enumerate(types))
         rows = f"SELECT {found} FROM jsonb_array_elements(%s::jsonb) AS r"
     if name == "ends":
-        changes = ",".join(f'"{column}"=v."{column}"' for column in columns[1:])
+        changes = ",".join(f'"{column}"=v."{column}"' for column in columns if column != "id")
         return f"UPDATE sessions SET {changes} FROM ({rows}) AS v({_quoted(columns)}) WHERE sessions.id=v.id"
     return f"INSERT {_into(name, columns)} {rows} {_conflict(name, columns)}"
 

@@ -32,7 +32,7 @@ __all__ = ["JournalHealth", "Writer", "WriterLimits"]
 
 T = TypeVar("T")
 OnDurable = Callable[[bool], None]
-"""Called once, with True when the row is durable, with False when nobody should wait for it."""
+"""Callback of a row, called once: with True when it is durable, with False when it is given up."""
 
 _READERS = 8
 _HANGS_S = 10.0
@@ -58,7 +58,7 @@ class WriterLimits:
     size_bytes: int = 256 * 1024 * 1024
     retry_s: float = 1.0
     retention_s: float = 60.0
-    """Between looks whether something is to be removed."""
+    """Interval between two checks of the bounds of retention."""
     close_s: float = 5.0
     tick_s: float = 0.25
 
@@ -108,7 +108,7 @@ class Writer:
         self._lost = 0
         self._waiting: deque[tuple[int, OnDurable]] = deque()
         self._marks: deque[tuple[int, float]] = deque()  # how many rows had been added when
-        self._stuck = False  # nobody waits for commits
+        self._stuck = False  # rows are not waited for
         self._stalled_at: float | None = None
         self._held_bytes = 0
         self._ticking: asyncio.TimerHandle | None = None
@@ -128,7 +128,7 @@ class Writer:
         """Write the row. ``on_durable`` is called once, on the event loop, with True when it is committed.
 
         That may be before this returns: where rows keep coming alone they are committed at once, else those
-        of one turn of the loop together. With False nobody should wait for it any longer; it may be written
+        of one turn of the loop together. With False it should not be waited for any longer; it may be written
         later all the same.
         """
         if self._stuck or self._closed:
@@ -157,7 +157,7 @@ class Writer:
         return await self._loop.run_in_executor(self._readers, self._read, work)
 
     async def change(self, chore: Chore) -> None:
-        """Have something done in the tables between rows that are written. Raises JournalDown."""
+        """Run a change of the tables between two batches of rows. Raises JournalDown."""
         await self._done(chore)
 
     async def close(self) -> None:
@@ -230,7 +230,7 @@ class Writer:
         began = time.monotonic()
         try:
             rows = wal.append(fresh) if thread.trouble is None and not thread.unknown else 0
-        except Exception as exc:  # the writer thread finds out, and says so
+        except Exception as exc:  # the writer thread meets it too, and reports it
             log.debug("journal_not_quick", reason=str(exc))
             rows = 0
         if not rows:
@@ -253,7 +253,7 @@ class Writer:
         self._quick = self._wal is not None
 
     def _hand_over(self) -> None:
-        """Have the writer thread put what came until now into the tables."""
+        """Hand the rows so far to the writer thread, which puts them into the tables."""
         self._commit()
         if self._handing_over is not None:
             self._handing_over.cancel()
@@ -276,7 +276,7 @@ class Writer:
     # rows and segments for the writer thread
 
     def _add_slow(self, row: Row, on_durable: OnDurable | None) -> None:
-        if type(row) is SessionEnded:  # it must not come before what opened the session
+        if type(row) is SessionEnded:  # it must not precede the row that opened the session
             self._hand_over()
         self._put(row)
         if on_durable is not None:
@@ -297,7 +297,7 @@ class Writer:
     # retention
 
     async def _retain(self) -> None:
-        """From time to time remove what is beyond the bounds, in steps between batches that are written."""
+        """Remove sessions beyond the bounds of retention at intervals, in steps between two batches."""
         while True:
             await asyncio.sleep(self._limits.retention_s)
             try:
@@ -314,7 +314,7 @@ class Writer:
         return to_remove(connection, self.options, time.time())
 
     async def _done(self, chore: Chore) -> None:
-        """Have the writer thread do it. Raises JournalDown when it could not."""
+        """Run the chore in the writer thread. Raises JournalDown when it could not."""
         assert self._loop is not None
         done: asyncio.Future[bool] = self._loop.create_future()
         self._thread.do(chore, lambda well: self._call_soon(_resolve, done, well))
@@ -324,7 +324,9 @@ class Writer:
     # reports of the writer thread
 
     def _report(self, upto: int, lost: frozenset[int]) -> None:
-        """From the writer thread: the first ``upto`` rows are settled, but ``lost`` were given up."""
+        """Report of the writer thread: the first ``upto`` rows are settled, and ``lost`` of them were given
+        up.
+        """
         self._call_soon(self._settle, upto, lost)
 
     def _call_soon(self, what: Callable[..., object], *args: object) -> None:
@@ -373,7 +375,7 @@ class Writer:
         self._ticking = self._loop.call_later(self._limits.tick_s, self._tick)
 
     def _release(self) -> None:
-        """Nobody waits any longer; the rows still do."""
+        """Release all who wait for rows to be durable; the rows stay in the queue."""
         waiting, self._waiting = self._waiting, deque()
         for _, done in waiting:
             done(False)
@@ -385,17 +387,17 @@ class Writer:
         size = _size(row)
         waiting = self._uncommitted
         full = waiting >= self._limits.rows or self._held_bytes + size > self._limits.size_bytes
-        if self._closed or (full and not isinstance(row, SessionEnded)):  # else it would seem to live on
+        if self._closed or (full and not isinstance(row, SessionEnded)):  # else the session would seem alive
             self._lost += 1
             if isinstance(row, SessionOpened):
-                self._thread.unknown.add(row.id)  # what comes of it is given up too
+                self._thread.unknown.add(row.id)  # its result is given up too
             return
         self._held_bytes += size
         self._put(row)
 
 
 def _none(_segment: Segment) -> None:
-    """There are no segments."""
+    """Ignore the segment: without a write-ahead log there are none."""
 
 
 def _resolve(future: asyncio.Future[bool], well: bool) -> None:
@@ -406,4 +408,8 @@ def _resolve(future: asyncio.Future[bool], well: bool) -> None:
 def _size(row: Row) -> int:
     if isinstance(row, CallEnded):
         return _ROW_BYTES + len(row.body) + len(row.wire)
-    return _ROW_BYTES + sum(len(part) for part in row if isinstance(part, bytes | str))
+    size = _ROW_BYTES
+    for part in row:
+        if type(part) is str or type(part) is bytes:
+            size += len(part)
+    return size
