@@ -6,14 +6,15 @@ import { compile } from "json-schema-to-typescript";
 
 /** Answers of other endpoints, and JSON inside of events. */
 const MORE = ["Snapshot", "Messages", "ListToolsOutput", "RunToolOutput", "Fault"];
+/** Parts of a report: a client may leave out what has a default, and the journal fills it in. */
+const WHOLE = ["Estimate", "EvaluatedEpisode", "EvaluationSummary", "PassAtK", "SavedEvaluation", "TokenCounts"];
 const HEAD = "// Made from the server's OpenAPI document by scripts/console-types: do not edit.";
 
 const { paths, components } = JSON.parse(readFileSync(0, "utf8"));
 const reference = (name) => ({ $ref: `#/definitions/${name}` });
 
-/** The name of a schema; answers are the only ones here, so their suffix says nothing. */
 function nameOf(found) {
-  return found.replace("#/components/schemas/", "").replace(/-Output$/, "");
+  return found.replace("#/components/schemas/", "");
 }
 
 /** The schema without what has no meaning for a type: titles would become names of types. */
@@ -31,9 +32,8 @@ const answers = Object.entries(paths)
   .map((operation) => operation.responses["200"].content["application/json"]?.schema.$ref)
   .filter((found) => found !== undefined)
   .map(nameOf);
-const definitions = Object.fromEntries(
-  Object.entries(components.schemas).map(([name, schema]) => [nameOf(name), typed(schema)]),
-);
+for (const name of WHOLE) components.schemas[name].required = Object.keys(components.schemas[name].properties);
+const definitions = Object.fromEntries(Object.entries(components.schemas).map(([name, schema]) => [name, typed(schema)]));
 const anyOf = [...new Set([...answers, ...MORE])].sort().map(reference);
 const options = { additionalProperties: false, bannerComment: HEAD, style: { printWidth: 120 } };
 process.stdout.write(await compile({ anyOf, definitions }, "Answer", options));

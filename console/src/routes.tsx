@@ -42,11 +42,11 @@ fetchAhead(pages);
 function Unknown() {
   return (
     <>
-      <PageHeader title="No such page" />
+      <PageHeader title="Page not found" />
       <Stack align="flex-start">
-        <Text>Nothing is at this address.</Text>
+        <Text>There is no page at this address.</Text>
         <Button component={Link} to="/environments">
-          To the environments
+          Go to environments
         </Button>
       </Stack>
     </>

@@ -19,7 +19,7 @@ export type Answer =
   | TaskList
   | Trajectory;
 /**
- * All of them; the first is the default.
+ * All environments; the first is the default.
  */
 export type Environments = EnvironmentEntry[];
 /**
@@ -43,7 +43,7 @@ export type RunList = RunSummary[];
  */
 export type RunToolOutput = RunToolSuccess | RunToolError;
 /**
- * By environment, split and index.
+ * Tasks by environment, split and index.
  */
 export type TaskList = TaskCell[];
 
@@ -141,7 +141,7 @@ export interface EvaluationSummary {
 /**
  * A mean with its 95% confidence interval, clustered by task.
  *
- * The bounds are None where nothing can be said about them, as with a single task.
+ * The bounds are None where they cannot be estimated, as with a single task.
  */
 export interface Estimate {
   mean: number;
@@ -248,7 +248,7 @@ export interface TextBlock {
   type?: "text";
 }
 /**
- * An image; ``data`` is base64 of the encoded file, ``mimeType`` says which encoding.
+ * An image; ``data`` is base64 of the encoded file, ``mimeType`` is the encoding.
  */
 export interface ImageBlock {
   data: string;
@@ -563,7 +563,7 @@ export interface TaskCell {
 /**
  * One session with its messages and calls.
  *
- * ``request`` says how it was opened (``task_spec``, or ``split`` and ``index``); ``prompt``, ``messages``
+ * ``request`` is how it was opened (``task_spec``, or ``split`` and ``index``); ``prompt``, ``messages``
  * and ``tools`` are None when the client never asked for them.
  */
 export interface Trajectory {

@@ -15,7 +15,7 @@ function MomentInput({ kind, ...props }: WidgetProps & { kind: Moment }) {
   const [typed, setTyped] = useState<{ shown: string; value: unknown }>({ shown: "", value: undefined });
   const known = value as unknown;
   const shown = known === typed.value ? typed.shown : toField(kind, known);
-  const zone = kind === "date" ? "" : "Chosen in your time zone.";
+  const zone = kind === "date" ? "" : "In your time zone.";
   const about = [options.description ?? schema.description, zone].filter(Boolean).join(" ");
 
   function read(event: SyntheticEvent<HTMLInputElement>) {

@@ -153,13 +153,13 @@ export function ToolForm({
     <Stack gap="sm" onKeyDown={submitByKeys}>
       <Group justify="space-between" gap="xs">
         <Text size="sm" c="dimmed">
-          {way === "form" ? "Fields marked * are required." : "The input as the tool gets it."}
+          {way === "form" ? "Fields marked * are required." : "The tool's input as JSON."}
         </Text>
         <SegmentedControl
           size="xs"
           value={way}
           onChange={(value) => setWay(value as Way)}
-          aria-label="How to write the input"
+          aria-label="Input format"
           data={[
             { value: "form", label: "Form" },
             { value: "json", label: "JSON" },

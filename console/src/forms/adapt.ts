@@ -109,7 +109,7 @@ function withoutNullDefaults(node: Node): Node {
 function withoutZonelessDefaults(node: Node): Node {
   const { format, default: given, ...rest } = node;
   if ((format !== "date-time" && format !== "time") || typeof given !== "string" || hasZone(given)) return node;
-  const about = [node["description"], `Left empty, the tool takes ${given.replace("T", " ")}.`].filter(Boolean).join(" ");
+  const about = [node["description"], `Default: ${given.replace("T", " ")}.`].filter(Boolean).join(" ");
   return { ...rest, format, description: about };
 }
 

@@ -53,7 +53,7 @@ export async function callTool(
       if (attempt >= TRIES)
         return fault("connection_lost", String(problem instanceof Error ? problem.message : problem));
     }
-    if (attempt >= TRIES) return fault("connection_lost", "The stream of the call broke off again and again.");
+    if (attempt >= TRIES) return fault("connection_lost", "The call's stream was interrupted repeatedly.");
     await pause(300 * 2 ** attempt, signal);
   }
 }

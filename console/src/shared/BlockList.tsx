@@ -22,7 +22,7 @@ function OneBlock({ block, name }: { block: Message["blocks"][number]; name: str
     if (!SHOWN.test(block.mimeType)) {
       return (
         <Text size="sm" c="dimmed">
-          An image of type {block.mimeType}, which is not shown.
+          Images of type {block.mimeType} are not displayed.
         </Text>
       );
     }

@@ -15,7 +15,7 @@ export function CopyIcon({ text, what }: { text: string; what: string }) {
     const timer = setTimeout(() => setCopied("no"), 2000);
     return () => clearTimeout(timer);
   }, [copied]);
-  const label = { no: `Copy ${what}`, yes: "Copied", failed: "The browser refused to copy" }[copied];
+  const label = { no: `Copy ${what}`, yes: "Copied", failed: "The browser blocked copying" }[copied];
   const Icon = { no: Copy, yes: Check, failed: X }[copied];
   return (
     <Tooltip label={label} withArrow>

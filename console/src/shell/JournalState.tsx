@@ -8,9 +8,9 @@ export function JournalState() {
   const journal = useServer().data?.journal;
   if (journal?.state !== "trouble") return null;
   return (
-    <Alert color="red" variant="outline" title="The journal is in trouble" role="alert" mb="md">
-      {journal.reason ?? "It cannot be written."} Sessions go on, and are not recorded meanwhile
-      {journal.lost > 0 && <> ({count(journal.lost)} rows are lost so far)</>}.
+    <Alert color="red" variant="outline" title="The journal cannot be written" role="alert" mb="md">
+      {journal.reason ?? "It cannot be written."} Sessions continue but are not recorded
+      {journal.lost > 0 && <> ({count(journal.lost)} rows lost so far)</>}.
     </Alert>
   );
 }

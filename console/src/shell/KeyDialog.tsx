@@ -33,8 +33,7 @@ export function KeyDialog() {
             </Alert>
           )}
           <Text size="sm">
-            This server answers to those who have one of its keys only. The key stays in this tab and is forgotten when
-            the tab closes.
+            This server requires an API key. The key is kept in this tab and forgotten when the tab closes.
           </Text>
           <PasswordInput
             label="Key"

@@ -14,7 +14,7 @@ from pydantic import BaseModel, RootModel
 from ..errors import UnknownEnvironment
 from ..runtimes.base import EnvironmentInfo, Runtime
 from ..runtimes.router import RouterRuntime
-from ..sessions.session import Place, Session
+from ..sessions.session import Session, SessionKey
 from .live import Tally, count
 
 __all__ = [
@@ -34,7 +34,7 @@ _KINDS = {
     "DockerRuntime": "docker",
     "RemoteRuntime": "remote",
 }
-"""By the names of classes: to import them all would need extras."""
+"""Kinds of runtimes by the names of classes: importing them all would need extras."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class EnvironmentEntry(BaseModel):
 
 
 class Environments(RootModel[list[EnvironmentEntry]]):
-    """All of them; the first is the default."""
+    """All environments; the first is the default."""
 
 
 def describe_server(facts: ServerFacts, *, keys: bool, journal: JournalState | None) -> ServerEntry:
@@ -116,8 +116,10 @@ def describe_server(facts: ServerFacts, *, keys: bool, journal: JournalState | N
     )
 
 
-async def describe_environments(runtime: Runtime, live: Mapping[Place, Session], owner: str) -> Environments:
-    """Those that are known, then those that are awaited."""
+async def describe_environments(
+    runtime: Runtime, live: Mapping[SessionKey, Session], owner: str
+) -> Environments:
+    """The environments that are known, then those that are awaited."""
     tally = await count(live)
     known = [_entry(info, _kind(runtime, info.key), tally, owner) for info in runtime.environments]
     return Environments([*known, *(_awaited(label) for label in runtime.pending)])

@@ -44,7 +44,7 @@ def plain(text: str) -> str:
 
 
 async def compress(body: bytes) -> bytes:
-    """With gzip; what takes a while is done in a thread."""
+    """The body in gzip; large bodies are compressed in a thread."""
     if len(body) <= _AT_ONCE_BYTES:
         return gzip.compress(body, _LEVEL, mtime=0)
     return await asyncio.to_thread(gzip.compress, body, _LEVEL, mtime=0)

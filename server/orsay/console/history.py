@@ -49,7 +49,7 @@ _COLUMNS = ("name", "run", "environment", "split", "model")
 
 
 class History:
-    """``answer`` is the one endpoint; which one is meant, the path says."""
+    """``answer`` is the one endpoint, which dispatches by path."""
 
     def __init__(self, writer: Writer, faults: FaultLog, *, max_body_bytes: int) -> None:
         self._writer = writer
@@ -66,12 +66,12 @@ class History:
         }
 
     async def close(self) -> None:
-        """Before the journal is closed."""
+        """Stop indexing; called before the journal is closed."""
         await self._catch_up.close()
 
     async def answer(self, path: str, request: JournalRequest) -> None:
-        """For a path below ``/console/api`` that is one of these. Raises what ``Request.body`` raises, and
-        ValidationError for a body that does not fit.
+        """Answer a request for one of these paths below ``/console/api``. Raises what ``Request.body``
+        raises, and ValidationError for a body that does not fit.
         """
         try:
             if path == "/export":

@@ -1,4 +1,4 @@
-"""Live view of the server: counted once a second, and only while somebody looks.
+"""Live view of the server: counted once a second, and only while a page shows it.
 
 Counting looks at every session, so it goes in steps that other work can pass between; the
 number of sessions in a snapshot is bounded.
@@ -20,7 +20,7 @@ from pydantic_core import to_json
 from ..logs import get_logger
 from ..sessions.labels import parse_labels
 from ..sessions.lifecycle import State
-from ..sessions.session import Place, Session
+from ..sessions.session import Session, SessionKey
 from .answers import plain
 
 __all__ = [
@@ -110,7 +110,7 @@ class Tally:
     newest: dict[str, list[Session]] = field(default_factory=dict)
 
 
-async def count(live: Mapping[Place, Session], owners: Collection[str] = ()) -> Tally:
+async def count(live: Mapping[SessionKey, Session], owners: Collection[str] = ()) -> Tally:
     """Look at every session, the newest first; ``owners`` are those whose newest sessions are kept."""
     tally = Tally(newest={owner: [] for owner in owners})
     sessions = list(live.values())
@@ -132,7 +132,7 @@ async def count(live: Mapping[Place, Session], owners: Collection[str] = ()) -> 
 
 
 class Listener:
-    """One stream of snapshots; whoever is slow misses some."""
+    """One stream of snapshots; a slow client misses some."""
 
     def __init__(self, owner: str) -> None:
         self.owner = owner
@@ -145,7 +145,7 @@ class Listener:
         self._news.set()
 
     def end(self) -> None:
-        """There will be no more."""
+        """End the stream: no snapshot follows."""
         self.ended = True
         self._news.set()
 
@@ -159,7 +159,7 @@ class Listener:
 class Feed:
     """Makes the snapshots, in one task that is there while there are listeners."""
 
-    def __init__(self, live: Mapping[Place, Session], rates: Rates) -> None:
+    def __init__(self, live: Mapping[SessionKey, Session], rates: Rates) -> None:
         self._live = live
         self._rates = rates
         self._listeners: set[Listener] = set()
@@ -177,7 +177,7 @@ class Feed:
 
     @property
     def closed(self) -> bool:
-        """There are no streams any more."""
+        """True once all streams have ended."""
         return self._closed
 
     @contextlib.contextmanager

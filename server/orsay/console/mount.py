@@ -1,4 +1,4 @@
-"""Mount of the console: the page and its files for anybody, the API for holders of a key."""
+"""Mount of the console: the page and its files for everyone, the API for holders of a key."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class ConsoleMount:
 
     @property
     def operations(self) -> list[Operation]:
-        """Asked for when the OpenAPI document is made, and loaded then."""
+        """Endpoints for the OpenAPI document, loaded when that is made."""
         return list(importlib.import_module(".operations", __package__).OPERATIONS)
 
     def find(self, path: str) -> Mapping[str, Endpoint]:

@@ -30,7 +30,7 @@ class RunList(RootModel[list[RunSummary]]):
 
 
 class TaskList(RootModel[list[TaskCell]]):
-    """By environment, split and index."""
+    """Tasks by environment, split and index."""
 
 
 class EvaluationList(RootModel[list[EvaluationItem]]):
@@ -78,7 +78,7 @@ OPERATIONS = (
     _get("environments", "What is hosted, with its load.", Environments),
     _get(
         "live",
-        "What goes on now: an event `snapshot` each second, until the client goes.",
+        "Live view: an event `snapshot` each second, until the client disconnects.",
         Snapshot,
         errors=(401, 429, 503),
         stream=True,

@@ -20,7 +20,7 @@ _LONGEST = 1_000
 _LARGEST = 2**31 - 1
 
 Name = Annotated[str, StringConstraints(max_length=_LONGEST, pattern=r"^[^\x00]*$")]
-"""Any text that a database takes."""
+"""Text that a database accepts."""
 Id = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
@@ -40,21 +40,21 @@ class FilterQuery(_Query):
     reward_min: FiniteFloat | None = None
     reward_max: FiniteFloat | None = None
     fault: Name | None = Field(None, description="`any`, `none` or a class")
-    finished: bool | None = Field(None, description="whether the environment said that the episode is over")
+    finished: bool | None = Field(None, description="whether the environment finished the episode")
     text: Name | None = Field(None, description="words of prompts, inputs and results")
     since: FiniteFloat | None = Field(None, description="begun then or later, seconds since 1970")
     until: FiniteFloat | None = Field(None, description="begun before then")
 
 
 class TrajectoriesQuery(FilterQuery):
-    """A page of them."""
+    """Query of a page of sessions."""
 
     limit: int = Field(50, ge=1, le=500)
     before: Id | None = Field(None, description="`next` of the page above")
 
 
 class ExportQuery(FilterQuery):
-    """All of them, as a file."""
+    """Query of a download of all sessions that match."""
 
     format: Literal["jsonl"] = "jsonl"
     faults: bool = Field(False, description="also episodes that were lost to a fault")

@@ -56,7 +56,7 @@ class RecentFaults:
         faults.listen(self._on_fault)
 
     def of(self, owner: str) -> list[FaultEntry]:
-        """Those in sessions of that owner, the newest first."""
+        """Faults in sessions of that owner, the newest first."""
         found = [entry for whose, entry in reversed(self._kept) if whose == owner]
         return found[:_SHOWN]
 

@@ -26,7 +26,7 @@ class BadQuery(Exception):
 
 
 class JournalRequest:
-    """A request for the journal. ``owner`` is whose sessions may be seen; None: everybody's."""
+    """A request for the journal. ``owner`` is the one whose sessions may be seen; None for all owners."""
 
     __slots__ = ("http", "owner")
 
@@ -45,9 +45,9 @@ class JournalRequest:
             raise BadQuery(body) from None
 
     async def answer(self, body: bytes, *, status: int = 200) -> None:
-        """With JSON."""
+        """Send JSON."""
         await send_body(self.http, body, status=status)
 
     async def refuse(self, status: int, code: str, detail: str, *, more: Pairs = ()) -> None:
-        """With what went wrong; ``code`` is for programs."""
+        """Send a refusal with its reason; ``code`` is for programs."""
         await refuse(self.http, status, code, detail, more=more)

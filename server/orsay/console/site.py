@@ -110,7 +110,7 @@ class Site:
 
 
 def _relative(scope: Scope) -> str:
-    """From the path that was asked for to the console's folder, as a relative address."""
+    """Relative address of the console's folder, seen from the path of the request."""
     path = bytes(scope.get("raw_path") or scope["path"].encode())
     below = path[path.find(b"/console") + len(b"/console") :]
     depth = below.count(b"/")

@@ -18,7 +18,7 @@ export function Detail() {
   const { name = "" } = useParams();
   const environments = useEnvironments();
   return (
-    <Result of={environments} what="Asking for the environment">
+    <Result of={environments} what="Loading the environment">
       {(list) => {
         const environment = list.find((each) => each.key === name.toLowerCase() || each.name === name);
         return environment ? <One environment={environment} /> : <Missing name={name} />;
@@ -47,13 +47,13 @@ function One({ environment }: { environment: EnvironmentEntry }) {
         }
       />
       <Stack gap="lg">
-        <Text className="as-typed">{description || "It has no description: its class has no docstring."}</Text>
+        <Text className="as-typed">{description || "No description: the class has no docstring."}</Text>
         <Splits environment={key} splits={splits} />
         <section aria-labelledby="tools">
           <Title order={2} size="h4" id="tools" mb="xs">
             Tools
           </Title>
-          {tools.length === 0 && <Text c="dimmed">None: a model answers with its last message only.</Text>}
+          {tools.length === 0 && <Text c="dimmed">None: the model answers with its last message.</Text>}
           <Accordion multiple variant="contained" defaultValue={tools.slice(0, 3).map((tool) => tool.name)} order={3}>
             {tools.map((tool) => (
               <Accordion.Item key={tool.name} value={tool.name}>
@@ -127,7 +127,7 @@ function ToolDetail({ tool }: { tool: ToolEntry }) {
       </Text>
       {given.length === 0 ? (
         <Text size="sm" c="dimmed">
-          It takes no arguments.
+          No arguments.
         </Text>
       ) : (
         <div className="scroll-x" tabIndex={0} role="region" aria-label={`Arguments of ${tool.name}`}>
@@ -171,7 +171,7 @@ function Missing({ name }: { name: string }) {
   return (
     <Nothing title={`This server hosts no environment named “${name}”`}>
       <Button component={Link} to="/environments">
-        See what it hosts
+        Show hosted environments
       </Button>
     </Nothing>
   );

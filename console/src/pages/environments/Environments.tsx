@@ -18,8 +18,8 @@ export function Environments() {
   const environments = useEnvironments();
   return (
     <>
-      <PageHeader title="Environments" about="What this server hosts." />
-      <Result of={environments} what="Asking for the environments">
+      <PageHeader title="Environments" about="Environments hosted by this server." />
+      <Result of={environments} what="Loading environments">
         {(list) => (list.length === 0 ? <None /> : <List environments={list} />)}
       </Result>
     </>

@@ -13,7 +13,7 @@ export function Marks({ environment }: { environment: EnvironmentEntry }) {
         </Badge>
       )}
       {environment.replayable && (
-        <Badge variant="outline" color="gray" title="Its sessions come back after a crash of the server">
+        <Badge variant="outline" color="gray" title="Its sessions are recovered after a server crash">
           replayable
         </Badge>
       )}
@@ -26,7 +26,7 @@ export function Load({ environment }: { environment: EnvironmentEntry }) {
   if (state === "pending") {
     return (
       <Text size="sm" c="dimmed">
-        Where it runs is not up yet. This page looks again by itself.
+        Its runtime is still starting. This page refreshes by itself.
       </Text>
     );
   }

@@ -44,8 +44,8 @@ export function CompareEvaluations() {
           <NativeSelect label="Evaluation B" value={other} data={choices} onChange={(event) => choose("b", event.currentTarget.value)} />
         </SimpleGrid>
         {!one || !other ? (
-          <Nothing title="Two evaluations are needed">
-            <Text size="sm">Choose them above.</Text>
+          <Nothing title="Select two evaluations">
+            <Text size="sm">Select them above.</Text>
           </Nothing>
         ) : failed ? (
           <Failure error={failed.error} retry={() => void failed.refetch()} />
@@ -66,7 +66,7 @@ function Both({ a, b }: { a: SavedEvaluation; b: SavedEvaluation }) {
     <>
       {!comparable ? (
         <Alert variant="outline" color="yellow" className="notice" role="status">
-          {`A is of ${a.environment} ${a.split ?? ""}, B of ${b.environment} ${b.split ?? ""}: their tasks are not the same.`}
+          {`A is of ${a.environment} ${a.split ?? ""}, B of ${b.environment} ${b.split ?? ""}: their tasks differ.`}
         </Alert>
       ) : found === null ? (
         <Alert variant="outline" color="yellow" className="notice" role="status">
@@ -90,10 +90,10 @@ function Verdict({ of }: { of: Comparison }) {
       <Text fw={600}>
         {noise
           ? `The difference of ${size} may well be noise (p = ${number(p)}).`
-          : `B is ${difference.mean > 0 ? "better" : "worse"} than A by ${size}: that is more than noise (p = ${number(p)}).`}
+          : `B is ${difference.mean > 0 ? "better" : "worse"} than A by ${size}, which is more than noise (p = ${number(p)}).`}
       </Text>
       <Text size="sm" c="dimmed">
-        {`Task by task, on the ${count(of.tasks.length)} tasks that both have scored`}
+        {`Paired by task, over the ${count(of.tasks.length)} tasks scored in both`}
         {of.leftOut > 0 ? `; ${count(of.leftOut)} that only one has are left out.` : "."}
       </Text>
     </Paper>
@@ -124,8 +124,8 @@ function Metrics({ a, b, found }: { a: SavedEvaluation; b: SavedEvaluation; foun
     ...ks.map((k): [string, string, string] => [`pass@${k}`, ...both((of) => passed(of, k))]),
     ["Episodes scored", ...both(({ summary }) => `${count(summary.scored)} of ${count(summary.planned)}`)],
     ["Lost to faults", ...both(({ summary }) => count(total(summary.faults)))],
-    ["Tokens read", ...both(({ summary }) => count(summary.tokens.input))],
-    ["Tokens written", ...both(({ summary }) => count(summary.tokens.output))],
+    ["Input tokens", ...both(({ summary }) => count(summary.tokens.input))],
+    ["Output tokens", ...both(({ summary }) => count(summary.tokens.output))],
     ["Latency, median", ...both(({ summary }) => duration(summary.latency?.p50))],
     ["Turns, mean", ...both(({ summary }) => number(summary.turns?.mean, 1))],
   ];
@@ -141,7 +141,7 @@ function Metrics({ a, b, found }: { a: SavedEvaluation; b: SavedEvaluation; foun
             <Table.Th>
               <Anchor component={Link} to={`/evaluations/${b.id}`} size="sm">{`B: ${b.name}`}</Anchor>
             </Table.Th>
-            <Table.Th>B less A</Table.Th>
+            <Table.Th>B − A</Table.Th>
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>
@@ -165,8 +165,8 @@ function Changes({ tasks, a, b }: { tasks: TaskChange[]; a: SavedEvaluation; b: 
   const worse = changed.filter((task) => task.b < task.a).reverse();
   return (
     <SimpleGrid cols={{ base: 1, md: 2 }}>
-      <ChangeTable title={`B does better: ${count(better.length)}`} tasks={better} a={a} b={b} />
-      <ChangeTable title={`B does worse: ${count(worse.length)}`} tasks={worse} a={a} b={b} />
+      <ChangeTable title={`Better in B: ${count(better.length)}`} tasks={better} a={a} b={b} />
+      <ChangeTable title={`Worse in B: ${count(worse.length)}`} tasks={worse} a={a} b={b} />
     </SimpleGrid>
   );
 }

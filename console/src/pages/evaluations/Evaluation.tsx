@@ -90,7 +90,7 @@ function Whole({ of }: { of: SavedEvaluation }) {
             value={count(summary.scored)}
             note={`scored, of ${count(summary.planned)}: ${count(summary.n_tasks)} tasks, ${count(summary.k)} attempts`}
           />
-          <Metric name="Lasted" value={duration(summary.wall_seconds)} note={`an episode ${spread(summary.seconds, duration)}`} />
+          <Metric name="Duration" value={duration(summary.wall_seconds)} note={`an episode ${spread(summary.seconds, duration)}`} />
         </SimpleGrid>
         <Faults of={of} />
         <SimpleGrid cols={{ base: 1, lg: 2 }} spacing="md">
@@ -159,8 +159,8 @@ function Faults({ of }: { of: SavedEvaluation }) {
       }
     >
       <Text size="sm">
-        {lost > 0 && `${list(faults)}. They have no reward and take part in no mean. `}
-        {again > 0 && `Played again after: ${list(retried)}.`}
+        {lost > 0 && `${list(faults)}. They have no reward and are left out of the means. `}
+        {again > 0 && `Retried after: ${list(retried)}.`}
       </Text>
     </Alert>
   );
@@ -221,17 +221,17 @@ function Cost({ of }: { of: SavedEvaluation }) {
   return (
     <SimpleGrid cols={{ base: 2, md: 4 }} spacing="sm">
       <Metric
-        name="Tokens read"
+        name="Input tokens"
         value={count(tokens.input)}
         note={`${each(tokens.input)}${tokens.cached ? `, ${count(tokens.cached)} from the cache` : ""}`}
       />
       <Metric
-        name="Tokens written"
+        name="Output tokens"
         value={count(tokens.output)}
         note={`${each(tokens.output)}${tokens.reasoning ? `, ${count(tokens.reasoning)} of them reasoning` : ""}`}
       />
       <Metric
-        name="Latency of an answer"
+        name="Answer latency"
         value={duration(latency?.p50)}
         note={latency ? `median; p95 ${duration(latency.p95)}, longest ${duration(latency.max)}` : "no model"}
       />

@@ -26,8 +26,8 @@ export function Evaluations() {
   const actions: KeyAction[] = [
     { keys: ["j", "ArrowDown"], does: "next evaluation", run: () => moveFocus("[data-row]", 1) },
     { keys: ["k", "ArrowUp"], does: "previous evaluation", run: () => moveFocus("[data-row]", -1) },
-    { keys: ["x"], does: "mark for a comparison", run: () => focused() && mark(focused()) },
-    { keys: ["c"], does: "compare the two that are marked", run: () => address && void navigate(address) },
+    { keys: ["x"], does: "select for comparison", run: () => focused() && mark(focused()) },
+    { keys: ["c"], does: "compare the selected two", run: () => address && void navigate(address) },
   ];
   return (
     <>
@@ -39,7 +39,7 @@ export function Evaluations() {
       <Recorded of={found} what="Loading the evaluations">
         {(all) =>
           all.length === 0 ? (
-            <Nothing title="There is no evaluation yet">
+            <Nothing title="No evaluations yet">
               <Text size="sm">Evaluate a model, or a random policy, on tasks of this server:</Text>
               <Code block ta="left" className="as-typed">
                 {`orsay eval ${window.location.origin} --env NAME --split test -n 20 --policy random`}
@@ -54,7 +54,7 @@ export function Evaluations() {
                   </Button>
                 ) : (
                   <Text size="sm" c="dimmed">
-                    Mark two to compare them.
+                    Select two to compare.
                   </Text>
                 )}
               </Group>

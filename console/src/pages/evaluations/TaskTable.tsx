@@ -44,7 +44,7 @@ export function TaskTable({ of }: { of: SavedEvaluation }) {
           value={order}
           onChange={(event) => setOrder(event.currentTarget.value as Order)}
           data={[
-            { value: "task", label: "As they were played" },
+            { value: "task", label: "In order of play" },
             { value: "worst", label: "Lowest reward first" },
             { value: "best", label: "Highest reward first" },
             { value: "faults", label: "Most faults first" },

@@ -13,7 +13,7 @@ export function Faults() {
       <Title order={2} size="h4" id="faults" mb="xs">
         Recent faults
       </Title>
-      <Result of={faults} what="Asking for faults">
+      <Result of={faults} what="Loading faults">
         {(list) =>
           list.length === 0 ? (
             <Text size="sm" c="dimmed">

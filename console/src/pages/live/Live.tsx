@@ -20,7 +20,7 @@ export function Live() {
     <>
       <PageHeader
         title="Live"
-        about="Sessions, calls and faults of this server, as they come."
+        about="Sessions, calls and faults of this server, live."
         actions={
           snapshot && (
             <Button
@@ -28,7 +28,7 @@ export function Live() {
               leftSection={held ? <Play size={16} aria-hidden /> : <Pause size={16} aria-hidden />}
               onClick={() => setHeld(held ? null : feed)}
             >
-              {held ? "Go on" : "Pause"}
+              {held ? "Resume" : "Pause"}
             </Button>
           )
         }
@@ -36,7 +36,7 @@ export function Live() {
       <Stack gap="lg">
         {problem !== null && snapshot === null && <Failure error={problem} retry={feed.retry} />}
         {problem !== null && snapshot !== null && (
-          <Alert color="red" variant="outline" role="alert" title="The live feed broke off">
+          <Alert color="red" variant="outline" role="alert" title="The live feed was interrupted">
             {problem.message} What is shown is of before; the page tries again by itself.
           </Alert>
         )}

@@ -173,12 +173,11 @@ function EndDialog({ session, onClose }: { session: LiveSession | null; onClose:
     <Modal opened={session !== null} onClose={onClose} title="End this session?" centered>
       <Stack>
         <Text size="sm" className="wrap-anywhere">
-          {session?.environment}, {session?.task ?? session?.sid}: running calls are cancelled, and its client is told
-          that the session is gone.
+          {session?.environment}, {session?.task ?? session?.sid}: running calls are cancelled, and its client gets an error.
         </Text>
         <Group justify="flex-end">
           <Button variant="default" onClick={onClose} data-autofocus>
-            Keep it
+            Keep session
           </Button>
           <Button color="red.9" onClick={() => void end()} loading={busy}>
             End the session

@@ -139,10 +139,10 @@ export function Chooser({
             <SegmentedControl
               value={way}
               onChange={(value) => setWay(value as "split" | "own")}
-              aria-label="Where the task comes from"
+              aria-label="Task source"
               data={[
-                { value: "split", label: "A task of a split" },
-                { value: "own", label: "A task of your own" },
+                { value: "split", label: "From a split" },
+                { value: "own", label: "Custom task" },
               ]}
               style={{ alignSelf: "flex-start" }}
             />

@@ -123,7 +123,7 @@ function Answer({ entry, onCancel }: { entry: Entry; onCancel: (entry: Entry) =>
           {message || "No message."}
         </Text>
         <Text size="xs" c="dimmed" mt={4}>
-          There is no result, and no reward.{retryable && " The same may work in a new session."}
+          No result and no reward.{retryable && " The call may work in a new session."}
           {id !== null && ` The server’s log calls it ${id}.`}
         </Text>
       </Alert>
@@ -141,7 +141,7 @@ function Answer({ entry, onCancel }: { entry: Entry; onCancel: (entry: Entry) =>
     <>
       {blocks.length === 0 ? (
         <Text size="sm" c="dimmed">
-          The tool answered nothing.
+          The tool returned no content.
         </Text>
       ) : (
         <BlockList blocks={blocks} />

@@ -17,7 +17,7 @@ export function Playground() {
   const { environment: name = "" } = useParams();
   const environments = useEnvironments();
   return (
-    <Result of={environments} what="Asking for the environments">
+    <Result of={environments} what="Loading environments">
       {(list) => {
         const environment =
           name === "" ? list[0] : list.find((each) => each.key === name.toLowerCase() || each.name === name);
@@ -118,7 +118,7 @@ function Guard({ play }: { play: Play }) {
           <Button variant="default" onClick={() => blocker.reset?.()} data-autofocus>
             Stay
           </Button>
-          <Button onClick={() => blocker.proceed?.()}>End it and leave</Button>
+          <Button onClick={() => blocker.proceed?.()}>End session and leave</Button>
         </Group>
       </Stack>
     </Modal>
@@ -131,7 +131,7 @@ function Missing({ name }: { name: string }) {
     <>
       <PageHeader title="Playground" />
       <Nothing title={title}>
-        <Text size="sm">The page Environments lists what there is.</Text>
+        <Text size="sm">The Environments page lists those that it hosts.</Text>
       </Nothing>
     </>
   );

@@ -48,7 +48,7 @@ export function Playing({ play, onAgain }: { play: Play; onAgain: () => void }) 
       )}
       {finished && (
         <Alert variant="outline" color="lake" role="status" title="The episode is finished">
-          The rewards add up to {number(total(state))}. Start the task again, or choose another one.
+          Total reward: {number(total(state))}. Start the task again, or choose another one.
         </Alert>
       )}
       {(state.phase === "opening" || state.phase === "starting") && (
@@ -137,7 +137,7 @@ function Bar({
           )}
           {(finished || state.phase === "ended") && (
             <Button size="xs" onClick={onAgain}>
-              Play it again
+              Play again
             </Button>
           )}
         </Group>
@@ -185,7 +185,7 @@ function CopyDialog({
         <Code text={text} label={kind === "python" ? "the Python code" : "the shell script"} />
         {keys && (
           <Text size="sm" c="dimmed">
-            Keys are never copied: put yours into the variable ORSAY_API_KEY.
+            API keys are not included: set the variable ORSAY_API_KEY.
           </Text>
         )}
       </Stack>
@@ -201,7 +201,7 @@ function Prompt({ messages }: { messages: Message[] }) {
         Prompt
       </Title>
       <Stack gap="sm">
-        {messages.length === 0 && <Text c="dimmed">The model is told nothing.</Text>}
+        {messages.length === 0 && <Text c="dimmed">The prompt is empty.</Text>}
         {messages.map((message, index) => (
           <Card key={index} withBorder p="sm">
             {!plain && (

@@ -55,13 +55,13 @@ export function Compare() {
       <Stack>
         <Fields names={names} runs={runs} choice={choice} set={set} />
         {names.length === 0 ? (
-          <Nothing title="No run is chosen">
-            <Text size="sm">Choose one or several above.</Text>
+          <Nothing title="No run selected">
+            <Text size="sm">Select one or more above.</Text>
           </Nothing>
         ) : failed ? (
           <Failure error={failed.error} retry={() => void failed.refetch()} />
         ) : loaded.length < names.length ? (
-          <Waiting what="Adding up the runs" />
+          <Waiting what="Loading runs" />
         ) : (
           <>
             <Plots series={loaded} smooth={choice.smooth} success={choice.success} />
@@ -136,7 +136,7 @@ function SuccessField({ success, onChange }: { success: number; onChange: (succe
   const { shown, show, sent } = useAhead(String(success));
   return (
     <TextField
-      label="Success from reward"
+      label="Success threshold"
       type="number"
       step={0.1}
       value={shown}
@@ -213,7 +213,7 @@ const Plots = memo(function Plots({ series, smooth, success }: { series: Series[
       />
       {empty.length > 0 && (
         <Alert variant="outline" color="yellow" className="notice" role="status">
-          {`No episode that ended fits: ${empty.map(({ run }) => run).join(", ")}.`}
+          {`No completed episode matches: ${empty.map(({ run }) => run).join(", ")}.`}
         </Alert>
       )}
       {stepped.length > 0 && (

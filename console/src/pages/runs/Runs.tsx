@@ -37,7 +37,7 @@ export function Runs() {
   const actions: KeyAction[] = [
     { keys: ["j", "ArrowDown"], does: "next run", run: () => moveFocus("[data-row]", 1) },
     { keys: ["k", "ArrowUp"], does: "previous run", run: () => moveFocus("[data-row]", -1) },
-    { keys: ["x"], does: "mark for a comparison", run: () => focused() !== undefined && mark(focused() ?? "") },
+    { keys: ["x"], does: "select for comparison", run: () => focused() !== undefined && mark(focused() ?? "") },
     { keys: ["c"], does: "compare those that are marked", run: () => marked.length > 0 && void navigate(compareAddress(marked)) },
     { keys: ["/"], does: "search by name", run: () => field.current?.focus() },
   ];
@@ -46,15 +46,15 @@ export function Runs() {
     <>
       <PageHeader
         title="Runs"
-        about="Sessions under one name. Those that nobody named are together by key and day."
+        about="Sessions grouped by run name. Unnamed sessions are grouped by API key and day."
         actions={<KeyHelp actions={actions} more={[{ keys: ["Enter"], does: "open it" }]} />}
       />
       <Recorded of={found} what="Loading the runs">
         {() =>
           known.length === 0 ? (
-            <Nothing title="There is no run yet">
+            <Nothing title="No runs yet">
               <Text size="sm">
-                Every session belongs to one. Give yours a name with the header X-Orsay-Run, or with run_labels of the client.
+                Every session belongs to a run. Name it with the header X-Orsay-Run, or with run_labels in the client.
               </Text>
               <Button component={Link} to="/environments">
                 Choose an environment
@@ -70,11 +70,11 @@ export function Runs() {
                   </Button>
                 ) : (
                   <Text size="sm" c="dimmed" pb={8}>
-                    Mark two or more to compare them.
+                    Select two or more to compare.
                   </Text>
                 )}
               </Group>
-              {shown.length === 0 && <Text size="sm">No run has such a name.</Text>}
+              {shown.length === 0 && <Text size="sm">No matching runs.</Text>}
               {shown.length > 0 && <Rows runs={shown} marked={marked} mark={mark} />}
             </Stack>
           )

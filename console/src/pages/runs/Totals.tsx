@@ -21,7 +21,7 @@ export function Totals({ series, runs, success }: { series: Series[]; runs: RunS
               <Table.Th>Run</Table.Th>
               <Table.Th ta="right">Episodes</Table.Th>
               <Table.Th ta="right">Mean reward</Table.Th>
-              {rows.length > 1 && <Table.Th>Difference to the first</Table.Th>}
+              {rows.length > 1 && <Table.Th>Difference from the first</Table.Th>}
               <Table.Th ta="right">Success</Table.Th>
               <Table.Th ta="right">Length</Table.Th>
               <Table.Th ta="right">Faults</Table.Th>
@@ -55,7 +55,7 @@ export function Totals({ series, runs, success }: { series: Series[]; runs: RunS
         </Table>
       </div>
       <Text size="xs" c="dimmed" mt={4}>
-        {`All environments and splits; a success has a reward of ${success} or more. Intervals are of 95%.`}
+        {`All environments and splits; a success has a reward of ${success} or more. Intervals are 95%.`}
       </Text>
     </section>
   );

@@ -48,7 +48,7 @@ export function Tasks() {
 
   return (
     <>
-      <PageHeader title="Tasks" about="How often each task was played to an end, and solved: with a reward of 1 or more." />
+      <PageHeader title="Tasks" about="Completed episodes of each task, and how many solved it with a reward of 1 or more." />
       <Stack>
         <Fields
           environment={wanted.environment}
@@ -59,7 +59,7 @@ export function Tasks() {
           set={set}
           settled={!found.isPending}
         />
-        <Recorded of={found} what="Adding up the tasks">
+        <Recorded of={found} what="Loading tasks">
           {(all) =>
             all.length === 0 ? (
               <Empty filtered={Object.values(wanted).some(Boolean)} />
@@ -67,7 +67,7 @@ export function Tasks() {
               <>
                 <Kinds cells={all} show={show} choose={(value) => set("show", value === "all" ? "" : value)} />
                 {cells.length === 0 ? (
-                  <Text size="sm">No task fits.</Text>
+                  <Text size="sm">No matching tasks.</Text>
                 ) : (
                   <>
                     <Heat cells={cells} run={wanted.run} />
@@ -85,9 +85,9 @@ export function Tasks() {
 
 function Empty({ filtered }: { filtered: boolean }) {
   return (
-    <Nothing title={filtered ? "No task fits" : "No task was played yet"}>
+    <Nothing title={filtered ? "No matching tasks" : "No tasks played yet"}>
       <Text size="sm">
-        {filtered ? "Nothing was played to its end there." : "Each task appears here when an episode of it has ended."}
+        {filtered ? "No episode that matches the filters has ended." : "A task appears here once one of its episodes has ended."}
       </Text>
       <Anchor component={Link} to={filtered ? "/tasks" : "/environments"}>
         {filtered ? "All tasks" : "Choose an environment"}

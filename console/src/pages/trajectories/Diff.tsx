@@ -33,10 +33,10 @@ export function Diff() {
     <>
       <PageHeader title="Compare two trajectories" />
       {!one || !other ? (
-        <Nothing title="Two trajectories are needed">
+        <Nothing title="Select two trajectories">
           <Text size="sm">Open a trajectory and choose another rollout of its task under “Compare”.</Text>
           <Button component={Link} to="/trajectories">
-            To the trajectories
+            Go to trajectories
           </Button>
         </Nothing>
       ) : failed ? (
@@ -159,7 +159,7 @@ function Totals({ a, b }: { a: Trajectory; b: Trajectory }) {
     ["Sum of rewards", a.reward_sum, b.reward_sum, number],
     ["Calls", a.calls, b.calls, count],
     ["Faults", a.faults, b.faults, count],
-    ["Lasted", lasted(a), lasted(b), duration],
+    ["Duration", lasted(a), lasted(b), duration],
   ];
   return (
     <div className="scroll-x">

@@ -59,7 +59,7 @@ export function Facts({ of }: { of: Trajectory }) {
         )}
         {of.rollout !== null && <Fact name="Rollout">{of.rollout}</Fact>}
         <Fact name="Started">{dateTime(of.started_at)}</Fact>
-        <Fact name="Lasted">
+        <Fact name="Duration">
           {duration(secondsBetween(of.started_at, of.ended_at))}
           {of.setup_s !== null && <Text size="xs" c="dimmed">{`setup ${duration(of.setup_s)}`}</Text>}
         </Fact>

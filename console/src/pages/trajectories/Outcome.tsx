@@ -13,7 +13,7 @@ export function Outcome({ of }: { of: Pick<Summary, "ended_at" | "end_reason" | 
   if (of.finished) return <Tag colour="green">finished</Tag>;
   if (of.ended_at === null) return <Tag colour="blue">running</Tag>;
   return (
-    <Tag colour="gray" title={of.end_reason ?? "It ended before the episode did."}>
+    <Tag colour="gray" title={of.end_reason ?? "The session ended before the episode finished."}>
       unfinished
     </Tag>
   );

@@ -54,7 +54,7 @@ export function Rows({
             <th className="right">Reward</th>
             <th className="right from-md">Sum</th>
             <th className="right from-sm">Calls</th>
-            <th className="right from-md">Lasted</th>
+            <th className="right from-md">Duration</th>
             <th>Outcome</th>
           </tr>
         </thead>

@@ -21,7 +21,7 @@ export function SearchText({
     <TextField
       ref={field}
       label={label}
-      placeholder="a part of it"
+      placeholder="contains"
       sought
       value={shown}
       onChange={(event) => {

@@ -62,7 +62,7 @@ export function Marks({ of, ended }: { of: Step; ended: boolean }) {
       )}
       {of.finished && <Tag colour="green">finished</Tag>}
       {of.discarded && (
-        <Tag colour="yellow" title="It came after the end of the episode and counts for nothing.">
+        <Tag colour="yellow" title="Called after the end of the episode; not counted.">
           discarded
         </Tag>
       )}
@@ -84,9 +84,9 @@ function StepResult({ of, ended }: { of: Step; ended: boolean }) {
         title={`Fault: ${of.fault}`}
       >
         <Text size="sm" className="as-typed">
-          {of.message || "There is no answer of the environment."}
+          {of.message || "The environment returned no answer."}
         </Text>
-        {of.fault_id && <Text size="xs" c="dimmed" mt={4}>{`In the log as ${of.fault_id}`}</Text>}
+        {of.fault_id && <Text size="xs" c="dimmed" mt={4}>{`Fault id in the log: ${of.fault_id}`}</Text>}
       </Alert>
     );
   }
@@ -100,7 +100,7 @@ function StepResult({ of, ended }: { of: Step; ended: boolean }) {
     );
   }
   if (of.number === null) {
-    return <p className="plain small dimmed">{ended ? "The server stopped before there was a result." : "No result yet."}</p>;
+    return <p className="plain small dimmed">{ended ? "The server stopped before the call returned." : "No result yet."}</p>;
   }
   const scores = Array.isArray(of.scores) ? of.scores : [];
   return (

@@ -40,7 +40,7 @@ export function Trajectories() {
   const actions: KeyAction[] = [
     { keys: ["j", "ArrowDown"], does: "next trajectory", run: () => moveFocus("[data-row]", 1) },
     { keys: ["k", "ArrowUp"], does: "previous trajectory", run: () => moveFocus("[data-row]", -1) },
-    { keys: ["x"], does: "mark for a comparison", run: () => mark(focusedRow()) },
+    { keys: ["x"], does: "select for comparison", run: () => mark(focusedRow()) },
     { keys: ["o"], does: "older ones", run: () => older && void navigate(olderAddress(state.filters, older)) },
     { keys: ["/"], does: "search for text", run: () => searchField.current?.focus() },
   ];
@@ -49,7 +49,7 @@ export function Trajectories() {
     <>
       <PageHeader
         title="Trajectories"
-        about="Every session that was played, newest first."
+        about="Recorded sessions, newest first."
         actions={
           <>
             <KeyHelp actions={actions} more={[{ keys: ["Enter"], does: "open it" }]} />
@@ -60,7 +60,7 @@ export function Trajectories() {
       <Stack>
         <FilterBar state={state} searchField={searchField} settled={!found.isPending} />
         <Comparison marked={marked} clear={() => setMarked([])} />
-        <Recorded of={found} what="Looking for trajectories">
+        <Recorded of={found} what="Loading trajectories">
           {(page) => (
             <List
               page={page}
@@ -147,17 +147,17 @@ function List({
 function Empty({ filtered, clear }: { filtered: boolean; clear: () => void }) {
   if (filtered) {
     return (
-      <Nothing title="No trajectory fits">
-        <Text size="sm">Nothing that was recorded fits all of these filters.</Text>
+      <Nothing title="No matching trajectories">
+        <Text size="sm">No recorded session matches all of these filters.</Text>
         <Button variant="default" onClick={clear}>
-          Take all filters away
+          Clear all filters
         </Button>
       </Nothing>
     );
   }
   return (
-    <Nothing title="Nothing was played yet">
-      <Text size="sm">Each session appears here as soon as it starts: play one by hand, or let a model play.</Text>
+    <Nothing title="No trajectories yet">
+      <Text size="sm">Sessions appear here as soon as they start. Play one yourself, or let a model play.</Text>
       <Button component={Link} to="/environments">
         Choose an environment
       </Button>
@@ -173,10 +173,10 @@ function Comparison({ marked, clear }: { marked: Summary[]; clear: () => void })
     <Group role="status" gap="sm">
       <Text size="sm">
         {!ready
-          ? "One is marked: mark another one to compare them."
+          ? "One trajectory is selected. Select another one to compare."
           : one.environment === other.environment && one.task === other.task
-            ? "Two rollouts of one task are marked."
-            : "Two are marked, of different tasks."}
+            ? "Two rollouts of one task are selected."
+            : "Two trajectories of different tasks are selected."}
       </Text>
       {ready && (
         <Button
@@ -196,7 +196,7 @@ function Comparison({ marked, clear }: { marked: Summary[]; clear: () => void })
 }
 
 const FORMS = [
-  { name: "All that was recorded", file: "trajectories.jsonl", options: { full: true, faults: true, living: true } },
+  { name: "Everything recorded", file: "trajectories.jsonl", options: { full: true, faults: true, living: true } },
   { name: "Conversations for training", file: "conversations.jsonl", options: {} },
 ];
 
@@ -207,7 +207,7 @@ const ExportButton = memo(function ExportButton({ filters }: { filters: Filters 
     try {
       await download("export", { ...toParameters(filters), ...options, format: "jsonl" }, file);
     } catch (problem) {
-      notifications.show({ color: "red", title: "Nothing was saved", message: (problem as Error).message });
+      notifications.show({ color: "red", title: "The download failed", message: (problem as Error).message });
     } finally {
       setBusy(false);
     }
@@ -220,7 +220,7 @@ const ExportButton = memo(function ExportButton({ filters }: { filters: Filters 
         </Button>
       </Menu.Target>
       <Menu.Dropdown>
-        <Menu.Label>What fits the filters, as JSONL</Menu.Label>
+        <Menu.Label>Matching trajectories as JSONL</Menu.Label>
         {FORMS.map((form) => (
           <Menu.Item key={form.name} onClick={() => void save(form)}>
             {form.name}

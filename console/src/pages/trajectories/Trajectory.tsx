@@ -47,7 +47,7 @@ export function TrajectoryPage() {
         actions={
           <>
             {of && <CompareMenu key={of.id} of={of} />}
-            {of && <CopyIcon text={pretty(of)} what="all of it as JSON" />}
+            {of && <CopyIcon text={pretty(of)} what="the trajectory as JSON" />}
             <Group gap={4}>
               <StepButton to={previous} state={state} label="Newer" before />
               <StepButton to={next} state={state} label="Older" />
@@ -142,7 +142,7 @@ function CompareMenu({ of }: { of: Trajectory }) {
       <Menu.Dropdown mah={420} style={{ overflowY: "auto" }}>
         <Menu.Label>Other rollouts of this task</Menu.Label>
         {rollouts.isPending && <Menu.Item disabled>Loading…</Menu.Item>}
-        {rollouts.isSuccess && others.length === 0 && <Menu.Item disabled>There is no other one.</Menu.Item>}
+        {rollouts.isSuccess && others.length === 0 && <Menu.Item disabled>No other rollouts.</Menu.Item>}
         {others.map((other) => (
           <Menu.Item key={other.id} component={Link} to={`/trajectories/diff?a=${of.id}&b=${other.id}`}>
             <Rollout of={other} />
@@ -153,7 +153,7 @@ function CompareMenu({ of }: { of: Trajectory }) {
           component={Link}
           to={`/trajectories${toSearch({ environment: of.environment, task: of.task ?? undefined })}`}
         >
-          All of this task
+          All rollouts of this task
         </Menu.Item>
       </Menu.Dropdown>
     </Menu>
@@ -286,7 +286,7 @@ function Timeline({ of }: { of: Trajectory }) {
       </Title>
       {of.steps.length === 0 && (
         <Text size="sm" c="dimmed">
-          {of.ended_at === null ? "No call yet." : "It ended without a call."}
+          {of.ended_at === null ? "No call yet." : "The session ended without a call."}
         </Text>
       )}
       <ol
