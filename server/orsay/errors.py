@@ -156,13 +156,13 @@ class BadTask(Refused):
 
 
 class UnknownEnvironment(Refused):
-    """No environment of that name is hosted here."""
+    """The server hosts no environment of that name."""
 
     code = "unknown_environment"
 
 
 class UnknownSession(Refused):
-    """No session of that id ever was, or it is long gone, or it belongs to another key."""
+    """The session never existed, is long gone, or belongs to another key."""
 
     code = "unknown_session"
 

@@ -36,7 +36,7 @@ class FaultLog:
         self._callbacks.append(on_fault)
 
     def report(self, fault: Faulted, *, owner: str | None = None, **context: Any) -> None:
-        """Give the fault an id and log it, once; the ``owner`` of its session is for listeners only."""
+        """Assign an id to the fault and log it, once; the ``owner`` of its session is for listeners only."""
         if fault.reported:
             return
         fault.reported = True

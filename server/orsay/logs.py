@@ -1,6 +1,6 @@
 """Structured logs that never block: lines go through a bounded queue to a thread that writes them.
 
-A log pipe that nobody drains must not stop the server: when the queue is full, lines are dropped and
+A log pipe that is not drained must not stop the server: when the queue is full, lines are dropped and
 counted, and the count is logged when there is room again.
 """
 
@@ -12,6 +12,7 @@ import queue
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from typing import Any, Literal, TextIO, cast
 
 import structlog
@@ -22,29 +23,50 @@ from .tracing import current_hide, current_trace
 __all__ = ["LogWriter", "configure", "get_logger", "set_level"]
 
 _QUEUE_LINES = 10_000
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+_PAUSE_S = 0.01  # between writes: each wakes a thread, which costs more than a line
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
+class _Logger:
+    """A logger that is bound once for each configuration; structlog's own is bound for each line."""
+
+    __slots__ = ("_bound", "_module", "_processors", "_wrapper")
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+        self._processors = self._wrapper = None
+
+    def __getattr__(self, name: str) -> Any:
+        now = structlog.get_config()
+        if now["wrapper_class"] is not self._wrapper or now["processors"] is not self._processors:
+            self._bound = structlog.get_logger(module=self._module).bind()  # first: other threads log too
+            self._wrapper, self._processors = now["wrapper_class"], now["processors"]
+        return getattr(self._bound, name)
+
+
 def get_logger(name: str) -> structlog.typing.FilteringBoundLogger:
-    """A logger of the server; its lines go where ``configure`` says."""
-    return cast("structlog.typing.FilteringBoundLogger", structlog.get_logger(module=name))
+    """A logger of the server; its lines go where ``configure`` directs them."""
+    return cast("structlog.typing.FilteringBoundLogger", _Logger(name))
 
 
 class LogWriter:
-    """Writes lines to a stream from a thread of its own."""
+    """Writes lines to a stream from a thread of its own; those that come together leave in one write."""
 
     def __init__(self, stream: TextIO, *, lines: int = _QUEUE_LINES) -> None:
         self._stream = stream
-        self._queue: queue.Queue[str | None] = queue.Queue(lines)
+        self._most = lines
+        self._queue: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._dropped = 0
+        self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="orsay-log", daemon=True)
         self._thread.start()
 
     def write(self, line: str) -> None:
         """Queue a line; never waits."""
-        try:
-            self._queue.put_nowait(line)
-        except queue.Full:
+        if self._queue.qsize() < self._most:
+            self._queue.put(line)
+        else:
             self._dropped += 1
 
     # the names under which structlog calls its logger
@@ -52,23 +74,29 @@ class LogWriter:
 
     def close(self, timeout_s: float = 2.0) -> None:
         """Write what is queued, within the time given."""
-        try:
-            self._queue.put(None, timeout=timeout_s)
-        except queue.Full:
-            return
+        self._queue.put(None)
+        self._closed.set()
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        while (line := self._queue.get()) is not None:
+        lines: list[str | None] = []
+        cut = ""
+        while None not in lines:
+            lines = [self._queue.get(), *(self._queue.get() for _ in range(self._queue.qsize()))]
             dropped, self._dropped = self._dropped, 0
+            text = "".join(f"{line}\n" for line in lines if line is not None)
+            if dropped:
+                text = json.dumps({"event": "log_lines_dropped", "lines": dropped}) + "\n" + text
             try:
-                if dropped:
-                    self._stream.write(json.dumps({"event": "log_lines_dropped", "lines": dropped}) + "\n")
-                self._stream.write(line + "\n")
-                if self._queue.empty():
-                    self._stream.flush()
-            except (OSError, ValueError):  # the stream is closed; there is nowhere left to say so
+                self._stream.write(cut + text)
+                self._stream.flush()
+                cut = ""
+            except BlockingIOError:  # a full pipe that another process made non-blocking
+                self._dropped += len(lines)
+                cut = "\n"  # ends the line that was cut
+            except (OSError, ValueError):  # the stream is closed: it cannot be reported
                 return
+            self._closed.wait(_PAUSE_S)
 
 
 def configure(
@@ -85,7 +113,7 @@ def configure(
         if on_terminal
         else [
             structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(ensure_ascii=False),
+            structlog.processors.JSONRenderer(_json),
             _spell_out_line,
         ]
     )
@@ -108,6 +136,14 @@ def set_level(level: Literal["debug", "info", "warning", "error"]) -> None:
     structlog.configure(
         **{**structlog.get_config(), "wrapper_class": structlog.make_filtering_bound_logger(_LEVELS[level])}
     )
+
+
+def _json(event: Any, default: Callable[[Any], Any]) -> str:
+    """JSON of an event; an encoder takes longer to make than to use."""
+    try:
+        return _encode(event)
+    except TypeError:
+        return json.dumps(event, default=default, ensure_ascii=False)
 
 
 def _spell_out(logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
@@ -142,11 +178,11 @@ class _Relay(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         logger = get_logger(record.name)
-        say = logger.error if record.levelno >= logging.ERROR else logger.warning
+        log = logger.error if record.levelno >= logging.ERROR else logger.warning
         trace, hide = current_trace(), current_hide()
         more: dict[str, Any] = {"trace": trace} if trace else {}
         if hide and record.exc_info:  # environment code in this process
             more["exception"] = hide.plain("".join(traceback.format_exception(*record.exc_info)))
         elif record.exc_info:
             more["exc_info"] = record.exc_info
-        say("library", message=hide.plain(record.getMessage()), **more)
+        log("library", message=hide.plain(record.getMessage()), **more)

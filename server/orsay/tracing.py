@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from orsay_protocol.redact import NOTHING, Redactor
@@ -46,18 +46,26 @@ def current_trace() -> str:
     return current.get().trace
 
 
-@contextlib.contextmanager
-def within(origin: Origin) -> Iterator[None]:
+class _Within:
+    __slots__ = ("_origin", "_token")
+
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+
+    def __enter__(self) -> None:
+        self._token = current.set(self._origin)
+
+    def __exit__(self, *_: object) -> None:
+        current.reset(self._token)
+
+
+def within(origin: Origin) -> contextlib.AbstractContextManager[None]:
     """Assign tasks and threads that are started inside the block to that session."""
-    token = current.set(origin)
-    try:
-        yield
-    finally:
-        current.reset(token)
+    return _Within(origin)
 
 
 class _LastResort(logging.Formatter):
-    """The bare message, as Python writes it where nobody set up logging, with the trace behind it."""
+    """The bare message, as Python writes it without logging set up, with the trace behind it."""
 
     def format(self, record: logging.LogRecord) -> str:
         trace = current_trace()
@@ -78,7 +86,7 @@ class _Marked:
 
 
 def mark_log_records() -> None:
-    """Give each record of ``logging`` in this process the attribute ``trace``, for formatters of authors.
+    """Add the attribute ``trace`` to each record of ``logging`` in this process, for formatters of authors.
 
     Safe to call twice.
     """
@@ -88,6 +96,6 @@ def mark_log_records() -> None:
 
 
 def mark_last_resort() -> None:
-    """Show the trace in lines of Python's last-resort handler, where nobody sets up logging."""
+    """Show the trace in lines of Python's last-resort handler, where logging is not set up."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_LastResort())

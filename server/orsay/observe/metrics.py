@@ -1,4 +1,4 @@
-"""Every metric of the server, as families of Prometheus: read from live objects when somebody asks.
+"""Metrics of the server as families of Prometheus, read from live objects at each scrape.
 
 Labels have few values, all of which the server chose itself: environments, tools of their tables, fault
 classes, states, places. Nothing that a client sent is among them.
@@ -72,8 +72,8 @@ def _server(observed: Observed) -> Iterator[Metric]:
     yield _one("orsay_start_time_seconds", "When the server started, since 1970.", observed.started_at)
     runtime = observed.runtime
     yield _one("orsay_environments", "Environments that are hosted.", len(runtime.environments))
-    text = "Places whose environments are not known yet."
-    yield _one("orsay_places_pending", text, len(runtime.pending))
+    text = "Runtimes whose environments are not known yet."
+    yield _one("orsay_runtimes_pending", text, len(runtime.pending))
     text = "Requests refused for their API key."
     yield CounterMetricFamily("orsay_keys_refused", text, value=observed.keys.refused)
     text = "Requests refused for the name they asked at, or the web page they came from."
@@ -141,7 +141,7 @@ def _runtimes(runtime: Runtime) -> Iterator[Metric]:
     for gauge in runtime.gauges():
         labels = RUNTIME_METRICS[gauge.name].labels
         values = tuple(gauge.labels.get(label, "") for label in labels)
-        series = found.setdefault(gauge.name, {})  # a place that leaves may share its label with a new one
+        series = found.setdefault(gauge.name, {})  # a runtime that leaves may share its label with a new one
         series[values] = series.get(values, 0.0) + gauge.value
     for name, values_of in found.items():
         known = RUNTIME_METRICS[name]

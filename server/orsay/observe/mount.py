@@ -24,7 +24,7 @@ _PATH = "/metrics"
 class MetricsMount:
     """The path ``/metrics``.
 
-    What makes the text is loaded with the first request: a server that nobody asks pays nothing for it.
+    What makes the text is loaded with the first request: a server that is not scraped pays nothing for it.
     """
 
     def __init__(self, observed: Observed) -> None:
@@ -52,7 +52,7 @@ class MetricsMount:
         return None
 
     async def close(self) -> None:
-        """There is nothing to release."""
+        """Do nothing: the mount holds no resources."""
 
     async def _metrics(self, request: Request) -> None:
         if self._exposition is None:

@@ -12,20 +12,20 @@ class RuntimeMetric:
     """``total``: it only grows, so that its rate means something."""
 
     text: str
-    labels: tuple[str, ...] = ("place",)
+    labels: tuple[str, ...] = ("runtime",)
     total: bool = False
 
 
-_PLACE_STATE = ("place", "state")
+_BY_STATE = ("runtime", "state")
 RUNTIME_METRICS: dict[str, RuntimeMetric] = {
-    "place_sessions": RuntimeMetric("Sessions in each place of orsay.toml."),
-    "workers": RuntimeMetric("Worker processes by state.", _PLACE_STATE),
+    "runtime_sessions": RuntimeMetric("Sessions of each entry of orsay.toml."),
+    "workers": RuntimeMetric("Worker processes by state.", _BY_STATE),
     "workers_started": RuntimeMetric("Worker processes that came up.", total=True),
     "workers_lost": RuntimeMetric("Worker processes that ended by themselves and were replaced.", total=True),
     "worker_start_failures": RuntimeMetric("Worker processes that did not come up.", total=True),
     "worker_memory_bytes": RuntimeMetric("Resident memory of all worker processes together."),
     "worker_stuck_calls": RuntimeMetric("Calls in workers that were given up and still run."),
-    "containers": RuntimeMetric("Containers by state.", _PLACE_STATE),
+    "containers": RuntimeMetric("Containers by state.", _BY_STATE),
     "containers_wanted": RuntimeMetric("Containers that should be up, spares among them."),
     "containers_up": RuntimeMetric("Containers whose server answers."),
     "container_sessions": RuntimeMetric("Sessions in containers."),

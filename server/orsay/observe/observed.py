@@ -31,7 +31,7 @@ class Observed:
     version: str
     started_at: float
     faults: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By environment and class, since ``watch``."""
+    """Number of faults by environment and class, since ``watch``."""
 
     def watch(self) -> None:
         """Begin to count what no other object counts. Called once."""
@@ -43,7 +43,7 @@ class Observed:
 
 
 def tools_of(runtime: Runtime) -> Callable[[str], Collection[str]]:
-    """For the meter: the names of an environment's tools. Made anew when the environments are others."""
+    """Names of an environment's tools, for the meter. Made anew when the environments are others."""
     seen: object = None
     names: dict[str, frozenset[str]] = {}
 

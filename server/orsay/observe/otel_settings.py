@@ -44,7 +44,7 @@ def _is_wanted(variables: Mapping[str, str], signal: str) -> bool:
     if exporter == "none":
         return False
     if exporter not in ("", "otlp"):
-        raise ConfigError(f"{name}={exporter}: Orsay sends by otlp; say that, or none")
+        raise ConfigError(f"{name}={exporter}: Orsay sends by otlp; use that, or none")
     endpoints = ("OTEL_EXPORTER_OTLP_ENDPOINT", f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")
     if not exporter and not any(variables.get(endpoint, "").strip() for endpoint in endpoints):
         return False
@@ -54,7 +54,7 @@ def _is_wanted(variables: Mapping[str, str], signal: str) -> bool:
             break
         if protocol:
             raise ConfigError(
-                f"{name}={protocol}: Orsay sends OTLP as {_PROTOCOL}; say that, and an endpoint that takes"
+                f"{name}={protocol}: Orsay sends OTLP as {_PROTOCOL}; use that, and an endpoint that takes"
                 " it: collectors do on port 4318"
             )
     return True

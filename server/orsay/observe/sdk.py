@@ -56,7 +56,7 @@ class OpenTelemetry:
         if settings.traces:
             self._spans = TracerProvider(
                 resource=resource, id_generator=self._ids, shutdown_on_exit=False
-            )  # the order of stopping is ours
+            )  # this module controls the order of shutdown
             self._spans.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         self._metrics = OTLPMetricExporter() if settings.metrics else None
         self._observed: Observed | None = None

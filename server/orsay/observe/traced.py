@@ -72,9 +72,9 @@ class TracedRuntime:
         onward = Traceparent(
             f"{context.trace_id:032x}", f"{context.span_id:016x}", f"{context.trace_flags & 0xFF:02x}"
         )
-        heard = _Heard(listener, span)
+        traced = _TracedListener(listener, span)
         try:
-            handle = await self._runtime.open(request.model_copy(update={"traceparent": str(onward)}), heard)
+            handle = await self._runtime.open(request.model_copy(update={"traceparent": str(onward)}), traced)
         except BaseException as error:
             _fail(span, error)
             _end(span)
@@ -111,7 +111,7 @@ class TracedRuntime:
         await self._runtime.stop()
 
 
-class _Heard:
+class _TracedListener:
     """Listener that notes the events of a session in its span."""
 
     __slots__ = ("_listener", "_span")
@@ -179,8 +179,8 @@ class TracedHandle:
 def _finish(span: Span, value: Any, error: Faulted | Refused | None) -> None:
     if isinstance(value, Outcome):
         for name in ("reward", "queue_s", "run_s"):
-            if (figure := getattr(value, name)) is not None:
-                span.set_attribute(f"orsay.{name}", figure)
+            if (number := getattr(value, name)) is not None:
+                span.set_attribute(f"orsay.{name}", number)
         span.set_attribute("orsay.finished", value.finished)
         error = error or value.fault
     if error is not None:
@@ -189,7 +189,7 @@ def _finish(span: Span, value: Any, error: Faulted | Refused | None) -> None:
 
 
 def _end(span: Span) -> None:
-    if span.is_recording():  # the SDK complains of a second end
+    if span.is_recording():  # the SDK logs a warning on a second end
         span.end()
 
 
