@@ -17,7 +17,7 @@ ANYONE = ""
 
 _PREFIX = "key-"
 _SHORT = 8  # hex digits of a name, for people
-_ROUNDS = 60_000  # some 20 ms, once for a key; and for each guess of who has nothing but its name
+_ROUNDS = 60_000  # about 20 ms for each key, and for each guess of a key from its name
 
 
 class Keys:
@@ -36,14 +36,14 @@ class Keys:
         self.replace(keys)
 
     def replace(self, keys: Iterable[SecretStr]) -> None:
-        """Let in who sends one of these from now on, and nobody else."""
+        """Accept these keys from now on, and no others."""
         self._digests = tuple(_digest(key.get_secret_value().encode()) for key in keys)
         self._names = {digest: name for digest, name in self._names.items() if digest in self._digests}
         for changed in self._watchers:
             changed()
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Have that called after each ``replace``."""
+        """Call ``changed`` after each ``replace``."""
         self._watchers.append(changed)
 
     def know(self, salt: bytes) -> None:
@@ -55,12 +55,12 @@ class Keys:
 
     @property
     def several(self) -> bool:
-        """There is more than one, so that what one takes is not there for others."""
+        """True with more than one key: limits are then shared among keys."""
         return len(set(self._digests)) > 1
 
     @property
     def are_named(self) -> bool:
-        """False while nobody can be let in."""
+        """True once the keys have names; until then none is accepted."""
         return self._salt is not None or not self._digests
 
     def owner(self, headers: Mapping[bytes, bytes]) -> str:
@@ -105,7 +105,7 @@ def old_name(key: SecretStr) -> str:
 
 
 def short_name(owner: str) -> str:
-    """An owner's name for people. Two keys may have the same, so it identifies nobody."""
+    """An owner's name for people. Two keys may have the same, so it identifies no owner."""
     return owner[: len(_PREFIX) + _SHORT]
 
 

@@ -21,7 +21,7 @@ def safe(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """As ``safe``, for a name or a value that must not begin a line of its own."""
+    """The text as ``safe`` returns it, on one line: for names and values."""
     return _STEERING.sub(_spelled, text).replace("\n", "\\n").replace("\t", "\\t")
 
 

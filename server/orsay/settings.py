@@ -34,11 +34,11 @@ __all__ = [
 
 RuntimeName = Literal["process", "local", "docker", "remote"]
 HashSeed: TypeAlias = Annotated[int, Field(ge=0, le=2**32 - 1)] | Literal["random"]
-"""As Python reads it from PYTHONHASHSEED."""
+"""Hash seed in the form of PYTHONHASHSEED."""
 OTHER_PROTOCOLS = ("openenv", "mcp")
 _MIB = 1024 * 1024
 _LOOPBACK = ("localhost", "::1")
-_CREDENTIALS = re.compile(r"(?<=://).*@")  # greedy: somebody may have forgotten to write %40
+_CREDENTIALS = re.compile(r"(?<=://).*@")  # greedy: an @ in the password may be unescaped
 _PASSWORD = re.compile(r"(?<=password=)[^&]*")
 
 _HOST = re.compile(r"\*|(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")
@@ -83,7 +83,7 @@ def named_variable(name: str) -> str | None:
 
 
 def otel_variables() -> dict[str, str]:
-    """Those of OpenTelemetry, which are the same for every program."""
+    """Variables of OpenTelemetry, which are the same for every program."""
     return {name: value for name, value in os.environ.items() if name.startswith("OTEL_")}
 
 
@@ -119,11 +119,11 @@ def check_journal(location: str) -> str:
     if not separator:
         if location.strip():
             return location
-        raise ValueError("name a file, or say auto or off")
+        raise ValueError("name a file, or use auto or off")
     if kind == "sqlite":
         if len(rest) > 1 and rest != "/:memory:":
             return location
-        raise ValueError("name a file, such as sqlite:///journal.db; to keep nothing, say off")
+        raise ValueError("name a file, such as sqlite:///journal.db; to keep nothing, use off")
     if kind not in ("postgresql", "postgres", "postgresql+psycopg"):
         raise ValueError(
             f"{kind!r} is no kind of journal; there are: a path, sqlite:///PATH and"
@@ -275,7 +275,7 @@ class Settings(BaseSettings):
 
     @property
     def keys(self) -> tuple[SecretStr, ...]:
-        """All keys that let somebody in."""
+        """All keys that are accepted."""
         return self.api_keys + self._keys_of_file
 
     @property
@@ -330,7 +330,7 @@ class Settings(BaseSettings):
 
     @property
     def shows_console(self) -> bool:
-        """True where there is a console: not for just anybody, unless the setting says so."""
+        """True where there is a console: by default not where anyone can come in."""
         return self.console == "on" or (self.console == "auto" and not self.open_to_anyone)
 
     @property
@@ -339,7 +339,7 @@ class Settings(BaseSettings):
         return self.error_detail == "exception" or (self.error_detail == "auto" and self.loopback)
 
     def updated(self, new: Settings, names: Iterable[str]) -> Settings:
-        """These settings with those of ``names`` as they are in ``new``; keys in a file are read again.
+        """These settings with the values of ``new`` for ``names``; keys in a file are read again.
 
         Raises ValueError when that would let anyone in.
         """
@@ -416,5 +416,5 @@ class Settings(BaseSettings):
         if self.open_to_anyone and not self.allow_anonymous:
             raise ValueError(
                 f"binding to {self.host} without API keys would let anyone in: set ORSAY_API_KEYS or"
-                " --api-key, or say --allow-anonymous if that is what you want"
+                " --api-key, or use --allow-anonymous if that is what you want"
             )

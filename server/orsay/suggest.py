@@ -29,7 +29,7 @@ def did_you_mean(name: str, known: Iterable[str], *, listed: bool = True) -> str
 
 
 def _similar(name: str, names: list[str]) -> list[str]:
-    """At most three, most similar first."""
+    """At most three similar names, most similar first."""
     close = difflib.get_close_matches(name, names, n=3, cutoff=_CUTOFF)
     ratios = [difflib.SequenceMatcher(None, each, name).ratio() for each in close]
     return [each for each, ratio in zip(close, ratios, strict=True) if ratio >= ratios[0] - _MARGIN]

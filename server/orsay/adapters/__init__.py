@@ -5,20 +5,25 @@
     text:module:Class                             ``text_environment``
     openenv:http://host:8000                      ``openenv_environment``; also module:Class and image:NAME
 
-Each function returns a class. The packages themselves are imported when such a class is made.
+Each function returns a class, and its adapter is imported when it is asked for: most workers need none. The
+packages themselves are imported when such a class is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from ..errors import LoadError
-from .gymnasium import gymnasium_environment
-from .openenv import openenv_environment
 from .procedural import target_of
-from .reasoning_gym import reasoning_gym_environment
 from .spelling import read
-from .text import text_environment
+
+if TYPE_CHECKING:
+    from .gymnasium import gymnasium_environment
+    from .openenv import openenv_environment
+    from .reasoning_gym import reasoning_gym_environment
+    from .text import text_environment
 
 __all__ = [
     "adapt",
@@ -30,13 +35,19 @@ __all__ = [
     "text_environment",
 ]
 
-_KINDS: Mapping[str, Callable[..., type]] = {
-    "gymnasium": gymnasium_environment,
-    "openenv": openenv_environment,
-    "reasoning-gym": reasoning_gym_environment,
-    "text": text_environment,
+_KINDS: Mapping[str, str] = {
+    "gymnasium": "gymnasium_environment",
+    "openenv": "openenv_environment",
+    "reasoning-gym": "reasoning_gym_environment",
+    "text": "text_environment",
 }
 _OWN_MODULE = frozenset({"openenv", "text"})  # also names that a module of the author's may have
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _KINDS.values():
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{name.removesuffix('_environment')}", __name__), name)
 
 
 def is_adapter_target(target: str) -> bool:
@@ -58,4 +69,5 @@ def adapt(target: str) -> type:
     name, settings = read(rest)
     if not name:
         raise LoadError(f"{target!r} names no environment; write {kind}:NAME")
-    return _KINDS[kind](name, **settings)
+    made: type = __getattr__(_KINDS[kind])(name, **settings)
+    return made

@@ -100,7 +100,7 @@ def gymnasium_environment(
 
     render: what the model sees in place of the observation: ``image`` (mode rgb_array) or ``ansi`` (text).
     actions: names of the actions of a discrete space, in order, which the model then chooses from.
-    prompt: replaces what the environment says of itself; the first observation follows it.
+    prompt: replaces the environment's description of itself; the first observation follows it.
     name: what clients ask for; ``env_id`` without slashes by default.
     train_tasks, test_tasks, seed: the tasks are that many seeds, from ``seed`` on and a billion later.
 
@@ -217,7 +217,7 @@ def _probe(
             raise LoadError(f"gymnasium:{env_id} cannot be rendered as {render}; it has the modes {modes}")
         if render is not None:
             env.reset(seed=0)
-            env.render()  # shows now whether what it draws with is installed
+            env.render()  # fails now if its drawing package is missing
     except gym.error.DependencyNotInstalled as exc:
         raise LoadError(f"gymnasium:{env_id} needs more to be installed: {exc}") from exc
     except gym.error.Error as exc:
@@ -240,7 +240,7 @@ def _unknown_setting(gym: Any, env_id: str, settings: dict[str, Any]) -> LoadErr
             module, _, attribute = entry.partition(":")
             entry = getattr(importlib.import_module(module), attribute)
         parameters = inspect.signature(entry).parameters
-    except Exception:  # a creator that cannot be asked: the error of its call has to do
+    except Exception:  # a creator without a signature: the error of its call must suffice
         return None
     known = {*parameters, *_MAKE, *_OWN} - {"render_mode", "kwargs", "self"}
     if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):

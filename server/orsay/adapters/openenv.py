@@ -95,14 +95,14 @@ class _OpenEnv(Adapted):
 
 
 class _WithSeeds(_OpenEnv, Seeded):
-    """For environments without tasks of their own: tasks are seeds."""
+    """Environments without tasks of their own: tasks are seeds."""
 
     def _reset_settings(self) -> dict[str, Any]:
         return {"seed": self._seed}
 
 
 class _WithTasks(_OpenEnv):
-    """For environments with tasks: a task is named by split and index when the episode is reset."""
+    """Environments with tasks: a task is named by split and index when the episode is reset."""
 
     def __init__(self, task_spec: Any = None, secrets: Mapping[str, str] | None = None) -> None:
         super().__init__(task_spec, secrets)
@@ -150,7 +150,7 @@ def openenv_environment(
 
     source: the URL of a running server, ``image:NAME`` for a Docker image that holds one, or a class (or
         ``module:Class``) that is made in this process.
-    prompt: stands before the first observation; what the environment says of itself by default.
+    prompt: stands before the first observation; by default the environment's description of itself.
     reward: a function (or ``module:function``) that gives the reward of each step from a dict with
         ``observation``, ``reward`` and ``done``, in place of the reward that OpenEnv gave.
     max_steps: the episode is over after so many calls, for environments that do not end by themselves.

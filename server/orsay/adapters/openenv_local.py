@@ -25,7 +25,7 @@ __all__ = ["Capacity", "LocalPlay", "describe_class", "require_environment"]
 
 
 class Capacity:
-    """Most episodes of a class at once in this process: one, unless it supports more."""
+    """Limit of concurrent episodes of a class in this process: one, unless it supports more."""
 
     def __init__(self, cls: type, *, concurrent: bool | None) -> None:
         self._name = cls.__name__
@@ -109,7 +109,7 @@ def _reply(found: Any) -> Reply:
 
 
 def _accepted(env: Any, settings: dict[str, Any]) -> dict[str, Any]:
-    """Those settings that ``reset`` takes, as OpenEnv's server filters them."""
+    """The settings that ``reset`` takes, filtered as OpenEnv's server does."""
     parameters = inspect.signature(env.reset).parameters
     if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
         return settings

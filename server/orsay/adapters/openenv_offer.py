@@ -28,7 +28,7 @@ class ToolOffer:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> ToolOffer:
-        """From a listing of MCP, whose spelling of the schema's name varies."""
+        """The tool of an MCP listing, in which the schema's name is spelled in several ways."""
         schema = data.get("inputSchema") or data.get("input_schema") or {"type": "object", "properties": {}}
         return cls(str(data["name"]), str(data.get("description") or ""), dict(schema))
 

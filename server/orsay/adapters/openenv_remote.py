@@ -94,7 +94,7 @@ class RemotePlay:
             text = f"the OpenEnv server at {self._url} is gone: {type(exc).__name__}: {exc}"
             raise Faulted("worker_lost", text) from exc
         except RuntimeError as exc:
-            self._broken = ""  # it did come, and says what was wrong
+            self._broken = ""  # the answer is there, and describes the error
             raise _refused(self._url, exc) from exc
         self._broken = ""
         return found

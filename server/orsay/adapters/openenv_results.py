@@ -32,7 +32,7 @@ class Reply:
 
     @classmethod
     def of(cls, observation: Any, reward: Any, done: Any, metadata: Any) -> Reply:
-        """From the fields of OpenEnv's answer; metadata may also stand in the observation."""
+        """The reply with the fields of OpenEnv's answer; metadata may also be in the observation."""
         seen = dict(observation) if isinstance(observation, Mapping) else {"observation": observation}
         inner = seen.pop("metadata", None)
         number = None if reward is None else float(reward)

@@ -29,7 +29,7 @@ def plain(value: Any) -> Any:
 
 
 def short_float(value: Any) -> float:
-    """As few digits as the precision of ``value`` needs: 0.7 for a float32 of 0.7, not 0.699999988079071."""
+    """The shortest number at the precision of ``value``: 0.7 for a float32 of 0.7, not 0.699999988079071."""
     return float(str(value))
 
 

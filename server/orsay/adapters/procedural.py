@@ -60,7 +60,9 @@ class Seeds:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """From which target another process can make the class; ``problem`` says why there is none."""
+    """The target from which another process can make the class; ``problem`` is the reason where there is
+    none.
+    """
 
     target: str | None
     problem: str = ""
@@ -130,7 +132,7 @@ def step_limit(max_steps: Any) -> int | None:
 
 
 def origin(kind: str, name: str | None, settings: Mapping[str, Any], problem: str = "") -> Origin:
-    """Origin of a class; ``name`` is None where ``problem`` says why it has no target."""
+    """Origin of a class; ``name`` is None where there is no target, for the reason in ``problem``."""
     if name is None:
         return Origin(None, problem)
     try:
@@ -138,8 +140,8 @@ def origin(kind: str, name: str | None, settings: Mapping[str, Any], problem: st
     except (TypeError, ValueError) as exc:
         return Origin(
             None,
-            f"{kind}:{name} has a setting that no other process can be told ({exc}); serve it with the local "
-            "runtime, or make the class at the top level of a file and serve that",
+            f"{kind}:{name} has a setting that cannot be passed to another process ({exc}); serve it with "
+            "the local runtime, or make the class at the top level of a file and serve that",
         )
 
 

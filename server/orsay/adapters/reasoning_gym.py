@@ -33,7 +33,7 @@ class _Generator:
         self._seeds = seeds
         self._settings = settings
         self._datasets: dict[str, Any] = {}
-        self._lock = threading.Lock()  # generators do not say whether they may run on two threads at once
+        self._lock = threading.Lock()  # generators do not declare whether they are thread-safe
 
     def dataset(self, split: str) -> Any:
         found = self._datasets.get(split)
@@ -132,7 +132,7 @@ def reasoning_gym_environment(
 
     A plain message ends the episode too, and is graded in the same way.
 
-    prompt: follows the question, and says how to answer.
+    prompt: follows the question, and describes how to answer.
     name: what clients ask for; ``generator`` by default.
     train_tasks, test_tasks, seed: a split is a dataset of that size. That of ``train`` has the seed ``seed``,
         that of ``test`` a seed a billion later; item ``index`` is computed from seed and index.

@@ -97,7 +97,7 @@ def text_environment(
     factory: the class or function, or ``module:Class``. It is called with ``arguments`` for each episode.
     reward: whether ``reward`` is that of the last ``step``, or the ``total`` so far, of which each call then
         gives what was added.
-    prompt: stands before what ``reset`` says.
+    prompt: stands before the text of ``reset``.
     max_steps: the episode is over after so many steps.
     name, train_tasks, test_tasks, seed: as for the other adapters. ``reset`` gets the seed as a str if its
         parameter is annotated so, else as an int.

@@ -75,10 +75,10 @@ class Environment(ABC):  # noqa: B024  # an ABC so that authors may have abstrac
     to count or to get one."""
 
     call_time_limit_s: ClassVar[float | None] = None
-    """For each tool call, in place of the server's setting."""
+    """Time limit of each tool call, in place of the server's setting."""
 
     setup_time_limit_s: ClassVar[float | None] = None
-    """For ``setup``, in place of the server's setting."""
+    """Time limit of ``setup``, in place of the server's setting."""
 
     replayable: ClassVar[bool] = False
     """An episode comes to the same state when its calls are made again, with the same answers. Then its
@@ -202,7 +202,7 @@ class Environment(ABC):  # noqa: B024  # an ABC so that authors may have abstrac
         tasks: Sequence[Any] = await _value(cls.list_tasks(split))
         return tasks
 
-    # what the class offers
+    # offers of the class
 
     @classmethod
     def name(cls) -> str:

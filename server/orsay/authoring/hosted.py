@@ -42,7 +42,8 @@ __all__ = [
 class HostedEnvironment:
     """Description of a class. ``name`` is as the class says it, ``key`` in lower case.
 
-    A ``plain_`` hook is the inherited one, which runs no author code and may be skipped.
+    A ``plain_`` hook is the inherited one, which runs no author code and may be skipped. ``waiting_hooks``
+    are inherited ones that do nothing but await a coroutine function of the author's: they need no thread.
     """
 
     cls: type
@@ -62,6 +63,7 @@ class HostedEnvironment:
     plain_setup: bool
     plain_teardown: bool
     plain_task_tools: bool
+    waiting_hooks: frozenset[str]
     takes_secrets: bool
 
     def construct(self, task_spec: Mapping[str, Any], secrets: dict[str, str]) -> object:
@@ -118,8 +120,21 @@ def host(cls: type, *, run: Run = run_author) -> HostedEnvironment:
         plain_setup=not overrides(cls, base, "setup"),
         plain_teardown=not overrides(cls, base, "teardown"),
         plain_task_tools=not overrides(cls, base, "list_task_tools"),
+        waiting_hooks=_waiting_hooks(cls),
         takes_secrets=_takes_secrets(cls),
     )
+
+
+def _waiting_hooks(cls: type) -> frozenset[str]:
+    if not issubclass(cls, Environment):
+        return frozenset()
+    found = set()
+    for hook, other in (("get_prompt", "get_messages"), ("get_messages", "get_prompt")):
+        from_other = not overrides(cls, Environment, "prompt") and overrides(cls, Environment, other)
+        source = other if from_other else "prompt"
+        if not overrides(cls, Environment, hook) and inspect.iscoroutinefunction(getattr(cls, source)):
+            found.add(hook)
+    return frozenset(found)
 
 
 def _require_usual_calls(cls: type, base: type) -> None:
@@ -244,7 +259,7 @@ def _flag(cls: type, name: str) -> bool:
 def _takes_secrets(cls: type) -> bool:
     try:
         signature = inspect.signature(cls)
-    except (TypeError, ValueError):  # made by C code: it cannot be asked
+    except (TypeError, ValueError):  # made by C code, without a signature
         return True
     for names in (("task_spec", "secrets"), ("task_spec",)):
         try:

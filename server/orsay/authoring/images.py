@@ -27,7 +27,7 @@ def image_block(value: Any) -> ImageBlock:
     """The image as a block: bytes as they are, everything else encoded as PNG.
 
     bytes: a PNG, JPEG, GIF or WebP file. numpy: ``height x width`` (grey), ``x 3`` (RGB) or ``x 4`` (RGBA),
-    uint8, bool, or float between 0 and 1. Raises TypeError or ValueError that says what does not fit.
+    uint8, bool, or float between 0 and 1. Raises TypeError or ValueError with the reason.
     """
     if isinstance(value, bytes | bytearray | memoryview):
         data = bytes(value)

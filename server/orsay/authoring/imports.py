@@ -44,7 +44,7 @@ def import_source(source: str) -> ModuleType:
 
 
 def search_here() -> None:
-    """Let imports find modules in the current folder."""
+    """Add the current folder to the import path."""
     _add_to_path(os.getcwd())
 
 
@@ -140,7 +140,9 @@ def attribute(module: ModuleType, qualname: str) -> Any:
 
 
 def _import_failed(source: str, exc: BaseException) -> LoadError:
-    """Say what the author's module raised and where, without the frames of the import machinery."""
+    """Error for a module that failed to import: what it raised and where, without frames of the import
+    system.
+    """
     what = f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
     if isinstance(exc, SystemExit):
         what = f"it ended the process with exit code {exc.code}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from inspect import isawaitable
 from typing import Annotated, Any, SupportsFloat, TypeAlias, TypeVar
 
@@ -90,6 +91,8 @@ def to_output(value: Any, tool_name: str) -> WireToolOutput:
 
 def to_blocks(value: Any) -> list[Block]:
     """Prompt blocks of what ``get_prompt`` or ``prompt`` returned; messages are flattened."""
+    if isinstance(value, str):
+        return [TextBlock(text=value)]
     if isinstance(value, list | tuple):
         if _holds_messages(value):
             return flatten(to_messages(value))
@@ -241,7 +244,12 @@ def _spec(value: Any) -> ToolSpec:
 
 def _named(value: BaseModel, name: str) -> bool:
     """True where the class, or a base, has this name: other packages use the same names."""
-    return any(cls.__name__ == name for cls in type(value).__mro__)
+    return name in _class_names(type(value))
+
+
+@lru_cache(256)
+def _class_names(cls: type) -> frozenset[str]:
+    return frozenset(each.__name__ for each in cls.__mro__)
 
 
 def _found(value: Any) -> str:

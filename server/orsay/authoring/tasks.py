@@ -62,6 +62,11 @@ class TaskSource:
             return int(await self.run(self._cls.num_tasks, split))
         return len(await self._all(split))
 
+    def is_listed(self, split: str) -> bool:
+        """``get_task`` of that split runs no author code and waits for nothing."""
+        known = self._declared.get(split) or self._listings.get(split)
+        return not self._gets and known is not None and _is_plain(known)
+
     async def get_task(self, split: str, index: int) -> Mapping[str, Any]:
         """The task at ``index``. Raises InvalidIndex.
 

@@ -192,9 +192,9 @@ def _callable(raw: Any) -> Callable[..., Any]:
     """The function with the owner's instance as first argument."""
     function: Callable[..., Any] = method_of(raw)
     if isinstance(raw, staticmethod):
-        return lambda owner, *args, **kwargs: function(*args, **kwargs)
+        return lambda owner, /, *args, **kwargs: function(*args, **kwargs)
     if isinstance(raw, classmethod):
-        return lambda owner, *args, **kwargs: function(type(owner), *args, **kwargs)
+        return lambda owner, /, *args, **kwargs: function(type(owner), *args, **kwargs)
     return function
 
 
@@ -202,7 +202,7 @@ def new_toolset(cls: Any, env: object) -> object:
     """Make a declared toolset: with the environment if its constructor takes it, else without arguments."""
     try:
         inspect.signature(cls).bind(env)
-    except ValueError:  # made by C code: it cannot be asked
+    except ValueError:  # made by C code, without a signature
         return cls(env)
     except TypeError:
         return cls()

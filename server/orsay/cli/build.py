@@ -23,8 +23,8 @@ from ..plain import one_line
 from ..runtimes.docker.engine import Engine
 from .image_check import try_image
 from .packed import left_out_lines, sent_lines
-from .terminal import complain
 from .terminal import console as console_of
+from .terminal import echo_error
 
 __all__ = ["add_parser", "run"]
 
@@ -165,5 +165,5 @@ def _with_remedy(text: str) -> str:
 
 
 def _failed(text: str, status: int) -> int:
-    complain("build", text)
+    echo_error("build", text)
     return status

@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
         console.print(_listing(checks))
         return 0
     if args.url is None:
-        return _refuse("say which server: orsay check http://127.0.0.1:8080")
+        return _refuse("name the server: orsay check http://127.0.0.1:8080")
     if documents.count("-") > 1:
         return _refuse("standard output takes one document: give --json or --junit a file")
     try:
@@ -126,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _refuse(text: str) -> int:
-    terminal.complain("check", text)
+    terminal.echo_error("check", text)
     return 2
 
 
@@ -147,7 +147,7 @@ async def _outcomes(
 def _write(args: argparse.Namespace, environment: str, outcomes: Sequence[Outcome]) -> None:
     for where, document in ((args.json, to_json), (args.junit, to_junit)):
         if where == "-":
-            terminal.say(document(args.url, environment, outcomes), end="")
+            terminal.echo(document(args.url, environment, outcomes), end="")
         elif where:
             Path(where).write_text(document(args.url, environment, outcomes), encoding="utf-8")
 

@@ -15,7 +15,7 @@ from ..config.schema import schema
 from ..errors import ConfigError
 from ..serving.plan import CodeSpec, plan
 from ..serving.resolve import resolve
-from .terminal import complain, say
+from .terminal import echo, echo_error
 
 __all__ = ["add_parser"]
 
@@ -54,9 +54,9 @@ def add_parser(verbs: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.schema:
-        say(json.dumps(schema(), indent=2))
+        echo(json.dumps(schema(), indent=2))
     elif args.example:
-        say((files("orsay") / "templates" / "orsay.toml").read_text(encoding="utf-8"), end="")
+        echo((files("orsay") / "templates" / "orsay.toml").read_text(encoding="utf-8"), end="")
     else:
         return _check(args.file)
     return 0
@@ -67,11 +67,11 @@ def _check(named: Path | None) -> int:
         found = read(find_file(named), {})
         entries = resolve(found.entries, found.settings, look_for_code=True)
         configuration = replace(found, entries=tuple(entries))
-        say(report(configuration, _notes(configuration)), end="")
+        echo(report(configuration, _notes(configuration)), end="")
         for name, hint in unread_variables().items():
-            say(f"# {name} is set, but no setting reads it{hint}")
+            echo(f"# {name} is set, but no setting reads it{hint}")
     except ConfigError as exc:
-        complain("config", f"\n{exc}")
+        echo_error("config", f"\n{exc}")
         return 2
     return 0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..settings import named_variable
-from .terminal import complain, console
+from .terminal import console, echo_error
 
 if TYPE_CHECKING:
     from orsay_eval import EvaluationReport, Policy
@@ -62,7 +62,7 @@ def add_parser(verbs: Any) -> None:
 def _add_tasks(group: Any) -> None:
     group.add_argument("--env", metavar="NAME", help="which environment (the server's first)")
     group.add_argument("--split", default="test", metavar="SPLIT", help="which split (test)")
-    group.add_argument("-n", type=int, metavar="N", help="how many tasks, from the start (all)")
+    group.add_argument("-n", type=int, metavar="N", help="number of tasks, from the start (all)")
     group.add_argument("--tasks", metavar="LIST", help="which tasks: 0,4,7 or 0-9 or 0:10")
     group.add_argument("--sample", type=int, metavar="SEED", help="draw the N tasks at random, by a seed")
     group.add_argument("-k", type=int, default=1, metavar="K", help="attempts at each task (1)")
@@ -80,7 +80,9 @@ def _add_players(group: Any) -> None:
     group.add_argument("--system", metavar="TEXT", help="a system message; @FILE reads it from a file")
     group.add_argument("--temperature", type=float, metavar="T", help="(the endpoint's default)")
     group.add_argument("--top-p", type=float, metavar="P", help="(the endpoint's default)")
-    group.add_argument("--max-tokens", type=int, metavar="N", help="per answer (the endpoint's default)")
+    group.add_argument(
+        "--max-tokens", type=int, metavar="N", help="tokens per answer (the endpoint's default)"
+    )
     group.add_argument("--max-turns", type=int, default=64, metavar="N", help="answers per episode (64)")
     group.add_argument(
         "--seed", type=int, metavar="N", help="seed of the policy; also sent to a model's endpoint"
@@ -101,7 +103,10 @@ def _add_players(group: Any) -> None:
 
 def _add_scores(group: Any) -> None:
     group.add_argument(
-        "--reward", default="last", metavar="R", help="last, sum, max, mean or discounted:GAMMA (last)"
+        "--reward",
+        default="last",
+        metavar="R",
+        help="reward of an episode: last, sum, max, mean or discounted:GAMMA (last)",
     )
     group.add_argument(
         "--unscored", default="0", metavar="X", help="reward of an episode without one, or none (0)"
@@ -181,18 +186,18 @@ def _evaluate(args: argparse.Namespace) -> int:
     from orsay_eval.definition import parse_tasks
     from orsay_eval.reward import parse_reward
 
-    from .eval_progress import Standing, show_report
+    from .eval_progress import ProgressBar, show_report
 
     if args.url is None:
-        raise _Wrong("say which server: orsay eval http://127.0.0.1:8080 --model M --base-url URL")
+        raise _Wrong("name the server: orsay eval http://127.0.0.1:8080 --model M --base-url URL")
     if args.tasks is not None and args.n is not None:
-        raise _Wrong("say -n or --tasks, not both")
+        raise _Wrong("use -n or --tasks, not both")
     if args.not_worse:
         raise _Wrong("--not-worse belongs to --compare")
     if args.resume and args.output is None:
-        raise _Wrong("--resume goes on with a report: say which, as --output FILE")
+        raise _Wrong("--resume continues a report: name it with --output FILE")
     if args.step is not None and args.run_label is None:
-        raise _Wrong("--step belongs to a run: say which, as --run RUN")
+        raise _Wrong("--step belongs to a run: name it with --run RUN")
     evaluation = Evaluation(
         environment=args.env,
         split=args.split,
@@ -212,9 +217,9 @@ def _evaluate(args: argparse.Namespace) -> int:
     secrets = dict(map(_secret, args.secrets))
     name = args.name or _own_name(args, policy)
     output = args.output or Path(_FOLDER) / f"{_slug(name)}.json"
-    standing = Standing(console(stderr=True))
+    bar = ProgressBar(console(stderr=True))
     try:
-        with standing:
+        with bar:
             report = evaluate(
                 evaluation,
                 args.url,
@@ -228,11 +233,11 @@ def _evaluate(args: argparse.Namespace) -> int:
                 output=output,
                 resume=args.resume,
                 journal=not args.no_journal,
-                on_progress=standing.progress,
-                on_note=standing.note,
+                on_progress=bar.progress,
+                on_note=bar.note,
             )
     except KeyboardInterrupt:
-        return _interrupted(standing, output)
+        return _interrupted(bar, output)
     except EvaluationStopped as exc:
         show_report(console(), exc.report, output)
         return _failed(f"{exc}. Go on with --output {output} --resume", 1)
@@ -257,9 +262,9 @@ def _status(report: EvaluationReport, least: float | None) -> int:
     return 0
 
 
-def _interrupted(standing: Any, output: Path) -> int:
-    kept = f"{standing.done} of {standing.planned} episodes are in {output}; the same command with --output "
-    text = f"{kept}{output} --resume goes on" if standing.done else "interrupted before an episode ended"
+def _interrupted(bar: Any, output: Path) -> int:
+    kept = f"{bar.done} of {bar.planned} episodes are in {output}; the same command with --output "
+    text = f"{kept}{output} --resume continues it" if bar.done else "interrupted before an episode ended"
     return _failed(text, 130)
 
 
@@ -268,7 +273,7 @@ def _policy(args: argparse.Namespace) -> Policy:
     from orsay_eval.scripted import load_policy
 
     if (args.model is None) == (args.policy is None):
-        raise _Wrong("say who plays: --model M --base-url URL, or --policy random or module:function")
+        raise _Wrong("name the player: --model M --base-url URL, or --policy random or module:function")
     if args.policy == "random":
         return RandomPolicy(args.seed or 0)
     if args.policy is not None:
@@ -349,5 +354,5 @@ def _slug(text: str) -> str:
 
 
 def _failed(what: object, code: int) -> int:
-    complain("eval", str(what))
+    echo_error("eval", str(what))
     return code

@@ -18,13 +18,13 @@ from rich.text import Text
 
 from ..plain import one_line, safe
 
-__all__ = ["Standing", "show_comparison", "show_report"]
+__all__ = ["ProgressBar", "show_comparison", "show_report"]
 
-_LINES = 10  # that a bar becomes where there is no terminal
+_LINES = 10  # lines of progress without a terminal
 _MOST_TASKS = 5
 
 
-class Standing:
+class ProgressBar:
     """A bar with the mean reward and the rate so far; some lines where the output is no terminal."""
 
     def __init__(self, console: Console) -> None:
@@ -40,7 +40,7 @@ class Standing:
             disable=not console.is_terminal,
         )
         self._task = self._bar.add_task("playing", total=None, shown="")
-        self._told = 0
+        self._reported = 0
         self._faults = 0
         self.planned = 0
         self.done = 0
@@ -65,12 +65,12 @@ class Standing:
         shown += f"  {now.lost} lost" if now.lost else ""
         self._bar.update(self._task, total=now.planned, completed=now.done, shown=shown)
         if now.last is None and now.resumed:
-            self.note(f"going on: {now.resumed} of {now.planned} episodes were played before")
+            self.note(f"continuing: {now.resumed} of {now.planned} episodes were played before")
         if now.last is not None and now.last.fault is not None:
             self._report_fault(now.last.task, now.last.fault, now.last.fault_message)
         tenth = _LINES * now.done // max(1, now.planned)
-        if not self._console.is_terminal and now.last is not None and tenth > self._told:
-            self._told = tenth
+        if not self._console.is_terminal and now.last is not None and tenth > self._reported:
+            self._reported = tenth
             self._console.print(f"{now.done}/{now.planned}  {shown}", soft_wrap=True)
 
     def note(self, text: str) -> None:
@@ -124,7 +124,7 @@ def show_report(console: Console, report: EvaluationReport, output: Path | None)
 
 
 def show_comparison(console: Console, found: Comparison) -> None:
-    """Both means, the tasks that changed most, and the verdict."""
+    """Print both means, the tasks that changed most, and the verdict."""
     table = Table(
         title=one_line(f"{found.a.environment}, split {found.a.split}: {found.tasks} tasks in both")
     )

@@ -1,6 +1,6 @@
 """Asks a person for the arguments of a tool, field by field, from the tool's JSON schema.
 
-Checks what a schema plainly says, so that a slip is answered at once; the server checks everything again.
+Checks the plain rules of a schema, so that a slip is answered at once; the server checks everything again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _YES, _NO = frozenset({"yes", "y", "true", "1"}), frozenset({"no", "n", "false",
 
 
 class Wrong(ValueError):
-    """The answer does not fit the field; the text says what would."""
+    """The answer does not fit the field; the text describes what would."""
 
 
 class NotAnswered(Exception):
@@ -102,9 +102,9 @@ def fields_of(schema: Schema) -> list[Field]:
 
 
 def ask_arguments(
-    schema: Schema | None, read: Callable[[], str], say: Callable[[str, str], object]
+    schema: Schema | None, read: Callable[[], str], show: Callable[[str, str], object]
 ) -> dict[str, Any]:
-    """Ask for every field until it fits. ``say(kind, text)`` shows a question or a complaint.
+    """Ask for every field until it fits. ``show(kind, text)`` shows a question or a complaint.
 
     An optional field is left out when nothing is typed. Raises NotAnswered for ``/back``.
     """
@@ -112,14 +112,14 @@ def ask_arguments(
     for field in fields_of(schema or {}):
         note = f" ({field.note})" if field.note else ""
         about = f": {field.description}" if field.description else ""
-        say("question", f"{field.name}, {field.kind}{note}{about}")
-        value = _ask(field, read, say)
+        show("question", f"{field.name}, {field.kind}{note}{about}")
+        value = _ask(field, read, show)
         if value is not _LEFT_OUT:
             arguments[field.name] = value
     return arguments
 
 
-def _ask(field: Field, read: Callable[[], str], say: Callable[[str, str], object]) -> Any:
+def _ask(field: Field, read: Callable[[], str], show: Callable[[str, str], object]) -> Any:
     while True:
         text = read()
         if text.strip() == "/back":
@@ -127,15 +127,15 @@ def _ask(field: Field, read: Callable[[], str], say: Callable[[str, str], object
         if not text.strip() and not field.required:
             return _LEFT_OUT
         if not text.strip() and "string" not in _types(field.schema):
-            say("complaint", f"{field.name} needs a value: {field.kind}; /back leaves this tool")
+            show("complaint", f"{field.name} needs a value: {field.kind}; /back leaves this tool")
             continue
         if text == "":
-            say("complaint", f'{field.name} needs a text; type "" for an empty one')
+            show("complaint", f'{field.name} needs a text; type "" for an empty one')
             continue
         try:
             return field.read(text)
         except Wrong as wrong:
-            say("complaint", f"{field.name}: {wrong}")
+            show("complaint", f"{field.name}: {wrong}")
 
 
 def _resolve(schema: Any, root: Schema) -> Schema:
@@ -213,7 +213,7 @@ def _read_json(text: str) -> Any:
 
 
 def _read_text(text: str) -> str:
-    """As typed; a JSON string in quotes may hold what is hard to type."""
+    """The text as typed; a JSON string in quotes may hold characters that are hard to type."""
     if len(text) > 1 and text.startswith('"') and text.endswith('"'):
         try:
             return str(json.loads(text))

@@ -40,7 +40,7 @@ async def try_image(engine: Engine, image: str, console: Console) -> int:
             url = await _reachable(engine, container, image, port, ended)
         if url is None:
             words = "".join(f"\n  {line}" for line in output.last_lines)
-            raise EngineError(f"{image} is built, but does not answer on port {port}; it said:{words}")
+            raise EngineError(f"{image} is built, but does not answer on port {port}; its output:{words}")
         return await asyncio.to_thread(check.run, check.asked(url))
     finally:
         if attached is not None:
@@ -71,5 +71,5 @@ async def _reachable(
 
 
 def _set(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+    with contextlib.suppress(RuntimeError):  # the event loop is closed
         loop.call_soon_threadsafe(event.set)

@@ -14,7 +14,7 @@ from pathlib import Path
 import orsay
 
 from ..packaging.dockerfile import generate
-from .terminal import complain, say
+from .terminal import echo, echo_error
 
 __all__ = ["BadName", "add_parser", "check_name", "class_name", "project_files", "run"]
 
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
             target.write_text(text, encoding="utf-8")
     except OSError as exc:
         return _refuse(f"cannot write to {folder}: {exc.strerror or exc}; choose another folder with --into")
-    say(_next_steps(folder, args.name))
+    echo(_next_steps(folder, args.name))
     return 0
 
 
@@ -138,7 +138,7 @@ def _suggestion(name: str) -> str:
 
 
 def _refuse(message: str) -> int:
-    complain("init", message)
+    echo_error("init", message)
     return 2
 
 

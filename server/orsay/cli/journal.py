@@ -13,7 +13,7 @@ from ..config import find_file, read
 from ..errors import ConfigError, JournalDown
 from ..journal.options import JournalOptions, journal_url, options_from
 from ..settings import Settings
-from .terminal import complain, console, say
+from .terminal import console, echo, echo_error
 
 __all__ = ["add_parser"]
 
@@ -66,8 +66,10 @@ def add_parser(verbs: Any) -> None:
         metavar="FILE",
         help="export: FILE.jsonl, FILE.parquet, FOLDER/, or - for standard output",
     )
-    parser.add_argument("--journal", metavar="PLACE", help="a path, or postgresql://… (the server's setting)")
-    parser.add_argument("--json", action="store_true", help="stats: as JSON")
+    parser.add_argument(
+        "--journal", metavar="LOCATION", help="a path, or postgresql://… (the server's setting)"
+    )
+    parser.add_argument("--json", action="store_true", help="stats: print JSON")
     _add_filters(parser.add_argument_group("export: filters"))
     _add_form(parser.add_argument_group("export: format"))
     _add_bounds(parser.add_argument_group("prune, vacuum"))
@@ -75,18 +77,24 @@ def add_parser(verbs: Any) -> None:
 
 
 def _add_filters(group: Any) -> None:
-    group.add_argument("--env", metavar="NAME", help="of this environment")
-    group.add_argument("--run", metavar="NAME", dest="run_name", help="of this run")
-    group.add_argument("--split", metavar="SPLIT", help="of this split")
-    group.add_argument("--task", metavar="TASK", help="of this task, such as train:17")
-    group.add_argument("--step", type=int, metavar="N", help="of this training step")
-    group.add_argument("--owner", metavar="OWNER", help="of this API key, by its name in the journal")
-    group.add_argument("--reward-min", type=float, metavar="R", help="with a last reward of at least this")
-    group.add_argument("--reward-max", type=float, metavar="R", help="with a last reward of at most this")
-    group.add_argument("--since", metavar="WHEN", help="started since: 7d, 12h, 2026-05-01, 2026-05-01T18:00")
-    group.add_argument("--until", metavar="WHEN", help="started before")
-    group.add_argument("--text", metavar="WORDS", help="that contain these words")
-    group.add_argument("--finished", action="store_true", help="that their environment finished")
+    group.add_argument("--env", metavar="NAME", help="only this environment")
+    group.add_argument("--run", metavar="NAME", dest="run_name", help="only this run")
+    group.add_argument("--split", metavar="SPLIT", help="only this split")
+    group.add_argument("--task", metavar="TASK", help="only this task, such as train:17")
+    group.add_argument("--step", type=int, metavar="N", help="only this training step")
+    group.add_argument(
+        "--owner", metavar="OWNER", help="only sessions of this API key, by its name in the journal"
+    )
+    group.add_argument("--reward-min", type=float, metavar="R", help="only a last reward of at least R")
+    group.add_argument("--reward-max", type=float, metavar="R", help="only a last reward of at most R")
+    group.add_argument(
+        "--since", metavar="WHEN", help="only sessions started since: 7d, 12h, 2026-05-01, 2026-05-01T18:00"
+    )
+    group.add_argument("--until", metavar="WHEN", help="only sessions started before")
+    group.add_argument("--text", metavar="WORDS", help="only sessions that contain these words")
+    group.add_argument(
+        "--finished", action="store_true", help="only sessions that their environment finished"
+    )
     group.add_argument("--faults", action="store_true", help="also episodes lost to a fault")
     group.add_argument("--living", action="store_true", help="also open sessions")
     group.add_argument(
@@ -165,7 +173,7 @@ def _stats(args: argparse.Namespace) -> int:
     with existing(_options(args)) as store:
         found = tally(store)
     if args.json:
-        say(found.model_dump_json(indent=2))
+        echo(found.model_dump_json(indent=2))
     else:
         show_tally(console(), found)
     return 0
@@ -237,7 +245,7 @@ def _prune(args: argparse.Namespace) -> int:
     if (days, args.keep, size) != (None, None, None):
         options = JournalOptions(options.url, max_age_days=days, max_sessions=args.keep, max_bytes=size)
     elif (options.max_age_days, options.max_sessions, options.max_bytes) == (None, None, None):
-        raise _Wrong("say what is to go: --older-than 30d, --keep 10000 or --max-size 5GiB")
+        raise _Wrong("give a bound: --older-than 30d, --keep 10000 or --max-size 5GiB")
     return prune(options, console(), dry_run=args.dry_run)
 
 
@@ -247,7 +255,7 @@ def _vacuum(args: argparse.Namespace) -> int:
     return vacuum(_options(args), console(), rewrite=args.rewrite)
 
 
-# what a person writes
+# input of a person
 
 
 def _moment(text: str | None, now: float, option: str) -> float | None:
@@ -258,7 +266,7 @@ def _moment(text: str | None, now: float, option: str) -> float | None:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        hint = "write 7d or 12h for so long ago, or a date such as 2026-05-01"
+        hint = "write 7d or 12h for a time before now, or a date such as 2026-05-01"
         raise _Wrong(f"{option} {text}: {hint}") from None
     return (found if found.tzinfo else found.astimezone()).astimezone(UTC).timestamp()
 
@@ -278,5 +286,5 @@ def _bytes(text: str) -> int:
 
 
 def _failed(text: str, status: int) -> int:
-    complain("journal", text)
+    echo_error("journal", text)
     return status

@@ -1,4 +1,4 @@
-"""Does what ``orsay journal`` was asked, with tables and progress bars."""
+"""Subcommands of ``orsay journal``, with tables and progress bars."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def export_to(options: JournalOptions, export: Export, output: str, kind: str, c
     if export.silent:
         console.print(f"Left out {export.silent:,}: their clients never asked for a prompt (--full has them)")
     if export.without_tools:
-        console.print(f"Of {export.without_tools:,}, nobody knows which tools there were: 'tools' is empty")
+        console.print(f"Of {export.without_tools:,}, the tools are unknown: 'tools' is empty")
 
 
 def prune(options: JournalOptions, console: Console, *, dry_run: bool) -> int:
@@ -108,9 +108,7 @@ def prune(options: JournalOptions, console: Console, *, dry_run: bool) -> int:
 
 
 def vacuum(options: JournalOptions, console: Console, *, rewrite: bool) -> int:
-    """Give free room back to the disk, and make the index for text search anew when somebody searches
-    again.
-    """
+    """Return free space to the disk; the index for text search is rebuilt at the next search."""
     with existing(options) as store:
         with store.reading() as connection:
             before = _disk_bytes(store, connection)
@@ -171,7 +169,7 @@ def _write_table(store: Store, export: Export, path: Path, kind: str, show: Call
 
 
 def _give_back(store: Store) -> None:
-    """Some pages at a time, so that a server's writer hardly waits."""
+    """Return free pages in small steps, so that a server's writer hardly waits."""
     while True:
         with store.reading() as connection:
             if retention.free_pages(connection) == 0:

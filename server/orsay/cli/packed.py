@@ -1,4 +1,4 @@
-"""Says in lines which files leave this machine, and which stay here and why."""
+"""Listing of the files that leave this machine, and of those that stay here, with reasons."""
 
 from __future__ import annotations
 

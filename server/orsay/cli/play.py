@@ -25,7 +25,7 @@ from ..journal.trials import trial_run
 from ..plain import one_line
 from .forms import NotAnswered, ask_arguments
 from .render import Screen
-from .terminal import complain, console
+from .terminal import console, echo_error
 
 __all__ = ["Game", "add_parser", "run"]
 
@@ -51,7 +51,7 @@ def add_parser(verbs: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("url", metavar="URL", help="where the server is, such as http://127.0.0.1:8080")
+    parser.add_argument("url", metavar="URL", help="URL of the server, such as http://127.0.0.1:8080")
     parser.add_argument("--env", metavar="NAME", help="which environment (asked for when there are several)")
     parser.add_argument("--split", metavar="SPLIT", help="which split (the first)")
     parser.add_argument("--index", metavar="N", type=int, default=0, help="which task of the split (0)")
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _fail(text: str, code: int = 1) -> int:
-    complain("play", text)
+    echo_error("play", text)
     return code
 
 

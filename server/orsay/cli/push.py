@@ -22,7 +22,7 @@ from ..spaces.name import SpaceName
 from ..spaces.push import Wishes, prepare, upload
 from ..spaces.waiting import Pace, wait
 from .packed import left_out_lines, sent_lines
-from .terminal import complain, console, say
+from .terminal import console, echo, echo_error
 
 __all__ = ["add_parser"]
 
@@ -55,7 +55,7 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument("folder", type=Path, metavar="ENV_DIR", help="folder of the project")
     parser.add_argument(
-        "--space", required=True, metavar="OWNER/NAME", help="which Space; created if missing"
+        "--space", required=True, metavar="OWNER/NAME", help="name of the Space; created if missing"
     )
     parser.add_argument("--private", action="store_true", help="make a new Space private")
     parser.add_argument(
@@ -75,17 +75,25 @@ def add_parser(verbs: Any) -> None:
         help="set a variable of the Space; may be repeated",
     )
     parser.add_argument("--hardware", metavar="NAME", help="such as cpu-upgrade (the hub's free cpu-basic)")
-    parser.add_argument("--token", metavar="TOKEN", help="rather than HF_TOKEN or the login of this machine")
+    parser.add_argument(
+        "--token", metavar="TOKEN", help="token of the hub (HF_TOKEN, or the login of this machine)"
+    )
     parser.add_argument("--base", metavar="IMAGE", help="build on this image (that of the Dockerfile)")
     parser.add_argument(
         "--orsay",
         metavar="WHAT",
         help="install this orsay: a requirement, or a wheel (the one that runs here)",
     )
-    parser.add_argument("--message", default="Push the environment", metavar="TEXT", help="of the commit")
+    parser.add_argument(
+        "--message", default="Push the environment", metavar="TEXT", help="message of the commit"
+    )
     parser.add_argument("--no-wait", action="store_true", help="do not wait for the Space to run")
     parser.add_argument(
-        "--time-limit", type=float, default=1800.0, metavar="S", help="wait so many seconds at most (1800)"
+        "--time-limit",
+        type=float,
+        default=1800.0,
+        metavar="S",
+        help="longest wait for the Space, in seconds (1800)",
     )
     parser.add_argument("--list", action="store_true", help="name every file that is sent, or left out")
     parser.add_argument("--dry-run", type=Path, metavar="DIR", help="write the files there, send nothing")
@@ -101,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
         secrets = dict(_secret(each) for each in args.secrets)
         variables = dict(_variable(each) for each in args.variables)
         for name in secrets.keys() & variables.keys():
-            raise _Wrong(f"{name} is given as a secret and as a variable; say which it is")
+            raise _Wrong(f"{name} is given as a secret and as a variable; it can be only one of them")
         wishes = Wishes(
             private=args.private,
             secrets=secrets,
@@ -115,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         source = folder.read(project.read(args.folder), orsay=args.orsay)
         for line in left_out_lines(source.contents, everything=args.list):
-            complain("push", line)
+            echo_error("push", line)
         if args.dry_run is not None:
             return _write(source, args.dry_run, space, args)
         return _push(source, space, wishes, args)
@@ -128,33 +136,33 @@ def run(args: argparse.Namespace) -> int:
 def _write(source: folder.Source, into: Path, space: SpaceName, args: argparse.Namespace) -> int:
     files = folder.write(source, into, url=space.url, base=args.base, force=args.force)
     _show_sent(files, everything=args.list)
-    say(f"Wrote {len(files)} files to {into}: what `orsay push` sends to {space}. Nothing was sent.")
+    echo(f"Wrote {len(files)} files to {into}: what `orsay push` sends to {space}. Nothing was sent.")
     return 0
 
 
 def _push(source: folder.Source, space: SpaceName, wishes: Wishes, args: argparse.Namespace) -> int:
     hub = Hub(args.token, tuple(wishes.secrets.values()))
     with _Progress() as progress:
-        progress.say(f"looking at {space}")
+        progress.show(f"looking at {space}")
         remote = prepare(hub, space, wishes)
         url = remote.url or space.url
         with tempfile.TemporaryDirectory(prefix="orsay-push-") as scratch:
             files = folder.write(source, Path(scratch), url=url, base=args.base)
             _show_sent(files, everything=args.list)
-            pushed = upload(hub, space, remote, files, wishes, progress.say)
+            pushed = upload(hub, space, remote, files, wishes, progress.show)
         if not args.no_wait:
             pace = Pace(limit_s=args.time_limit)
             wait(hub, str(space), pushed.commit, pace=pace, report=progress.stage, changed=pushed.changed)
-    say(_told(hub.page(str(space)), url, built=not args.no_wait, keys=_KEYS in wishes.secrets))
+    echo(_summary(hub.page(str(space)), url, built=not args.no_wait, keys=_KEYS in wishes.secrets))
     return 0
 
 
 def _show_sent(files: Mapping[str, Path], *, everything: bool) -> None:
     sizes = {relpath: file.stat().st_size for relpath, file in files.items()}
-    complain("push", "\n".join(sent_lines(sizes, everything=everything)))
+    echo_error("push", "\n".join(sent_lines(sizes, everything=everything)))
 
 
-def _told(page: str, url: str, *, built: bool, keys: bool) -> str:
+def _summary(page: str, url: str, *, built: bool, keys: bool) -> str:
     state = f"{url} is up." if built else f"The files are there; {url} answers when the hub has built them."
     key = ', api_key="…"' if keys else ""
     return f"""\
@@ -188,7 +196,7 @@ class _Progress:
         if self._status is not None:
             self._status.stop()
 
-    def say(self, text: str) -> None:
+    def show(self, text: str) -> None:
         self._show(text, text)
 
     def stage(self, stage: str, elapsed_s: float) -> None:
@@ -210,7 +218,7 @@ def _secret(text: str) -> tuple[str, str]:
         found = named_variable(name)
         if found is None:
             raise _Wrong(
-                f"--secret {name}: there is no variable {name} here; set it, or say --secret {name}=VALUE"
+                f"--secret {name}: there is no variable {name} here; set it, or use --secret {name}=VALUE"
             )
         value = found
     if not value:
@@ -226,9 +234,9 @@ def _variable(text: str) -> tuple[str, str]:
     name, given, value = text.partition("=")
     _check_name(name, "--variable")
     if not given:
-        raise _Wrong(f"--variable {name}: say which value, as {name}=VALUE")
+        raise _Wrong(f"--variable {name}: give its value, as {name}=VALUE")
     if name == _KEYS:
-        raise _Wrong(f"--variable {name}: everybody can read variables of a Space; say --secret {name}")
+        raise _Wrong(f"--variable {name}: everybody can read variables of a Space; use --secret {name}")
     return name, value
 
 
@@ -246,5 +254,5 @@ def _is_list_of_keys(value: str) -> bool:
 
 
 def _failed(error: Exception, code: int) -> int:
-    complain("push", str(error))
+    echo_error("push", str(error))
     return code

@@ -34,7 +34,7 @@ __all__ = ["Screen"]
 
 
 class Screen:
-    """Everything ``orsay play`` prints. Images go to files of a temporary folder, made when first needed."""
+    """Output of ``orsay play``. Images go to files of a temporary folder, made when first needed."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

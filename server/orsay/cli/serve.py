@@ -10,7 +10,7 @@ from ..config import find_file
 from ..errors import ConfigError, LoadError
 from ..serving.server import Server
 from ..settings import Settings
-from .terminal import complain, say
+from .terminal import echo, echo_error
 
 __all__ = ["add_parser"]
 
@@ -69,7 +69,7 @@ def add_parser(verbs: Any) -> None:
         help="accept clients with this key; may be repeated. ORSAY_API_KEYS keeps keys off the process list",
     )
     parser.add_argument(
-        "--allow-anonymous", action="store_true", default=None, help="listen wider than loopback without keys"
+        "--allow-anonymous", action="store_true", default=None, help="listen beyond loopback without keys"
     )
     parser.add_argument(
         "--index-only",
@@ -113,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _wrong(text: str) -> int:
-    complain("serve", text if "\n" not in text else f"\n{text}")
+    echo_error("serve", text if "\n" not in text else f"\n{text}")
     return 2
 
 
@@ -121,4 +121,4 @@ def _print_settings() -> None:
     for name, field in Settings.model_fields.items():
         default = "" if field.is_required() else field.get_default(call_default_factory=True)
         note = f"  {field.description}" if field.description else ""
-        say(f"ORSAY_{name.upper()}={default!r}{note}")
+        echo(f"ORSAY_{name.upper()}={default!r}{note}")

@@ -14,7 +14,7 @@ from rich.segment import Segment
 
 from ..plain import safe
 
-__all__ = ["complain", "console", "say", "write_lines"]
+__all__ = ["console", "echo", "echo_error", "write_lines"]
 
 
 class _Console(Console):
@@ -26,16 +26,16 @@ class _Console(Console):
 
 
 def console(*, stderr: bool = False) -> Console:
-    """For what rich lays out. Text is text: brackets in it are no markup, and colons no emoji."""
+    """Console for output that rich lays out. Brackets in text are no markup, and colons no emoji."""
     return _Console(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
-def say(text: str = "", *, end: str = "\n") -> None:
+def echo(text: str = "", *, end: str = "\n") -> None:
     """Print on standard output."""
     print(safe(text), end=end)
 
 
-def complain(verb: str, text: str) -> None:
+def echo_error(verb: str, text: str) -> None:
     """Print on standard error why ``verb`` did not do what was asked, or what should be known of it."""
     gap = "" if text.startswith("\n") else " "
     print(safe(f"orsay {verb}:{gap}{text}"), file=sys.stderr)

@@ -1,6 +1,6 @@
 """Entries that a server hosts: classes, a project folder, an image, another server.
 
-Tables are how ``orsay.toml`` says it, under ``[environments.LABEL]``; targets of the command line become the
+Tables are the form in ``orsay.toml``, under ``[environments.LABEL]``; targets of the command line become the
 same. An entry is a table that was read: its label, where it stands, what to import and from where.
 """
 
@@ -97,7 +97,9 @@ class Table(BaseModel):
 
 
 class CodeOptions(Table):
-    """For environments that are code on this machine. With any of these the entry has workers of its own."""
+    """Options of environments that are code on this machine. With any of these the entry has workers of its
+    own.
+    """
 
     runtime: Literal["process", "local"] | None = Field(None, description="where its code runs")
     workers: Count | None = Field(None, description="worker processes of its own")
@@ -129,9 +131,9 @@ class DirectoryTable(CodeOptions):
 
 
 class UpstreamOptions(Table):
-    """For environments behind a URL, be it that of a container."""
+    """Options of environments behind a URL, a container's included."""
 
-    api_key: SecretStr | None = Field(None, description="the key that the other server wants")
+    api_key: SecretStr | None = Field(None, description="API key for the other server")
     api_key_variable: Text | None = Field(None, description="the variable that holds it")
     api_key_file: Text | None = Field(None, description="the file that holds it, relative to this one")
     ping_s: Seconds | None = Field(None, description="time between pings of a session that is in use")
@@ -141,7 +143,7 @@ class UpstreamOptions(Table):
     )
     connect_timeout_s: Seconds | None = None
     request_timeout_s: Seconds | None = None
-    silence_s: Seconds | None = Field(None, description="a stream silent for so long has broken")
+    silence_s: Seconds | None = Field(None, description="silence after which a stream counts as broken")
 
 
 class ImageTable(UpstreamOptions):
@@ -153,11 +155,13 @@ class ImageTable(UpstreamOptions):
     replicas: Count | None = Field(None, description="containers")
     max_sessions_per_replica: Count | None = None
     spare: Annotated[int, Field(ge=0)] | None = Field(None, description="containers started ahead of need")
-    idle_s: Seconds | None = Field(None, description="stopped after so long without a session")
+    idle_s: Seconds | None = Field(None, description="idle time after which containers stop")
     cpus: Annotated[float, Field(gt=0)] | None = None
     memory: Text | None = Field(None, description='such as "512m" or "2g"')
     pids: Count | None = Field(None, description="processes and threads in a container")
-    network: Text | None = Field(None, description='"bridge", "isolated" (no way out), or a network of yours')
+    network: Text | None = Field(
+        None, description='"bridge", "isolated" (no outside network), or a network of yours'
+    )
     port: Annotated[int, Field(ge=1, le=65535)] | None = Field(None, description="where it listens inside")
     variables: dict[str, Scalar] | None = None
     secrets: dict[str, Text] | None = Field(
@@ -170,15 +174,17 @@ class ImageTable(UpstreamOptions):
     read_only: bool | None = Field(None, description="nothing but /tmp can be written to")
     pull: Literal["missing", "always", "never"] | None = None
     start_limit_s: Seconds | None = Field(None, description="how long a container may take to be ready")
-    hang_limit_s: Seconds | None = Field(None, description="a container silent for so long is replaced")
+    hang_limit_s: Seconds | None = Field(None, description="silence after which a container is replaced")
     stop_grace_s: Annotated[float, Field(ge=0)] | None = Field(
         None, description="between being asked to stop and being killed"
     )
-    lease_s: Seconds | None = Field(None, description="containers end so long after this server vanished")
+    lease_s: Seconds | None = Field(
+        None, description="time after which containers end once this server is gone"
+    )
 
 
 class UrlTable(UpstreamOptions):
-    """Another ORS server."""
+    """Entry for another ORS server."""
 
     source: ClassVar[str] = "url"
 

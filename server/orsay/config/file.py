@@ -150,7 +150,7 @@ class _Reader:
             if name is None:
                 self._wrong(at, f"unknown key {key!r} in {JOURNAL}{_hint(key, JOURNAL_KEYS)}")
             elif name in self.document:
-                self._wrong(at, f"{name!r} stands at the top of the file too: once is enough")
+                self._wrong(at, f"{name!r} is at the top of the file too: give it once")
             else:
                 values[name] = value
                 self.paths[name] = at
@@ -206,7 +206,7 @@ class _Reader:
         for key in unknown:
             self._wrong((*at, key), f"unknown key {key!r} in {label}{_hint(key, TABLES)}")
         if not unknown:
-            self._wrong(at, f"{label} has no source: say one of {', '.join(TABLES)}")
+            self._wrong(at, f"{label} has no source: give one of {', '.join(TABLES)}")
         return None
 
     def _unknown(
@@ -250,7 +250,7 @@ class _Reader:
         for part in filter(None, map(str.strip, text.split(","))):
             if part.startswith(("http://", "https://", "docker:")):
                 key, value = ("image", part.removeprefix("docker:")) if part[0] == "d" else ("url", part)
-                self._wrong((ENTRIES, label, "class"), f'{part!r} is no class; say {key} = "{value}"')
+                self._wrong((ENTRIES, label, "class"), f'{part!r} is no class; use {key} = "{value}"')
             else:
                 try:
                     source, name = split_target(part)

@@ -1,4 +1,4 @@
-"""On which line each key of a TOML document stands; ``tomllib`` reads the values and keeps no places."""
+"""Line numbers of the keys of a TOML document; ``tomllib`` reads the values and keeps no positions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BARE_VALUE = re.compile(r"[^,\]}\n#]*")
 
 
 class Lines:
-    """For a document that ``tomllib`` has read."""
+    """Line numbers of a document that ``tomllib`` has read."""
 
     def __init__(self, text: str) -> None:
         self._lines = _Scanner(text).found

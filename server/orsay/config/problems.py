@@ -16,7 +16,7 @@ _QUOTED = re.compile(r"'([^']*)'")
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")
 _LONGEST = 60
 HIDDEN = "***"
-_SAID = {
+_MESSAGES = {
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
     "float_type": "must be a number",
@@ -42,14 +42,14 @@ class Problem:
 
 
 def config_error(problems: Iterable[Problem]) -> ConfigError:
-    """All of them in one error, a line each, in the order of the file."""
+    """One error for all problems, a line each, in the order of the file."""
     return ConfigError("\n".join(str(problem) for problem in problems))
 
 
 def explain(key: str, error: Mapping[str, Any], *, secret: bool = False) -> str:
     """A validation error of ``key`` in pydantic's words; a secret's value is not shown."""
     kind = str(error["type"])
-    message = _SAID.get(kind)
+    message = _MESSAGES.get(kind)
     if message is None:
         message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
     if kind == "literal_error":

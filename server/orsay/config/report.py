@@ -22,10 +22,10 @@ _WIDTH = 44
 
 
 def report(configuration: Configuration, notes: Mapping[str, str] | None = None) -> str:
-    """All settings, then the entries; ``notes`` say more of entries, by label."""
+    """Report of all settings, then of the entries; ``notes`` are additions to entries, by label."""
     settings = configuration.settings
     file = configuration.file
-    lines = ["# no file: what variables and defaults say" if file is None else f"# {file}", ""]
+    lines = ["# no file: variables and defaults" if file is None else f"# {file}", ""]
     for name in Settings.model_fields:
         value = getattr(settings, name)
         if name == "journal":

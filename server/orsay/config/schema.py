@@ -12,7 +12,7 @@ __all__ = ["schema"]
 
 
 def schema() -> dict[str, Any]:
-    """In the draft that TOML editors know."""
+    """JSON schema of ``orsay.toml``, in the draft that TOML editors know."""
     settings = Settings.model_json_schema(by_alias=True)["properties"]
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
@@ -55,7 +55,7 @@ def _table(kind: Any) -> dict[str, Any]:
 
 
 def _tidy(field: dict[str, Any]) -> dict[str, Any]:
-    """Without titles that repeat the name, and without null, which TOML does not have."""
+    """The schema without titles that repeat the name, and without null, which TOML does not have."""
     found = {key: value for key, value in field.items() if key not in ("title", "writeOnly")}
     if "items" in found:
         found["items"] = _tidy(found["items"])

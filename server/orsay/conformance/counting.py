@@ -18,7 +18,7 @@ Calls: TypeAlias = Callable[[str, dict[str, Any]], AsyncGenerator[Reply, None]]
 """Calls a tool again and again in a session of its own, up to an answer that is no output."""
 
 Witness: TypeAlias = Callable[[], Awaitable[str | None]]
-"""Words that show, by another tool, that each call runs twice; None where nothing shows it."""
+"""Evidence, from another tool, that each call runs twice; None where there is none."""
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _CALLS, _CALLS_AGAIN = 6, 3
@@ -44,7 +44,7 @@ class Counter:
         return int(runs)
 
     def alike(self, one: Reply, other: Reply) -> bool:
-        """Both answers hold as many numbers, so that each stands in its place."""
+        """True if both answers hold equally many numbers, so that positions agree."""
         return len(_numbers(one.output)) == len(_numbers(other.output))
 
     def expect_runs(self, reply: Reply, wanted: int, when: str) -> None:
@@ -104,7 +104,7 @@ async def find_counter(
         if shown_twice is not None:
             raise Failed(f"{by_two}, and {shown_twice}: calls run twice")
         raise NotSupported(
-            f"{by_two}: the tool itself counts by two, or calls run twice; say --counting-tool NAME:2 where "
+            f"{by_two}: the tool itself counts by two, or calls run twice; use --counting-tool NAME:2 where "
             "the tool does, or name one that counts its calls by one"
         )
     return None

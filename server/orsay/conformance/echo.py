@@ -39,7 +39,7 @@ class Echo:
     ends: bool = False
 
     def cut(self, text: str) -> str:
-        """As much of the text as the tool gives back."""
+        """The part of the text that the tool returns."""
         return text[: self.limit]
 
 
@@ -59,12 +59,12 @@ async def find_echo(tools: list[tuple[str, str]], call: Call) -> tuple[Echo | No
     reasons = []
     for name, field in tools:
         token = f"conformance check {uuid.uuid4().hex}"
-        if token not in (_told(await call(name, {field: token})) or ""):
+        if token not in (_text_of(await call(name, {field: token})) or ""):
             continue
-        if _SHORT not in (_told(await call(name, {field: _SHORT})) or ""):
+        if _SHORT not in (_text_of(await call(name, {field: _SHORT})) or ""):
             reasons.append(
                 f"{name} gives back words, and white space or odd characters not; if the tool itself changes "
-                f"nothing, say --echo-tool {name} and this is a failure"
+                f"nothing, use --echo-tool {name} and this is a failure"
             )
             continue
         reply = await call(name, {field: _LONG})
@@ -77,7 +77,7 @@ async def find_echo(tools: list[tuple[str, str]], call: Call) -> tuple[Echo | No
             second = second or found
             continue
         reasons.append(
-            f"{name} gives back {limit} of {len(_LONG)} characters; if the tool itself shortens nothing, say "
+            f"{name} gives back {limit} of {len(_LONG)} characters; if the tool itself shortens nothing, use "
             f"--echo-tool {name} and this is a failure"
         )
     if second is not None:
@@ -85,7 +85,7 @@ async def find_echo(tools: list[tuple[str, str]], call: Call) -> tuple[Echo | No
     return None, "; ".join(reasons) or "no tool of this environment gives back the text it is sent"
 
 
-def _told(reply: Reply) -> str | None:
+def _text_of(reply: Reply) -> str | None:
     """The text of the answer; None where the tool refused or raised. Raises Failed for a broken stream."""
     if reply.status == 413 or reply.raised is not None or reply.result.get("ok") is False:
         return None
@@ -94,7 +94,7 @@ def _told(reply: Reply) -> str | None:
 
 def _limit_of(name: str, reply: Reply) -> int | None:
     """Length that a tool gives back; None for everything. Raises Failed where the stream lost a part."""
-    got = _told(reply)
+    got = _text_of(reply)
     if got is None:
         return 0
     if _LONG in got:

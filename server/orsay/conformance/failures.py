@@ -1,4 +1,4 @@
-"""Ends of a check that did not pass."""
+"""Exceptions that end a check which did not pass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class NotSupported(Exception):
 
 
 class Unreachable(Exception):
-    """No ORS server answers at that URL; the text says what happened instead."""
+    """No ORS server answers at that URL; the text describes what happened instead."""
 
 
 def expect(condition: object, otherwise: str) -> None:

@@ -60,7 +60,7 @@ class Roles:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A tool that takes as long as its number ``field`` says, a short while with ``value``.
+    """A tool that takes as long as its number ``field`` asks, a short while with ``value``.
 
     ``took_s`` is how long it took when it was tried.
     """
@@ -93,7 +93,7 @@ class _Tried:
 
 
 class Probe:
-    """Each question is put to the server once, when a check first asks."""
+    """Answers of the server to questions of checks; each is asked once, when a check first needs it."""
 
     def __init__(self, target: ProbedServer, roles: Roles) -> None:
         self._target = target
@@ -145,7 +145,7 @@ class Probe:
         return found
 
     async def counter_if_any(self) -> Counter | None:
-        """As ``counter``; None where there is none that can be relied on: the checks of D2 say why."""
+        """Same as ``counter``, but None where no counter is reliable: the checks of D2 report why."""
         try:
             return await self._once("counter", self._find_counter)
         except (Failed, NotSupported):
@@ -159,10 +159,12 @@ class Probe:
         return found
 
     async def waiting(self) -> Waiting:
-        """A tool that runs as long as its argument says."""
+        """A tool that runs as long as its argument asks."""
         found = await self._once("waiting", self._find_waiting)
         if found is None:
-            raise NotSupported("no tool takes as long as it is told; one can be named with --waiting-tool")
+            raise NotSupported(
+                "no tool takes as long as its argument asks; one can be named with --waiting-tool"
+            )
         return found
 
     async def takes_twice(self) -> str | None:
@@ -181,7 +183,7 @@ class Probe:
         raise self._missing(self._asked["tried"].result(), otherwise)
 
     def _missing(self, tried: _Tried, otherwise: str) -> Exception:
-        """The reason: not tools that do not work, but answers that nobody can read, where there are such."""
+        """The reason: not tools that do not work, but unreadable answers, where there are such."""
         for words in tried.broken.values():
             return Failed(words)
         return NotSupported(otherwise)

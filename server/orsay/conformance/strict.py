@@ -57,7 +57,7 @@ def utf8(data: bytes, what: str) -> str:
 
 
 class _NotStrict(ValueError):
-    """The text says what the JSON holds that it must not."""
+    """The JSON holds something that it must not; the text names it."""
 
 
 def _no_number(name: str) -> NoReturn:

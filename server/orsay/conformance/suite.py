@@ -52,7 +52,8 @@ CHECKS: tuple[Check, ...] = tuple(
     )
     for check in _checks_of(module)
 )
-"""In the order of a session: what is there, a session, its calls, their streams, refusals, our promises."""
+"""Modules of checks, in the order of a session: discovery, session, calls, streams, refusals, our promises.
+"""
 
 
 def checks_named(wanted: Sequence[str]) -> list[Check]:

@@ -44,7 +44,7 @@ class Target:
     tools: dict[str, Any] = field(default_factory=dict)
     roles: Roles = field(default_factory=Roles)
     created: set[str] = field(default_factory=set)
-    """Sessions that nobody deleted yet."""
+    """Sessions that were not deleted yet."""
 
     def __post_init__(self) -> None:
         self.probe = Probe(self, self.roles)
@@ -67,7 +67,7 @@ class Target:
         scheme = urlsplit(url).scheme
         if scheme not in ("http", "https") or not urlsplit(url).hostname:
             raise Unreachable(f"{url!r} is no URL of a server; it looks like http://127.0.0.1:8080")
-        # Rewards of a check say nothing of a model: the server keeps them out of what it sums up.
+        # Rewards of a check do not measure a model: the server leaves them out of its totals.
         headers = {names.RUN: trial_run("check")}
         if api_key is not None:
             headers[names.API_KEY] = api_key
@@ -112,7 +112,7 @@ class Target:
     async def _must(self, method: str, path: str, body: Any = None) -> Any:
         answer = await self.http.request(method, path, json=body)
         if answer.status_code == 401:
-            raise Unreachable(f"{self.url} wants an API key: {answer.text[:200]}")
+            raise Unreachable(f"{self.url} requires an API key: {answer.text[:200]}")
         if answer.status_code != 200:
             raise Unreachable(f"{method} {self.url}{path} answered {answer.status_code}: {answer.text[:200]}")
         try:
@@ -121,7 +121,7 @@ class Target:
             raise Unreachable(f"{self.url} is no ORS server: {exc}") from exc
 
     async def is_ours(self) -> bool:
-        """The server says that it is an Orsay server: its promises bind it, also where it breaks them."""
+        """True if the server declares itself an Orsay server: our promises bind it, broken or not."""
         if (await self.get("/ready")).status_code == 200:
             return True
         return names.ORSAY.lower() in (await self.post("/create_session")).headers
@@ -180,7 +180,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class TargetSession:
-    """Requests of one session id. Waits where the server says that setup still runs."""
+    """Requests of one session id. Waits while the server answers that setup still runs."""
 
     target: Target
     sid: str
@@ -253,7 +253,7 @@ class TargetSession:
     async def send_raw_call(
         self, wire: Connection, name: str, value: Mapping[str, Any], headers: Mapping[str, str]
     ) -> None:
-        """A call by hand, whose answer nobody reads."""
+        """A call by hand, whose answer is not read."""
         await wire.send("POST", *self._by_hand(name, value, headers))
 
     def _by_hand(

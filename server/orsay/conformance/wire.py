@@ -1,4 +1,4 @@
-"""HTTP by hand, for what a client library hides: exact bytes, one connection, requests nobody should send."""
+"""HTTP by hand, for what a client library hides: exact bytes, one connection, invalid requests."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Connection:
     async def send(
         self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> None:
-        """Send a request; nobody reads its answer, unless with ``read_until``."""
+        """Send a request; only ``read_until`` reads its answer."""
         lines = [f"{method} {path} HTTP/1.1"]
         lines += [f"{name}: {value}" for name, value in {**self._headers, **(headers or {})}.items()]
         if body or method == "POST":

@@ -38,7 +38,7 @@ async def build(
 ) -> str:
     """The id of the image, tagged.
 
-    ``on_line`` gets what the engine says, ``on_packed`` what was left out, and the sizes of what is sent.
+    ``on_line`` gets the engine's output, ``on_packed`` what was left out, and the sizes of what is sent.
 
     Raises ConfigError for a choice that the Dockerfile does not offer, LoadError for a project that cannot be
     packed, EngineError with the last lines of the step that failed.

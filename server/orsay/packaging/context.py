@@ -37,12 +37,12 @@ class Contents:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Left out since everyone who gets the image could read them."""
+        """Files left out since everyone who gets the image could read them."""
         return tuple(each.relpath for each in self.left_out if each.kind == "private")
 
     @property
     def links(self) -> tuple[str, ...]:
-        """Left out because they lead to a folder, out of the project, or nowhere."""
+        """Links left out because they lead to a folder, out of the project, or nowhere."""
         return tuple(each.relpath for each in self.left_out if each.kind == "link")
 
     @property

@@ -21,7 +21,9 @@ _FLAGS = (
 
 
 def open_regular(path: Path) -> IO[bytes]:
-    """For reading; ``path`` has no link at its end. Raises OSError, also for what is no regular file."""
+    """Open a regular file for reading; ``path`` has no link at its end. Raises OSError, also for what is no
+    regular file.
+    """
     number = os.open(path, _FLAGS)
     try:
         if not stat.S_ISREG(os.fstat(number).st_mode):

@@ -25,7 +25,7 @@ CLUTTER = (
         "**/.ipynb_checkpoints",
     ),
 )
-"""Never of use inside an image."""
+"""Patterns of files that are never of use inside an image."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Decides of each file of a project whether it goes into an image, and says why not.
+"""Selection of the files of a project that go into an image, with reasons for those that do not.
 
 What holds keys, or what was played, stays out by its name, by what is in it, or since settings name it. It
 stays out under every name that it has: a link to it, a link that is called so, another hard link. Only a line
@@ -82,7 +82,7 @@ class _Judge:
     files: dict[str, Kept] = field(default_factory=dict)
     texts: dict[str, Kept] = field(default_factory=dict)
     others: dict[tuple[int, int], _Other] = field(default_factory=dict)
-    """By the number of the file."""
+    """Files by device and inode."""
 
     def judge(self) -> Judgement:
         named = _Named(self.root, self.tree)
@@ -93,7 +93,7 @@ class _Judge:
             reason = None
             if not self.own.names(relpath):
                 reason = secret_name(relpath) or named.reason(entry) or _below(folders, relpath)
-                # A link is judged by the file itself, but for one that may lie where nobody looks.
+                # A link is judged by the file itself, but for one whose file may lie outside the walk.
                 if not reason and (read_before or (entry.kind == "file" and not ignored)):
                     reason = _content(entry)
             self._remember(entry, reason, ignored=ignored and not read_before)
@@ -125,7 +125,7 @@ class _Judge:
         ]
 
     def _remember(self, entry: Entry, reason: str | None, *, ignored: bool) -> None:
-        """That other names of the file stay out. One that is empty gives nothing away."""
+        """Note that other names of the file stay out. One that is empty gives nothing away."""
         if entry.kept is None or not entry.kept.size:
             return
         key = (entry.kept.device, entry.kept.inode)
@@ -150,7 +150,7 @@ class _Judge:
                 self.texts.pop(relpath, None)
 
     def _other(self, entry: Entry) -> _Other | None:
-        """Another name of the file, under which it stays out."""
+        """The other name of the file under which it stays out."""
         if entry.kept is None or not entry.kept.size:
             return None
         found = self.others.get((entry.kept.device, entry.kept.inode))
@@ -160,7 +160,7 @@ class _Judge:
 
 
 def _closed(relpath: str) -> _Other:
-    """A file in a folder that stays out as a whole, so that nobody looked into it."""
+    """A file in a folder that stays out as a whole and was not read."""
     reason = secret_name(relpath)
     return _Other(relpath, reason or "stays out", private=reason is not None)
 
@@ -192,7 +192,7 @@ class _Named:
             self._add(private)
 
     def reason(self, entry: Entry) -> str | None:
-        """Why the file stays out, as the end of a sentence."""
+        """Reason why the file stays out, as the end of a sentence."""
         if found := self._by_relpath.get(entry.relpath):
             return found
         if entry.kept and (found := self._by_inode.get((entry.kept.device, entry.kept.inode))):
@@ -249,7 +249,7 @@ def _document(path: Path, *, must: bool) -> Mapping[str, Any]:
         if not must:
             return {}
         raise LoadError(
-            f"{path} cannot be read, so nobody knows which files it names as secret: {exc}; fix it, see"
+            f"{path} cannot be read, so the files that it names as secret are unknown: {exc}; fix it, see"
             " 'orsay config --check'"
         ) from exc
 
@@ -263,7 +263,7 @@ def _below(folders: list[tuple[str, str]], relpath: str) -> str | None:
 
 
 def _content(entry: Entry) -> str | None:
-    """Why a file stays out by what is in it."""
+    """Reason why a file stays out for its content."""
     if entry.kept is None:
         return None
     try:

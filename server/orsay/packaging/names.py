@@ -64,7 +64,7 @@ _KINDS = (
         " credentials.* *[-_]credentials *[-_]credentials.* service[-_]account*.json kaggle.json"
         " access_tokens.db cookies.txt cookies.sqlite",
     ),
-    # what programs log in with
+    # credentials of programs
     _kind(
         _SECRET,
         ".ssh .gnupg .aws .azure .gcloud .kube .docker .huggingface .kaggle .terraform .password-store",
@@ -74,7 +74,7 @@ _KINDS = (
         " rclone.conf .rclone.conf .databrickscfg .modal.toml .snowsql .vault[-_]pass* vault[-_]pass*"
         " sftp-config.json sftp.json .ftpconfig .terraformrc *.tfstate *.tfstate.* *.tfvars *.tfvars.json",
     ),
-    # what was typed
+    # histories of shells
     _kind(_SECRET, "", ".*_history .*_hist .histfile .history .lesshst .viminfo"),
 )
 
@@ -109,7 +109,7 @@ _PACKAGES = _any_of(
 
 
 def secret_name(relpath: str) -> str | None:
-    """Why a file of that path, with slashes, stays out; None where its name says nothing.
+    """Reason why a file of that path, with slashes, stays out; None where its name gives none.
 
     A source file stays out by its name only in a folder such as ``.ssh``.
     """
@@ -161,7 +161,7 @@ def of_journal(journal: str) -> re.Pattern[str]:
 
 
 def _plain(name: str) -> str:
-    """As a file system that knows no letter case would compare it."""
+    """The name as a file system without letter case compares it."""
     return unicodedata.normalize("NFKC", name).casefold().rstrip(" .").lstrip(" ")
 
 

@@ -26,7 +26,7 @@ class Project:
 
     ``name`` is fit for an image or a Space: lower-case letters, digits, single dots, dashes, underscores.
     ``targets`` are what ``orsay serve`` hosts, the default environment first; empty only where the project
-    has a Dockerfile of its own. ``requirements`` says whether there is a requirements.txt.
+    has a Dockerfile of its own. ``requirements``: there is a requirements.txt.
     """
 
     folder: Path

@@ -38,7 +38,7 @@ _BEFORE_OBJECT = b"\xef\xbb\xbf \t\r\n["
 
 
 def secret_content(file: IO[bytes], relpath: str, path: Path, size: int) -> str | None:
-    """Why this file stays out; None where nothing is known of it. Reads little of a file that is large.
+    """Reason why this file stays out; None where there is none. Reads little of a file that is large.
 
     ``relpath`` is its path in the project, ``path`` where it lies.
     """
@@ -66,7 +66,7 @@ def secret_content(file: IO[bytes], relpath: str, path: Path, size: int) -> str 
 
 
 def _is_journal(head: bytes, path: Path) -> bool:
-    """By its tables; a damaged one by the words that make them."""
+    """True for a journal, known by its tables; for a damaged one, by the statements that make them."""
     if all(b"CREATE TABLE %s" % name.encode() in head for name in _JOURNAL):
         return True
     # Nothing is written, nor waited for: no lock, no log.

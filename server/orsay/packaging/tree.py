@@ -44,7 +44,7 @@ class Tree:
 
 
 def walk(root: Path, own: Patterns, clutter: Patterns) -> Tree:
-    """Everything below ``root``, a path without links. Raises LoadError for a folder that cannot be read."""
+    """Entries below ``root``, a path without links. Raises LoadError for a folder that cannot be read."""
     entries: dict[str, Entry] = {}
     closed: list[str] = []
     waiting = [""]
@@ -90,7 +90,7 @@ def _entry(root: Path, relpath: str) -> Entry:
     try:
         end = Path(os.path.realpath(path, strict=True))
         found = end.lstat()
-    except OSError:  # it leads nowhere, or in a circle
+    except OSError:  # a dangling or circular link
         return Entry(relpath, "stray link")
     if not end.is_relative_to(root):
         return Entry(relpath, "stray link")

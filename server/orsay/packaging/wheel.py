@@ -53,7 +53,7 @@ def _asked(asked: str | Path) -> Requirement:
     path = Path(text).expanduser()
     if _CREDENTIALS.search(text):
         raise ConfigError(
-            "the address of that orsay holds a user name or a password, which everybody could read in the"
+            "the address of that orsay holds a user name or a password, which everyone could read in the"
             " image: download the wheel and name its path"
         )
     if "://" in text and _REQUIREMENT.fullmatch(text):

@@ -114,7 +114,7 @@ def _with_ours(tags: Sequence[str]) -> list[str]:
 
 
 def _scalar(text: str) -> str:
-    """As YAML reads it back: plain where nothing in it means anything to YAML."""
+    """YAML of a string: plain where nothing in it has a meaning in YAML."""
     if _PLAIN.fullmatch(text) and text.lower() not in ("true", "false", "yes", "no", "on", "off", "null"):
         return text if not re.fullmatch(r"[\d._+e-]+", text, re.IGNORECASE) else f'"{text}"'
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")

@@ -62,7 +62,7 @@ def write(
     """Write the Space into ``into`` and return its files by their paths, with slashes.
 
     What was written there before and does not belong to it any more is removed; a folder with anything else
-    in it is refused, unless ``force`` says to write over it. Raises SpaceError.
+    in it is refused, unless ``force`` allows to overwrite it. Raises SpaceError.
     """
     project = source.project
     recipe = dockerfile.text(project, orsay=source.requirement.pip, base=base)
@@ -128,7 +128,7 @@ def _taken(files: Mapping[str, Kept]) -> Mapping[str, Kept]:
 
 
 def _clear(into: Path, *, force: bool) -> None:
-    """Remove what an earlier writing left; refuse what somebody else did."""
+    """Remove files of an earlier run; refuse files of other origin."""
     mark = into / MARK
     if mark.is_file():
         for line in mark.read_bytes().decode(errors="replace").split("\n")[1:]:

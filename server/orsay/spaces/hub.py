@@ -168,8 +168,7 @@ class Hub:
             yield
         except errors.LocalTokenNotFoundError as exc:
             raise SpaceError(
-                "nobody is logged in to the hub: run `hf auth login`, or set HF_TOKEN to a token that may"
-                " write"
+                "not logged in to the hub: run `hf auth login`, or set HF_TOKEN to a token that may write"
             ) from exc
         except errors.HfHubHTTPError as exc:
             raise SpaceError(self._hidden(_refusal(exc, what, of))) from None  # its chain shows the request
@@ -191,14 +190,14 @@ class Hub:
 
 
 def _refusal(error: Any, what: str, of: str) -> str:
-    """Why the hub refused, and what helps."""
+    """Error for a refusal of the hub, with what helps."""
     status = error.response.status_code
     detail = (getattr(error, "server_message", None) or "").strip().rstrip(".") or str(
         error
     ).strip().splitlines()[0]
     hints = {
         401: "the token is wrong or has ended: run `hf auth login` again, or set HF_TOKEN anew",
-        402: "the hub wants a paid plan for that; look at its page of prices, or at --hardware",
+        402: "the hub requires a paid plan for that; look at its page of prices, or at --hardware",
         403: "the token may not write there: is the owner your name or an organisation that lets you write,"
         " and is the token one that may write?",
         404: "the Space is not there, or the token may not see it",

@@ -22,7 +22,7 @@ class SpaceName:
 
     @classmethod
     def parse(cls, text: str) -> SpaceName:
-        """From ``owner/name``, or from the address of the Space's page. Raises SpaceError."""
+        """Name of a Space from ``owner/name``, or from the address of its page. Raises SpaceError."""
         owner, slash, name = _PAGE.sub("", text.strip()).rstrip("/").partition("/")
         if not slash or not owner or not name:
             raise SpaceError(

@@ -64,7 +64,7 @@ def upload(
     remote: Remote,
     files: Mapping[str, Path],
     wishes: Wishes,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> Pushed:
     """Secrets, variables and hardware first, so that the first start has them; then the files, in one commit.
 
@@ -78,6 +78,6 @@ def upload(
     if wishes.hardware and wishes.hardware != remote.hardware:
         hub.set_hardware(name, wishes.hardware)
     gone = sorted(remote.files - set(files) - {".gitattributes"})
-    say(f"uploading {len(files)} files" + (f", deleting {len(gone)}" if gone else ""))
+    report(f"uploading {len(files)} files" + (f", deleting {len(gone)}" if gone else ""))
     commit = hub.commit(name, files, gone, wishes.message)
     return Pushed(commit, changed=commit != remote.commit)

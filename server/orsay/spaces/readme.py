@@ -36,14 +36,14 @@ Either spec has what a trainer needs: `GRPOTrainer(train_dataset=spec.train_data
 environment_factory=spec.environment_factory, reward_funcs=spec.reward_funcs, …)`. To play a task yourself:
 `pip install orsay`, then `orsay play {url}`. [Its endpoints]({url}/docs) have a page.
 
-## Who gets in
+## Access
 
 Everybody whom the hub lets in, as long as the Space has no secret `ORSAY_API_KEYS`. With it, a JSON list such
 as `["a-long-key"]`, only who sends one of the keys: `EnvironmentSpec(…, api_key=…)`, `orsay play --api-key …`
 or the variable `OPENREWARD_API_KEY` for TRL's `OpenRewardSpec`. Clients of the standard do not log in to the
 hub, so a Space that they play has to be public; keys are the way to close it.
 
-A Space sleeps when nobody asks for anything, and the next request wakes it. Sessions do not outlive that, nor
+A Space sleeps without requests, and the next one wakes it. Sessions do not outlive that, nor
 a new push.
 """
 

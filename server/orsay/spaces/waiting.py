@@ -93,7 +93,7 @@ def _judge(hub: Hub, space: str, now: Runtime) -> None:
         return
     page = hub.page(space)
     if now.stage not in _FAILED:
-        raise SpaceError(f"{space} has its files, but stands at {now.stage}: start it at {page}/settings")
+        raise SpaceError(f"{space} has its files, but its state is {now.stage}: start it at {page}/settings")
     build = now.stage == "BUILD_ERROR"
     lines = hub.log(space, build=build) if now.stage in ("BUILD_ERROR", "RUNTIME_ERROR") else []
     text = f"{space} failed ({now.stage}): {_FAILED[now.stage]}"

@@ -163,7 +163,7 @@ async def calls_at_once(target: Target) -> None:
         expect(len({reply.task_id for reply in replies}) == 8, "two calls share a task id")
     try:
         echo = await target.probe.echo()
-    except (NotSupported, Failed):  # other checks say which
+    except (NotSupported, Failed):  # other checks report which
         return
     if echo.ends:
         return
@@ -268,7 +268,7 @@ async def score_group_messages(target: Target) -> None:
 
 
 @standard(
-    "tool-raises", "9", "A tool that raises ends its stream with an error event, and the server goes on."
+    "tool-raises", "9", "A tool that raises ends its stream with an error event, and the server continues."
 )
 async def tool_raises(target: Target) -> None:
     for name, reply in (await target.probe.replies()).items():

@@ -106,7 +106,7 @@ async def key_needed(target: Target) -> None:
 
 
 async def _routes(target: Target) -> list[tuple[str, str]]:
-    """Those of the standard, and those that the server says it has; the harmless methods of each."""
+    """Routes of the standard and of the server's own document, with the harmless methods of each."""
     gets = ["/list_environments", "/version", "/openapi.json", "/docs", "/environments", "/metrics"]
     gets += [target.path(path) for path in ("/tools", "/splits", "/prompt", "/messages", "/task_tools")]
     posts = ["/create_session", "/create", "/ping", "/delete_session", "/delete"]

@@ -149,7 +149,7 @@ async def create_unknown_env(target: Target) -> None:
     await _refused_create(target, {**target.task_source(), "env_name": "no such environment"}, 404)
 
 
-@standard("create-one-source", "4", "POST /create wants one task: task_spec, or split with index; else 422.")
+@standard("create-one-source", "4", "POST /create takes one task: task_spec, or split with index; else 422.")
 async def create_one_source(target: Target) -> None:
     source = target.task_source()
     for body in (

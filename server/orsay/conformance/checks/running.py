@@ -1,7 +1,7 @@
 """Asking again for a call that still runs: it runs once, and every answer is that of its one run.
 
 A call that is sent again late in its run is answered when that run ends. A second run takes its whole time
-from there. Time alone convicts nobody on a busy machine: the same is asked of a long call.
+from there. Time alone proves nothing on a busy machine: the same is asked of a long call.
 """
 
 from __future__ import annotations

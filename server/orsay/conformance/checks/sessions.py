@@ -163,7 +163,7 @@ async def ping(target: Target) -> None:
 @standard("empty-api-key", "2", "An empty X-API-Key, as clients without a key send it, does no harm.")
 async def empty_api_key(target: Target) -> None:
     if target.api_key is not None:
-        raise NotSupported("this server wants a key")
+        raise NotSupported("this server requires a key")
     answer = await target.get(target.path("/splits"), headers={"X-API-Key": "", "X-Deployment": "some/name"})
     expect(answer.status_code == 200, f"answered {answer.status_code}")
 
@@ -207,7 +207,7 @@ async def delete(target: Target) -> None:
             expect(after.status_code in (404, 410), f"afterwards {path} answers {after.status_code}")
 
 
-@standard("delete-unknown", "3.2", "POST /delete for a session nobody knows answers 200 all the same.")
+@standard("delete-unknown", "3.2", "POST /delete for an unknown session answers 200 all the same.")
 async def delete_unknown(target: Target) -> None:
     session = TargetSession(target, fresh_sid())
     for _ in range(2):

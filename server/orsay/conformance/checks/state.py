@@ -27,7 +27,7 @@ async def reading_changes_nothing(target: Target) -> None:
             counter.expect_runs(reply, wanted, f"after {wanted} calls and GET {path or 'nothing'}")
 
 
-@standard("raising-loses-nothing", "9", "A tool that raises runs once, and its session goes on where it was.")
+@standard("raising-loses-nothing", "9", "A tool that raises runs once, and its session continues from there.")
 async def raising_loses_nothing(target: Target) -> None:
     counter = await target.probe.counter()
     name, value = await target.probe.raising()
