@@ -5,6 +5,7 @@ for one, what fails is printed at once, and a test that cannot be interrupted en
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import sys
 from collections.abc import Generator
@@ -19,6 +20,7 @@ settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 os.environ.setdefault("ORSAY_JOURNAL", "off")
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # else each process reads what all packages offer
 
 _GRACE_S = 60.0
 _stderr = pytest.StashKey[IO[str]]()
@@ -31,6 +33,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[_stderr].close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported and collected stays: garbage collections need not look through it, then or later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

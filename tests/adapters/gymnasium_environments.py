@@ -10,7 +10,7 @@ from gymnasium import spaces
 from orsay.adapters import gymnasium_environment
 
 
-class Worlds(gym.Env[Any, Any]):  # type: ignore[misc]  # read as Any; so below
+class Everything(gym.Env[Any, Any]):  # type: ignore[misc]  # read as Any; so below
     """Everything at once."""
 
     def __init__(self) -> None:
@@ -64,9 +64,9 @@ class Graphs(Letters):
     action_space: Any = spaces.Graph(spaces.Discrete(2), None)
 
 
-for name, entry in (("Worlds-v0", Worlds), ("Letters-v0", Letters), ("Graphs-v0", Graphs)):
+for name, entry in (("Everything-v0", Everything), ("Letters-v0", Letters), ("Graphs-v0", Graphs)):
     if name not in gym.registry:
         gym.register(name, entry_point=entry, disable_env_checker=True)
 
-worlds = gymnasium_environment("Worlds-v0", name="worlds")
+everything = gymnasium_environment("Everything-v0", name="everything")
 letters = gymnasium_environment("Letters-v0", name="letters")

@@ -1,6 +1,7 @@
 """Environments of OpenEnv, as its users write them; served by OpenEnv's own server or hosted as classes.
 
-As a script it serves some of them, each for so many sessions: openenv_worlds.py PORT echo=8 tools=4
+As a script it serves some of them, each for so many sessions: openenv_environments.py PORT echo=8 tools=4
+below /echo-8 and /tools-4, and a last one without a number as the whole of the server, as images do.
 """
 
 from __future__ import annotations
@@ -174,8 +175,8 @@ if __name__ == "__main__":
     for each in named:
         name, _, capacity = each.partition("=")
         environment, action, observation = MODELS[name]
-        app.mount(
-            f"/{name}-{capacity}",
-            create_app(environment, action, observation, env_name=name, max_concurrent_envs=int(capacity)),
+        served = create_app(
+            environment, action, observation, env_name=name, max_concurrent_envs=int(capacity or 8)
         )
+        app.mount(f"/{name}-{capacity}" if capacity else "", served)
     uvicorn.run(app, host="127.0.0.1", port=int(port), log_level="warning")

@@ -8,7 +8,7 @@ import pytest
 from orsay_client import Client
 from orsay_protocol import TextBlock
 
-from tests.system.serving import server
+from tests.support.server_process import server
 
 pytestmark = pytest.mark.process
 
@@ -17,7 +17,7 @@ FOLDER = "docs/examples/adapters"
 
 @pytest.fixture
 def client(request: pytest.FixtureRequest) -> Iterator[Client]:
-    with server(request.param, workers=1) as running, Client(running.url) as client:
+    with server(request.param) as running, Client(running.url) as client:
         yield client
 
 

@@ -1,7 +1,6 @@
 """Released Gymnasium behind a real server, in both runtimes."""
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,7 +12,7 @@ from orsay.runtimes.loader import load, source_of
 from orsay_client import BadRequest, Client, Session, ToolRefused
 from orsay_protocol import ImageBlock, TextBlock
 
-from tests.system.serving import server
+from tests.support.server_process import server
 
 pytest.importorskip("gymnasium", reason="needs the extra gymnasium")
 
@@ -29,19 +28,10 @@ TARGETS = (
     "gymnasium:Pendulum-v1?max_episode_steps=5",
     "gymnasium:CartPole-v1?name=poles",
     "gymnasium:Blackjack-v1",
-    "tests/adapters/gym_worlds.py:worlds",
-    "tests/adapters/gym_worlds.py:letters",
+    "tests/adapters/gymnasium_environments.py:everything",
+    "tests/adapters/gymnasium_environments.py:letters",
 )
 TO_THE_GOAL = [1, 1, 2, 2, 1, 2]
-
-
-@pytest.fixture(scope="module", params=["process", "local"])
-def client(request: pytest.FixtureRequest) -> Iterator[Client]:
-    with (
-        server(*TARGETS, runtime=request.param, workers=2) as running,
-        Client(running.url) as client,
-    ):
-        yield client
 
 
 def play(client: Client, name: str, index: int = 0, split: str = "train") -> Session:
@@ -136,7 +126,7 @@ def test_an_observation_of_several_parts_is_a_list(client: Client) -> None:
 
 
 def test_composed_spaces_and_pictures_arrive_as_json_and_images(client: Client) -> None:
-    with play(client, "worlds") as session:
+    with play(client, "everything") as session:
         first = session.prompt()
         assert isinstance(first[-1], ImageBlock)
         action = {"move": [1, 2], "flags": [0, 1], "say": "ab", "push": [0.25]}
@@ -180,7 +170,7 @@ def test_sessions_that_run_at_once_do_not_mix(client: Client) -> None:
 def test_rendered_states_are_images() -> None:
     pytest.importorskip("pygame", reason="Gymnasium draws with pygame")
     with (
-        server("gymnasium:CartPole-v1?render=image", workers=1) as running,
+        server("gymnasium:CartPole-v1?render=image") as running,
         Client(running.url) as client,
         play(client, "cartpole-v1") as session,
     ):
@@ -230,14 +220,14 @@ def test_a_step_after_the_end_says_so_and_does_nothing() -> None:
 
 
 def test_teardown_closes_the_environment() -> None:
-    from tests.adapters import gym_worlds
+    from tests.adapters import gymnasium_environments
 
-    cls: Any = gym_worlds.letters
-    before = gym_worlds.Letters.closed
+    cls: Any = gymnasium_environments.letters
+    before = gymnasium_environments.Letters.closed
     episode = cls(task_spec={"seed": 0})
     episode.setup()
     episode.teardown()
-    assert gym_worlds.Letters.closed == before + 1
+    assert gymnasium_environments.Letters.closed == before + 1
     cls(task_spec={"seed": 0}).teardown()  # as after a setup that never ran
 
 

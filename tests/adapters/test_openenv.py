@@ -1,15 +1,14 @@
 """The released OpenEnv behind a real server: its own server by URL, and its classes in our processes."""
 
 import asyncio
+import atexit
 import contextlib
+import functools
 import importlib.metadata
 import json
 import os
 import signal
-import socket
-import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,7 +31,9 @@ from orsay_client import (
 )
 from orsay_protocol import TextBlock
 
-from tests.system.serving import server
+from tests.support.forkserver import Forked, ForkServer
+from tests.support.server_process import server
+from tests.support.sockets import free_port
 
 pytest.importorskip("openenv", reason="needs the extra openenv")
 try:
@@ -44,32 +45,25 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]  # its import alone takes seconds, and more on a busy machine
 
-FILE = "tests/adapters/openenv_worlds.py"
+FILE = "tests/adapters/openenv_environments.py"
 START_S = 120.0
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+@functools.cache
+def programs() -> ForkServer:
+    """Has imported what OpenEnv's servers import: that takes three seconds of CPU."""
+    server = ForkServer("tests.adapters.openenv_environments")
+    atexit.register(server.close)
+    return server
 
 
 @contextlib.contextmanager
-def openenv_server(*named: str, port: int = 0) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """OpenEnv's own servers for worlds, ``echo=8`` below ``/echo-8``: the URL and the process of all."""
+def openenv_server(*named: str, port: int = 0) -> Iterator[tuple[str, Forked]]:
+    """OpenEnv's own servers, ``echo=8`` below ``/echo-8``: the URL and the process of all."""
     port = port or free_port()
-    process = subprocess.Popen(
-        [sys.executable, FILE, str(port), *named],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert process.stdout is not None
-    reader = threading.Thread(
-        target=process.stdout.read, daemon=True
-    )  # or it would stop when the pipe is full
-    reader.start()
+    with open(os.devnull, "wb") as nowhere:
+        output = nowhere.fileno()
+        process = programs().start([FILE, str(port), *named], stdout=output, stderr=output)
     url = f"http://127.0.0.1:{port}"
     try:
         _wait_for(url, process)
@@ -77,16 +71,14 @@ def openenv_server(*named: str, port: int = 0) -> Iterator[tuple[str, subprocess
     finally:
         process.kill()
         process.wait(20)
-        reader.join(20)
-        process.stdout.close()
 
 
-def _wait_for(url: str, process: subprocess.Popen[str]) -> None:
+def _wait_for(url: str, process: Forked) -> None:
     async def healthy() -> None:
         async with asyncio.timeout(START_S), httpx.AsyncClient() as http:
             while process.poll() is None:
                 try:
-                    if (await http.get(url)).status_code == 404:
+                    if (await http.get(f"{url}/nothing")).status_code == 404:
                         return
                 except httpx.TransportError:
                     await asyncio.sleep(0.1)
@@ -98,12 +90,48 @@ def _wait_for(url: str, process: subprocess.Popen[str]) -> None:
 @pytest.fixture(scope="module")
 def openenv() -> Iterator[str]:
     """The URL of OpenEnv's servers for all that do not stop them."""
-    with openenv_server("echo=8", "echo=2", "echo=1", "tools=8", "tasked=8") as (url, _):
+    with openenv_server("echo=8", "echo=2", "echo=1", "tools=8", "tasked=8", "echo") as (url, _):
         yield url
 
 
+class Doomed:
+    """A server of OpenEnv's that a test kills, and starts again at the same port."""
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self._stack = stack
+        self._port = free_port()
+        self.start()
+
+    def start(self) -> None:
+        running = openenv_server("echo=8", port=self._port)
+        self.url, self._process = self._stack.enter_context(running)
+
+    def kill(self) -> None:
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait(20)
+
+
+@pytest.fixture(scope="module")
+def doomed() -> Iterator[Doomed]:
+    with contextlib.ExitStack() as stack:
+        yield Doomed(stack)
+
+
+@pytest.fixture(scope="module")
+def containers(openenv: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A file for each container that the `docker` command on the path has started: there is no engine."""
+    folder, program = tmp_path_factory.mktemp("containers"), tmp_path_factory.mktemp("bin") / "docker"
+    script = Path(__file__).with_name("engineless_docker.py")
+    upstream = openenv.rpartition(":")[2]
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -I {script} {folder} {upstream} "$@"\n')
+    program.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+        yield folder
+
+
 @pytest.fixture(scope="module", params=["process", "local"])
-def url(request: pytest.FixtureRequest, openenv: str) -> Iterator[str]:
+def url(request: pytest.FixtureRequest, openenv: str, doomed: Doomed, containers: Path) -> Iterator[str]:
     """Everything twice: from a server, and in our own processes."""
     targets = [f"openenv:{openenv}/{name}-8?name={name}" for name in ("echo", "tools", "tasked")]
     targets.append(f"openenv:{openenv}/echo-1?name=narrow")
@@ -111,7 +139,12 @@ def url(request: pytest.FixtureRequest, openenv: str) -> Iterator[str]:
     classes = [f"openenv:{FILE}:{name}?name=own-{name.lower()}" for name in ("Echo", "Tools", "Lonely")]
     classes.append(f"openenv:{FILE}:Echo?name=greeter&greeting=hello&max_steps=2&prompt=Speak.")
     scored = f"openenv:{openenv}/tools-8?name=scored&reward=tests/adapters/scores.py:length"
-    with server(*targets, *classes, scored, runtime=request.param, workers=1) as running:
+    others = [
+        scored,
+        f"openenv:{doomed.url}/echo-8?name=doomed",
+        "openenv:image:echo-env:latest?name=contained",
+    ]
+    with server(*targets, *classes, *others, runtime=request.param) as running:
         yield running.url
 
 
@@ -188,7 +221,7 @@ def test_mcp_tools_are_tools_with_their_schemas_and_results(client: Client, name
 
 
 @pytest.mark.parametrize("name", ["tools", "own-tools"])
-def test_a_tool_that_fails_tells_the_model_and_is_no_fault(client: Client, name: str) -> None:
+def test_a_tool_that_fails_answers_the_model_and_is_no_fault(client: Client, name: str) -> None:
     with play(client, name) as session:
         output = session.call("fail")
     assert "it failed" in text(output.blocks)
@@ -278,30 +311,35 @@ def test_an_answer_that_came_too_late_is_nobodys(client: Client) -> None:
         assert session.reward is None
 
 
-def test_a_server_that_dies_is_a_fault_and_no_episode_goes_on_in_another() -> None:
-    port = free_port()
-    with contextlib.ExitStack() as stack:
-        url, process = stack.enter_context(openenv_server("echo=8", port=port))
-        running = stack.enter_context(server(f"openenv:{url}/echo-8", workers=1))
-        client = stack.enter_context(Client(running.url))
-        session = stack.enter_context(play(client, "echo"))
+def test_a_server_that_dies_is_a_fault_and_no_episode_goes_on_in_another(
+    client: Client, doomed: Doomed
+) -> None:
+    with play(client, "doomed") as session:
         session.call("step", {"message": "a"})
-        process.send_signal(signal.SIGKILL)
-        process.wait(20)
+        doomed.kill()
         with pytest.raises(WorkerLost, match="is gone"):
             session.call("step", {"message": "a"})
-        with pytest.raises(WorkerLost), play(client, "echo") as other:
+        with pytest.raises(WorkerLost), play(client, "doomed") as other:
             other.prompt()
-        stack.enter_context(openenv_server("echo=8", port=port))
+        doomed.start()
         with pytest.raises(WorkerLost):
             session.call("step", {"message": "a"})
         assert session.rewards == (0.1,)
-        with play(client, "echo") as fresh:
-            assert fresh.call("step", {"message": "ab"}).reward == 0.2
+    with play(client, "doomed") as fresh:
+        assert fresh.call("step", {"message": "ab"}).reward == 0.2
+
+
+def test_an_image_is_run_in_a_container_for_each_episode(client: Client, containers: Path) -> None:
+    assert list(containers.iterdir()) == []  # the one that was looked at is gone
+    with play(client, "contained", 2) as session:
+        assert text(session.prompt()).endswith("ready 2")
+        assert [each.read_text() for each in containers.iterdir()] == ["echo-env:latest"]
+        assert session.call("step", {"message": "abc"}).reward == 0.3
+    assert list(containers.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "message"),
     [
         ("openenv:http://127.0.0.1:9", "no OpenEnv server answers at http://127.0.0.1:9"),
         (f"openenv:{FILE}:Ehco", "did you mean 'Echo'"),
@@ -313,13 +351,13 @@ def test_a_server_that_dies_is_a_fault_and_no_episode_goes_on_in_another() -> No
         ("openenv:http://127.0.0.1:9?header=1", "did you mean 'headers'"),
     ],
 )
-def test_what_is_wrong_with_a_target_is_told(target: str, said: str) -> None:
+def test_what_is_wrong_with_a_target_is_reported(target: str, message: str) -> None:
     with pytest.raises(LoadError) as caught:
         load(target)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_a_server_of_another_kind_is_told() -> None:
+def test_a_server_of_another_kind_is_reported() -> None:
     with (
         server("docs/examples/environments/reverse.py:Reverse", workers=1) as running,
         pytest.raises(LoadError, match="is no OpenEnv server"),
@@ -333,47 +371,6 @@ def test_an_image_without_an_engine_says_what_it_needs(
     monkeypatch.setenv("PATH", str(tmp_path))  # no docker there
     with pytest.raises(LoadError, match="needs a Docker engine"):
         load("openenv:image:echo-env:latest")
-
-
-def test_an_image_is_run_in_a_container_for_each_episode(tmp_path: Path) -> None:
-    """The `docker` command here starts the server of the image as a process: there is no engine in tests."""
-    folder = tmp_path / "containers"
-    folder.mkdir()
-    images = tmp_path / "image.py"  # of which the provider asks /health, as OpenEnv's own server answers it
-    images.write_text(
-        f"import sys, uvicorn; sys.path.insert(0, {str(Path(FILE).resolve().parent)!r})\n"
-        "from openenv_worlds import MODELS, create_app\n"
-        "app = create_app(*MODELS['echo'], env_name='echo', max_concurrent_envs=1)\n"
-        "uvicorn.run(app, host='127.0.0.1', port=int(sys.argv[1]))\n"
-    )
-    docker = tmp_path / "docker"
-    docker.write_text(
-        f"#!{sys.executable}\n"
-        "import os, pathlib, subprocess, sys\n"
-        f"folder = pathlib.Path({str(folder)!r})\n"
-        "arguments = sys.argv[1:]\n"
-        "if arguments[0] == 'run':\n"
-        "    port = arguments[arguments.index('-p') + 1].partition(':')[0]\n"
-        f"    process = subprocess.Popen([sys.executable, {str(images)!r}, port],"
-        " stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)\n"
-        "    (folder / str(process.pid)).write_text(arguments[-1])\n"
-        "    print(process.pid)\n"
-        "elif arguments[0] == 'stop':\n"
-        "    os.kill(int(arguments[1]), 9)\n"
-        "elif arguments[0] == 'rm':\n"
-        "    (folder / arguments[1]).unlink()\n"
-    )
-    docker.chmod(0o755)
-    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", path)
-        with server("openenv:image:echo-env:latest", workers=1) as running, Client(running.url) as client:
-            assert list(folder.iterdir()) == []  # the one that was looked at is gone
-            with play(client, "echo", 2) as session:
-                assert text(session.prompt()).endswith("ready 2")
-                assert [each.read_text() for each in folder.iterdir()] == ["echo-env:latest"]
-                assert session.call("step", {"message": "abc"}).reward == 0.3
-            assert list(folder.iterdir()) == []
 
 
 def test_a_class_is_loaded_again_from_its_target() -> None:

@@ -1,7 +1,6 @@
 """Generators of the released reasoning-gym behind a real server, in both runtimes."""
 
 import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -9,8 +8,6 @@ import pytest
 from orsay.adapters import reasoning_gym_environment
 from orsay.runtimes.loader import load, source_of
 from orsay_client import BadRequest, Client, Session, ToolRefused
-
-from tests.system.serving import server
 
 pytest.importorskip("reasoning_gym", reason="needs the extra reasoning-gym")
 
@@ -22,15 +19,6 @@ TARGETS = (
     'reasoning-gym:composite?datasets=[{"name":"countdown","weight":1,"config":{}},'
     '{"name":"leg_counting","weight":2,"config":{}}]&name=mix',
 )
-
-
-@pytest.fixture(scope="module", params=["process", "local"])
-def client(request: pytest.FixtureRequest) -> Iterator[Client]:
-    with (
-        server(*TARGETS, runtime=request.param, workers=1) as running,
-        Client(running.url) as client,
-    ):
-        yield client
 
 
 def play(client: Client, name: str, index: int = 0, split: str = "train") -> Session:

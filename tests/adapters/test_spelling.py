@@ -49,7 +49,7 @@ def test_a_url_is_a_name() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"), [("N?a", "'a' in"), ("N?=1", "no setting"), ("N?a=1&a=2", "twice")]
 )
-def test_what_is_no_setting_is_told(text: str, problem: str) -> None:
+def test_what_is_no_setting_is_reported(text: str, problem: str) -> None:
     with pytest.raises(LoadError, match=problem):
         read(text)
 

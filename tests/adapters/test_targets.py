@@ -1,4 +1,4 @@
-"""Targets of adapters on the command line and in the loader: what is wrong with one is told."""
+"""Targets of adapters on the command line and in the loader: what is wrong with one is reported."""
 
 import os
 import subprocess
@@ -34,12 +34,12 @@ def problem(target: str) -> str:
         ("module:Class", False),
     ],
 )
-def test_an_adapters_target_is_told_from_a_module(target: str, is_one: bool) -> None:
+def test_an_adapters_target_is_distinguished_from_a_module(target: str, is_one: bool) -> None:
     assert is_adapter_target(target) == is_one
 
 
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "message"),
     [
         ("gymnasium:FrozenLak-v1", "FrozenLake-v1"),
         ("gymnasium:FrozenLake-v9", "FrozenLake-v1"),
@@ -56,17 +56,17 @@ def test_an_adapters_target_is_told_from_a_module(target: str, is_one: bool) -> 
         ("gymnasium:FrozenLake-v1?seed=-1", "seed must be"),
         ("gymnasium:FrozenLake-v1?name=a/b", "without '/'"),
         ("gymnasium:FrozenLake-v1?render", "write setting=value"),
-        ("gymnasium:tests.adapters.gym_worlds:Graphs-v0", "Graph has no form"),
+        ("gymnasium:tests.adapters.gymnasium_environments:Graphs-v0", "Graph has no form"),
     ],
 )
 @pytest.mark.filterwarnings("ignore")  # Gymnasium warns of the very mistakes that are made here
-def test_what_gymnasium_does_not_know_is_told(target: str, said: str) -> None:
+def test_what_gymnasium_does_not_know_is_reported(target: str, message: str) -> None:
     pytest.importorskip("gymnasium", reason="needs the extra gymnasium")
-    assert said in problem(target)
+    assert message in problem(target)
 
 
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "message"),
     [
         ("reasoning-gym:countdwn", "did you mean 'countdown'"),
         ("reasoning-gym:zzzzzz", "there are: ab, "),
@@ -75,9 +75,9 @@ def test_what_gymnasium_does_not_know_is_told(target: str, said: str) -> None:
         ("reasoning-gym:countdown?size=5", "train_tasks"),
     ],
 )
-def test_what_reasoning_gym_does_not_know_is_told(target: str, said: str) -> None:
+def test_what_reasoning_gym_does_not_know_is_reported(target: str, message: str) -> None:
     pytest.importorskip("reasoning_gym", reason="needs the extra reasoning-gym")
-    assert said in problem(target)
+    assert message in problem(target)
 
 
 @pytest.mark.parametrize(
@@ -103,16 +103,20 @@ def test_a_missing_package_is_named_with_its_extra(target: str, package: str, ex
     assert f"pip install '{extra}'" in done.stdout
 
 
-def test_importing_the_adapters_imports_none_of_their_packages() -> None:
+def test_a_worker_imports_no_adapter_and_an_adapter_no_package_until_a_target_names_it() -> None:
     code = (
-        "import sys, orsay, orsay.runtimes.loader, orsay.adapters\n"
+        "import sys, orsay.runtimes.process.worker\n"
+        "kinds = {'gymnasium', 'openenv', 'reasoning_gym', 'text'}\n"
+        "print([kind for kind in kinds if f'orsay.adapters.{kind}' in sys.modules])\n"
+        "from orsay.adapters import *\n"
+        "print([kind for kind in kinds if f'orsay.adapters.{kind}' not in sys.modules])\n"
         "print(sorted({name.partition('.')[0] for name in sys.modules}"
         " & {'gymnasium', 'numpy', 'reasoning_gym', 'openenv', 'websockets', 'jsonschema', 'fastmcp'}))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.split() == ["[]"] * 3
 
 
 @pytest.mark.parametrize("runtime", ["process", "local"])
@@ -141,7 +145,7 @@ def test_the_command_line_says_what_is_wrong_and_ends(runtime: str) -> None:
     assert "FrozenLake-v1" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_adapters_stand_among_other_targets() -> None:
+def test_adapters_are_listed_among_other_targets() -> None:
     pytest.importorskip("gymnasium", reason="needs the extra gymnasium")
     found = load('docs/examples/environments/reverse.py,gymnasium:FrozenLake-v1?actions=["a","b","c","d"]')
     assert [cls.__name__ for cls in found] == ["Reverse", "FrozenLakeV1"]

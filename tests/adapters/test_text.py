@@ -1,6 +1,5 @@
 """Objects with TRL-ENV's two methods behind a real server, in both runtimes."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,12 +10,11 @@ from orsay.runtimes.loader import load, source_of
 from orsay_client import Client, Session, ToolError, ToolRefused
 from orsay_protocol import TextBlock
 
-from tests.adapters import worlds
-from tests.system.serving import server
+from tests.adapters import text_environments
 
 pytestmark = pytest.mark.process
 
-FILE = "tests/adapters/worlds.py"
+FILE = "tests/adapters/text_environments.py"
 TARGETS = (
     f"text:{FILE}:Count?start=100&prompt=Say the next number.&train_tasks=20",
     f"text:{FILE}:Purse?reward=total&max_steps=3",
@@ -25,15 +23,6 @@ TARGETS = (
     f"text:{FILE}:Broken",
     f"text:{FILE}:make_count?name=made",
 )
-
-
-@pytest.fixture(scope="module", params=["process", "local"])
-def client(request: pytest.FixtureRequest) -> Iterator[Client]:
-    with (
-        server(*TARGETS, runtime=request.param, workers=2) as running,
-        Client(running.url) as client,
-    ):
-        yield client
 
 
 def play(client: Client, name: str, index: int = 0) -> Session:
@@ -116,14 +105,14 @@ def test_the_tool_takes_one_text(client: Client) -> None:
 
 
 def test_a_class_is_loaded_again_from_its_target() -> None:
-    cls = text_environment(worlds.Count, start=7, max_steps=2)
-    assert source_of(cls) == "text:tests.adapters.worlds:Count?max_steps=2&start=7"
+    cls = text_environment(text_environments.Count, start=7, max_steps=2)
+    assert source_of(cls) == "text:tests.adapters.text_environments:Count?max_steps=2&start=7"
     (again,) = load(source_of(cls))
     assert source_of(again) == source_of(cls)
 
 
 def test_a_class_of_a_function_is_for_this_process_only() -> None:
-    class Inner(worlds.Count):
+    class Inner(text_environments.Count):
         pass
 
     with pytest.raises(LoadError, match="inside a function"):
@@ -142,10 +131,10 @@ def test_a_class_of_a_function_is_for_this_process_only() -> None:
         (f"text:{FILE}:Count?max_steps=0", "max_steps must be"),
         (f"text:{FILE}:Count?train_tasks=0&test_tasks=0", "no task"),
         ("text:no/such.py:Count", "no file"),
-        ("text:tests.adapters.world:Count", "did you mean"),
+        ("text:tests.adapters.text_environment:Count", "did you mean"),
     ],
 )
-def test_what_is_wrong_with_a_target_is_told(target: str, problem: str) -> None:
+def test_what_is_wrong_with_a_target_is_reported(target: str, problem: str) -> None:
     with pytest.raises(LoadError) as caught:
         load(target)
     assert problem in str(caught.value)

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import httpx
 
-from ..system.serving import ServerProcess, api_for, connect
+from ..support.server_process import ServerProcess
+from ..support.session_api import api_for
+from ..support.sockets import connect
 
 __all__ = ["Talk", "address", "cpu_s", "honest_play", "memory_mib", "slowest_health_s", "talk"]
 
@@ -84,7 +86,7 @@ async def talk(url: str) -> AsyncIterator[Talk]:
 
 
 def statuses(answer: bytes) -> list[int]:
-    """Of all answers in a row, told by their first lines."""
+    """Of all answers in a row, by their first lines."""
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", answer)]
 
 
@@ -124,7 +126,7 @@ async def slowest_health_s(url: str, slowest: list[float]) -> AsyncIterator[None
 
 
 def open_silently(url: str, count: int) -> list[socket.socket]:
-    """Connections on which nothing is said."""
+    """Connections on which nothing is sent."""
     found = []
     for _ in range(count):
         each = socket.create_connection(address(url), timeout=WAIT_S)

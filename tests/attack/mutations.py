@@ -35,7 +35,7 @@ _METHODS = (
     b"G", b"M-SEARCH", b"X" * 100,
 )  # fmt: skip
 _PATHS = (
-    b"/health", b"/ready", b"/call", b"/create", b"/ping", b"/delete", b"/world/tasks", b"/tasks",
+    b"/health", b"/ready", b"/call", b"/create", b"/ping", b"/delete", b"/scripted/tasks", b"/tasks",
     b"/tools", b"/openapi.json", b"/metrics", b"/console", b"/console/api/trajectories?limit=1", b"/mcp",
     b"/ws", b"/reset", b"*", b"http://x/health", b"x", b"", b"/%zz", b"/\xc3\xa9", b"/health?a=b#c",
     b"//health", b"/health/", b"/a" * 2_000,

@@ -1,6 +1,6 @@
-"""A small ORS server that keeps the contract, except for the one thing that it is told to break.
+"""A small ORS server that keeps the contract, except for the one thing that its arguments break.
 
-It may also be told to be peculiar in a way that the contract allows.
+Its arguments may also make it peculiar in a way that the contract allows.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from threading import Thread
 from typing import Any
 
+import httpx
 import uvicorn
 from fastapi import APIRouter, FastAPI, Header, HTTPException, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
@@ -24,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["KEY", "SmallServer", "small_server"]
+__all__ = ["KEY", "SmallServer", "small_server", "stop_small_servers"]
 
 KEY = "the-key-of-this-server"
 _TASKS = [{"id": number, "goal": f"say {number}"} for number in range(5)]
@@ -133,9 +134,13 @@ class _Session:
 
 
 class _Small:
-    """``broken`` names the defect, or the peculiarity; each stands in one line of its own."""
+    """``broken`` names the defect, or the peculiarity; each is in one line of its own."""
 
-    def __init__(self, broken: str) -> None:
+    def __init__(self) -> None:
+        self.begin("")
+
+    def begin(self, broken: str) -> None:
+        """Forget everything, and have this defect from now on."""
         self.broken = broken
         self.sessions: dict[str, _Session] = {}
         self.gone: set[str] = set()
@@ -598,14 +603,6 @@ def _app(small: _Small) -> FastAPI:
     return app
 
 
-@dataclass
-class SmallServer:
-    """``sessions`` are those that there are, by id."""
-
-    url: str
-    sessions: Mapping[str, object]
-
-
 class _Server(uvicorn.Server):
     """Ends the connections, too, whose answers take longer than a graceful shutdown."""
 
@@ -616,18 +613,50 @@ class _Server(uvicorn.Server):
         await asyncio.sleep(0.01)
 
 
+class SmallServer:
+    """A server that runs in a thread; it has one defect after the other."""
+
+    def __init__(self) -> None:
+        self._small = _Small()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        app = _app(self._small)
+        config = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=2)
+        self._server = _Server(config)
+        self._thread = Thread(target=self._server.run, kwargs={"sockets": [self._listener]})
+        self._thread.start()
+        # FastAPI finishes itself at the first request, which is no work for several threads at the same time.
+        httpx.get(f"{self.url}/small/splits", headers={"X-API-Key": KEY}).raise_for_status()
+
+    @property
+    def sessions(self) -> Mapping[str, object]:
+        """Those that there are, by id."""
+        return self._small.sessions
+
+    def begin(self, broken: str) -> None:
+        self._small.begin(broken)
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(15)
+        self._listener.close()
+
+
+_idle: list[SmallServer] = []
+
+
 @contextlib.contextmanager
 def small_server(broken: str = "") -> Iterator[SmallServer]:
     """The server, running; ``broken`` is one of the defects or peculiarities above, or nothing."""
-    small = _Small(broken)
-    listener = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(_app(small), log_level="critical", lifespan="off", timeout_graceful_shutdown=2)
-    server = _Server(config)
-    thread = Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
+    server = _idle.pop() if _idle else SmallServer()
+    server.begin(broken)
     try:
-        yield SmallServer(f"http://127.0.0.1:{listener.getsockname()[1]}", small.sessions)
+        yield server
     finally:
-        server.should_exit = True
-        thread.join(15)
-        listener.close()
+        _idle.append(server)
+
+
+def stop_small_servers() -> None:
+    """End those that nobody uses."""
+    while _idle:
+        _idle.pop().stop()

@@ -13,7 +13,9 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 
-from ..system.serving import WORLDS, Api, ServerProcess, api_for, server, until
+from ..support.server_process import ENVIRONMENTS, ServerProcess, server
+from ..support.session_api import Api, api_for
+from ..support.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -26,7 +28,7 @@ ALICE, BOB = ({"X-API-Key": key} for key in KEYS)
 def shared() -> Iterator[ServerProcess]:
     """Of two keys, each of which may have half; a test deletes its sessions."""
     with server(
-        f"{WORLDS}:World",
+        f"{ENVIRONMENTS}:Scripted",
         runtime="local",
         api_keys=KEYS,
         also="openenv",
@@ -42,7 +44,7 @@ async def fill(api: Api, most: int) -> tuple[list[Api], httpx.Response]:
     opened: list[Api] = []
     while True:
         session = api.other()
-        answer = await session.post("/create", {"env_name": "world", "task_spec": {}})
+        answer = await session.post("/create", {"env_name": "scripted", "task_spec": {}})
         if answer.status_code != 200:
             return opened, answer
         opened.append(session)
@@ -65,7 +67,7 @@ async def test_with_several_keys_one_may_have_half_of_the_sessions(shared: Serve
 
 @pytest.mark.parametrize("keys", [[], KEYS[:1], [KEYS[0], KEYS[0]]])
 async def test_one_key_alone_may_have_all(keys: list[str]) -> None:
-    with server(f"{WORLDS}:World", runtime="local", api_keys=keys, max_sessions=4) as own:
+    with server(f"{ENVIRONMENTS}:Scripted", runtime="local", api_keys=keys, max_sessions=4) as own:
         async with api_for(own.url, **ALICE) as alice:
             opened, refused = await fill(alice, 9)
             assert len(opened) == 4
@@ -74,7 +76,7 @@ async def test_one_key_alone_may_have_all(keys: list[str]) -> None:
 
 async def test_the_setting_wins() -> None:
     with server(
-        f"{WORLDS}:World", runtime="local", api_keys=KEYS, max_sessions=4, max_sessions_per_key=4
+        f"{ENVIRONMENTS}:Scripted", runtime="local", api_keys=KEYS, max_sessions=4, max_sessions_per_key=4
     ) as own:
         async with api_for(own.url, **ALICE) as alice:
             opened, refused = await fill(alice, 9)
@@ -86,7 +88,7 @@ async def test_a_key_that_is_added_halves_what_one_may_have(tmp_path: Path) -> N
 
     def write(*keys: str) -> None:
         listed = ", ".join(f'"{key}"' for key in keys)
-        table = f'[environments.world]\nclass = "{WORLDS}:World"\n'
+        table = f'[environments.scripted]\nclass = "{ENVIRONMENTS}:Scripted"\n'
         file.write_text(f'runtime = "local"\nmax_sessions = 6\napi_keys = [{listed}]\n{table}')
 
     write(KEYS[0])
@@ -129,8 +131,8 @@ async def test_one_key_may_run_half_of_the_calls(tmp_path: Path, shared: ServerP
 async def until_running(api: Api, number: int) -> None:
     async with asyncio.timeout(LIMIT_S):
         while True:
-            figures = (await api.http.get("/metrics")).text.splitlines()
-            (line,) = (each for each in figures if each.startswith("orsay_calls_running{"))
+            metrics = (await api.http.get("/metrics")).text.splitlines()
+            (line,) = (each for each in metrics if each.startswith("orsay_calls_running{"))
             if float(line.split()[-1]) == number:
                 return
             await asyncio.sleep(0.01)
@@ -198,7 +200,7 @@ async def opens(own: ServerProcess, headers: dict[str, str]) -> bool:
 
 
 async def test_all_websockets_together_are_bounded() -> None:
-    with server(f"{WORLDS}:World", runtime="local", max_sessions=2, also="openenv") as own:
+    with server(f"{ENVIRONMENTS}:Scripted", runtime="local", max_sessions=2, also="openenv") as own:
         async with AsyncExitStack() as stack:
             for _ in range(64):  # so many at least, where there may be fewer sessions
                 await stack.enter_async_context(socket(own, {}))

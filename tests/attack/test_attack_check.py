@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Iterator
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpx
 import pytest
@@ -22,24 +25,78 @@ from orsay_client import Client
 from orsay_protocol.sse import Decoder, encode_event, encode_result
 
 from ..interop.servers import KIT, RunningServer, serve
-from .small_server import KEY, small_server
+from .small_server import KEY, small_server, stop_small_servers
 
 pytestmark = pytest.mark.process
 
 _UNSUPPORTED = {"P-2-empty-api-key", "P-3.2-score-group", "P-4-score-group-messages", "L7-replays"}
 
 
-def checked(url: str, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, dict[str, Any]]:
+@pytest.fixture(scope="module", autouse=True)
+def small_servers() -> Iterator[None]:
+    yield
+    stop_small_servers()
+
+
+Checked: TypeAlias = "tuple[int, dict[str, Any]]"
+
+
+def checked(url: str, *options: str) -> Checked:
     """Exit status, and the checks that were run, by id."""
-    capsys.readouterr()
-    status = main(["check", url, "--json", "-", *options])
-    report = json.loads(capsys.readouterr().out)
-    return status, {check["id"]: check for check in report["checks"]}
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.json")
+        status = main(["check", url, "--json", str(report), *options])
+        return status, {check["id"]: check for check in json.loads(report.read_text())["checks"]}
 
 
-def test_the_server_that_all_of_these_break_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
+def checked_small(defect: str, *options: str) -> Checked:
+    with small_server(defect) as server:
+        return checked(server.url, "--api-key", KEY, *options)
+
+
+_SLOW = (
+    ("each call runs twice", "--only=D2-runs-once"),
+    ("each call runs again after its answer", "--only=D2-runs-once"),
+    ("reading a running call runs it again", "--only=P-10-attach-running"),
+    ("one call at a time", "--only=I1"),
+    ("tools block the loop", "--only=I1"),
+    ("delete leaves calls running", "--only=L2-delete-during-call"),
+    ("every call takes long", "--only=P-10-attach-running"),
+    ("calls are cached", "--only=D2", "--counting-tool=press"),
+    ("each call runs twice", "--only=D2", "--counting-tool=press"),
+    ("each call runs twice", "--only=D2", "--counting-tool=press:2"),
+)
+
+
+@pytest.fixture(scope="module")
+def slow() -> dict[tuple[str, ...], Future[Checked]]:
+    """Outcomes of checks that wait for seconds, each against a server of its own, at the same time."""
+    with ExitStack() as stack, ThreadPoolExecutor(len(_SLOW)) as pool:
+        urls = [stack.enter_context(small_server(defect)).url for defect, *_ in _SLOW]
+        asked = [
+            pool.submit(checked, url, "--api-key", KEY, *options)
+            for url, (_, *options) in zip(urls, _SLOW, strict=True)
+        ]
+        wait(asked)
+        return dict(zip(_SLOW, asked, strict=True))
+
+
+@pytest.fixture
+def check(request: pytest.FixtureRequest) -> Callable[..., Checked]:
+    """As ``checked_small``; what is slow is taken from there."""
+
+    def outcome(*asked: str) -> Checked:
+        if asked not in _SLOW:
+            return checked_small(*asked)
+        found: Checked = request.getfixturevalue("slow")[asked].result()
+        return found
+
+    return outcome
+
+
+def test_the_server_that_all_of_these_break_is_whole() -> None:
     with small_server() as server:
-        status, checks = checked(server.url, capsys, "--api-key", KEY)
+        status, checks = checked(server.url, "--api-key", KEY)
         assert {name: each["reason"] for name, each in checks.items() if each["status"] == "failed"} == {}
         assert {name for name, each in checks.items() if each["status"] != "passed"} == _UNSUPPORTED
         assert status == 0
@@ -121,12 +178,9 @@ _DEFECTS = {
 }
 
 
-@pytest.mark.parametrize(("defect", "check"), _DEFECTS.items(), ids=lambda value: value)
-def test_one_broken_thing_fails_its_check(
-    defect: str, check: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with small_server(defect) as server:
-        status, checks = checked(server.url, capsys, "--api-key", KEY, "--only", check)
+@pytest.mark.parametrize(("defect", "only"), _DEFECTS.items(), ids=lambda value: value)
+def test_one_broken_thing_fails_its_check(defect: str, only: str, check: Callable[..., Checked]) -> None:
+    status, checks = check(defect, f"--only={only}")
     failed = {name for name, each in checks.items() if each["status"] == "failed"}
     assert failed, f"nothing failed of {sorted(checks)}: {[each['reason'] for each in checks.values()]}"
     assert status == 1
@@ -146,11 +200,8 @@ _ONLY_OF_CALLS = [f"--only={check.id}" for check in CHECKS if check.id != "D1-no
 
 
 @pytest.mark.parametrize(("peculiarity", "unsupported"), _PECULIAR.items(), ids=_PECULIAR)
-def test_a_correct_server_that_is_peculiar_fails_nothing(
-    peculiarity: str, unsupported: set[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with small_server(peculiarity) as server:
-        status, checks = checked(server.url, capsys, "--api-key", KEY, *_ONLY_OF_CALLS)
+def test_a_correct_server_that_is_peculiar_fails_nothing(peculiarity: str, unsupported: set[str]) -> None:
+    status, checks = checked_small(peculiarity, *_ONLY_OF_CALLS)
     assert len(checks) == len(CHECKS) - 1
     assert {name: each["reason"] for name, each in checks.items() if each["status"] == "failed"} == {}
     assert {name for name, each in checks.items() if each["status"] != "passed"} == _UNSUPPORTED | unsupported
@@ -158,31 +209,28 @@ def test_a_correct_server_that_is_peculiar_fails_nothing(
 
 
 def test_a_server_that_takes_long_over_every_call_runs_it_once_all_the_same(
-    capsys: pytest.CaptureFixture[str],
+    check: Callable[..., Checked],
 ) -> None:
-    with small_server("every call takes long") as server:
-        status, checks = checked(server.url, capsys, "--api-key", KEY, "--only", "P-10-attach-running")
+    status, checks = check("every call takes long", "--only=P-10-attach-running")
     assert [(each["status"], each["reason"]) for each in checks.values()] == [("passed", "")]
     assert status == 0
 
 
-def test_a_tool_that_counts_by_two_is_judged_when_a_person_says_so(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_tool_that_counts_by_two_is_judged_when_a_person_says_so() -> None:
     with small_server("press counts by two") as server:
-        status, checks = checked(server.url, capsys, "--api-key", KEY, "--only", "D2")
+        status, checks = checked(server.url, "--api-key", KEY, "--only", "D2")
         assert "--counting-tool NAME:2" in checks["D2-runs-once"]["reason"]
         assert status == 0
         counted = _PECULIAR["press counts by two"]
         only = [f"--only={name}" for name in sorted(counted)]
-        status, checks = checked(server.url, capsys, "--api-key", KEY, "--counting-tool", "press:2", *only)
+        status, checks = checked(server.url, "--api-key", KEY, "--counting-tool", "press:2", *only)
         assert {name: each["status"] for name, each in checks.items()} == dict.fromkeys(counted, "passed")
         assert status == 0
 
 
-def test_a_server_that_takes_tasks_by_index_only_fails_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_takes_tasks_by_index_only_fails_nothing() -> None:
     with serve(*KIT, runtime="local", options=["--index-only"]) as server:
-        status, checks = checked(server.url, capsys)
+        status, checks = checked(server.url)
     assert {name: each["reason"] for name, each in checks.items() if each["status"] == "failed"} == {}
     not_supported = {name for name, each in checks.items() if each["status"] != "passed"}
     assert not_supported == {"P-7-index-negative", "S1-key-needed"}
@@ -239,38 +287,35 @@ def test_every_defect_of_the_server_is_tried() -> None:
     source = Path(__file__).with_name("small_server.py").read_text()
     tried = (*_DEFECTS, *_PECULIAR, "long results are cut off", "every call takes long")
     assert [defect for defect in tried if f'"{defect}"' not in source] == []
-    # One line stands for three of them, and one is the method.
+    # One line is for three of them, and one is the method.
     assert source.count("is_(") - 1 == len(tried) - 2
 
 
-def test_of_a_named_tool_nothing_may_be_lost(capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_a_named_tool_nothing_may_be_lost() -> None:
     with small_server("long results are cut off") as server:
         options = ("--api-key", KEY, "--only", "D1")
-        status, checks = checked(server.url, capsys, *options)
-        # A tool may end its answers like that: that no stream lost anything cannot be said.
+        status, checks = checked(server.url, *options)
+        # A tool may end its answers like that: that no stream lost anything cannot be known.
         assert "--echo-tool say" in checks["D1-no-leading-space"]["reason"]
         assert status == 0
-        status, checks = checked(server.url, capsys, *options, "--echo-tool", "say")
+        status, checks = checked(server.url, *options, "--echo-tool", "say")
     assert {each["status"] for each in checks.values()} == {"failed"}
     assert status == 1
 
 
-def test_a_named_counting_tool_must_count(capsys: pytest.CaptureFixture[str]) -> None:
-    options = ("--api-key", KEY, "--only", "D2")
-    with small_server("calls are cached") as server:
-        status, checks = checked(server.url, capsys, *options, "--counting-tool", "press")
-        assert "1 0.5; 1 0.5; 1 0.5" in checks["D2-runs-once"]["reason"]
-        assert status == 1
-    with small_server("each call runs twice") as server:
-        assert checked(server.url, capsys, *options, "--counting-tool", "press")[0] == 1
-        # Who says that it counts by two is believed.
-        assert checked(server.url, capsys, *options, "--counting-tool", "press:2")[0] == 0
+def test_a_named_counting_tool_must_count(check: Callable[..., Checked]) -> None:
+    status, checks = check("calls are cached", "--only=D2", "--counting-tool=press")
+    assert "1 0.5; 1 0.5; 1 0.5" in checks["D2-runs-once"]["reason"]
+    assert status == 1
+    assert check("each call runs twice", "--only=D2", "--counting-tool=press")[0] == 1
+    # Who says that it counts by two is believed.
+    assert check("each call runs twice", "--only=D2", "--counting-tool=press:2")[0] == 0
 
 
-def test_a_tool_that_is_not_there_cannot_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_tool_that_is_not_there_cannot_be_named() -> None:
     with small_server() as server:
         named = ("--echo-tool", "shout", "--counting-tool", "count", "--waiting-tool", "doze")
-        status, checks = checked(server.url, capsys, "--api-key", KEY, "--only", "D1", "--only", "D2", *named)
+        status, checks = checked(server.url, "--api-key", KEY, "--only", "D1", "--only", "D2", *named)
     assert "lists no tool 'shout'" in checks["D1-read-again"]["reason"]
     assert "lists no tool 'count'" in checks["D2-runs-once"]["reason"]
     assert status == 1
@@ -346,10 +391,8 @@ def ours(tmp_path: Path) -> Iterator[RunningServer]:
         yield server
 
 
-def test_a_check_leaves_no_session_and_no_figure_behind(
-    ours: RunningServer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert checked(ours.url, capsys)[0] == 0
+def test_a_check_leaves_no_session_and_no_figure_behind(ours: RunningServer) -> None:
+    assert checked(ours.url)[0] == 0
     assert 'orsay_sessions{environment="Kit",state="ready"} 0.0' in httpx.get(f"{ours.url}/metrics").text
     played = _asked(ours.url, "trajectories?limit=500")["items"]
     assert len(played) > 80
@@ -391,8 +434,8 @@ def _play(url: str) -> None:
     subprocess.run(command, input="look\n/quit\n", text=True, capture_output=True, timeout=60, check=True)
 
 
-def test_check_deletes_what_its_checks_leave(capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_deletes_what_its_checks_leave() -> None:
     # A server whose /create opens another task than was asked for makes checks end half-way.
     with small_server("create opens the first task") as server:
-        assert checked(server.url, capsys, "--api-key", KEY, "--only", "P-3.2")[0] == 1
+        assert checked(server.url, "--api-key", KEY, "--only", "P-3.2")[0] == 1
         assert server.sessions == {}

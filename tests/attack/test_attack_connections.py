@@ -14,7 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
-from ..system.serving import WORLDS, ServerProcess, api_for, raw_request, server
+from ..support.server_process import ENVIRONMENTS, ServerProcess, server
+from ..support.session_api import api_for
+from ..support.sockets import raw_request
 from .hostile import (
     address,
     honest_play,
@@ -35,7 +37,7 @@ SOON_S = 8.0
 
 @pytest.fixture(scope="module")
 def impatient() -> Iterator[ServerProcess]:
-    with server(f"{WORLDS}:World", also="openenv", api_keys='["key"]', **LIMITS) as found:
+    with server(f"{ENVIRONMENTS}:Scripted", also="openenv", api_keys='["key"]', workers=2, **LIMITS) as found:
         yield found
         assert not found.events("request_failed")
         assert "Traceback" not in found.everything
@@ -79,9 +81,8 @@ HALVES = [
 ]
 
 
-@pytest.mark.parametrize("used", [False, True], ids=["new", "used"])
-async def test_half_a_request_is_answered_408_in_time(impatient: ServerProcess, used: bool) -> None:
-    async def send(half: bytes) -> bytes:
+async def test_half_a_request_is_answered_408_in_time(impatient: ServerProcess) -> None:
+    async def send(half: bytes, used: bool) -> bytes:
         async with talk(impatient.url) as client:
             if used:
                 await client.send(GET + b"\r\n")
@@ -90,9 +91,10 @@ async def test_half_a_request_is_answered_408_in_time(impatient: ServerProcess, 
             await client.send(half)
             return await client.rest(SOON_S)
 
-    answers = await asyncio.gather(*(send(half) for _, half in HALVES))
-    for (name, _), answer in zip(HALVES, answers, strict=True):
-        assert statuses(answer) == [408] and b"did not arrive in time" in answer, name
+    cases = [(name, half, used) for name, half in HALVES for used in (False, True)]
+    answers = await asyncio.gather(*(send(half, used) for _, half, used in cases))
+    for (name, _, used), answer in zip(cases, answers, strict=True):
+        assert statuses(answer) == [408] and b"did not arrive in time" in answer, (name, used)
 
 
 DRIPS = [
@@ -104,17 +106,18 @@ DRIPS = [
 ]
 
 
-@pytest.mark.parametrize(("begin", "drop"), [each[1:] for each in DRIPS], ids=[each[0] for each in DRIPS])
-async def test_a_request_that_comes_in_drops_is_ended_in_time(
-    impatient: ServerProcess, begin: bytes, drop: bytes
-) -> None:
-    async with talk(impatient.url) as client:
-        await client.send(begin)
-        answer = asyncio.create_task(client.rest(SOON_S))
-        while not answer.done():
-            await client.send(drop)
-            await asyncio.sleep(0.1)
-        assert statuses(await answer)[-1] == 408
+async def test_a_request_that_comes_in_drops_is_ended_in_time(impatient: ServerProcess) -> None:
+    async def send(begin: bytes, drop: bytes) -> int:
+        async with talk(impatient.url) as client:
+            await client.send(begin)
+            answer = asyncio.create_task(client.rest(SOON_S))
+            while not answer.done():
+                await client.send(drop)
+                await asyncio.sleep(0.1)
+            return statuses(await answer)[-1]
+
+    ended = await asyncio.gather(*(send(begin, drop) for _, begin, drop in DRIPS))
+    assert dict(zip((name for name, *_ in DRIPS), ended, strict=True)) == {name: 408 for name, *_ in DRIPS}
 
 
 async def test_a_body_that_moves_on_may_take_its_time(impatient: ServerProcess) -> None:
@@ -148,15 +151,15 @@ UPGRADES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("head", "status"), [each[1:] for each in UPGRADES], ids=[each[0] for each in UPGRADES]
-)
-async def test_an_upgrade_that_nobody_makes_is_answered_and_timed(
-    impatient: ServerProcess, head: bytes, status: int
-) -> None:
-    async with talk(impatient.url) as client:
-        await client.send(head + b"Host: localhost\r\n\r\n" + (b"{}" if b"Length" in head else b""))
-        assert statuses(await client.rest(SOON_S)) == [status]
+async def test_an_upgrade_that_nobody_makes_is_answered_and_timed(impatient: ServerProcess) -> None:
+    async def send(head: bytes) -> list[int]:
+        async with talk(impatient.url) as client:
+            await client.send(head + b"Host: localhost\r\n\r\n" + (b"{}" if b"Length" in head else b""))
+            return statuses(await client.rest(SOON_S))
+
+    answers = await asyncio.gather(*(send(head) for _, head, _ in UPGRADES))
+    found = dict(zip((name for name, *_ in UPGRADES), answers, strict=True))
+    assert found == {name: [status] for name, _, status in UPGRADES}
 
 
 ANSWERED = [
@@ -165,7 +168,7 @@ ANSWERED = [
     (b"GET /nothing HTTP/1.1\r\nHost: localhost\r\n" + KEY + b"\r\n", 404),
     (b"POST /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", 405),
     (b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n" + KEY + b"\r\n", 200),
-    (b"GET /world/tasks HTTP/1.1\r\nHost: localhost\r\n" + KEY + b"\r\n", 405),
+    (b"GET /scripted/tasks HTTP/1.1\r\nHost: localhost\r\n" + KEY + b"\r\n", 405),
 ]
 
 
@@ -179,17 +182,18 @@ async def test_an_idle_connection_ends_whatever_it_was_answered(impatient: Serve
     assert answers == [[status] for _, status in ANSWERED]
 
 
-@pytest.mark.parametrize("drops", [False, True])
-async def test_the_rest_of_a_body_that_was_answered_is_not_waited_for(
-    impatient: ServerProcess, drops: bool
-) -> None:
-    async with talk(impatient.url) as client:
-        await client.send(b"POST /tools HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999\r\n\r\n")
-        answer = asyncio.create_task(client.rest(SOON_S))
-        while drops and not answer.done():
-            await client.send(b"x" * 100)
-            await asyncio.sleep(0.1)
-        assert statuses(await answer) == [401]
+async def test_the_rest_of_a_body_that_was_answered_is_not_waited_for(impatient: ServerProcess) -> None:
+    async def send(drops: bool) -> list[int]:
+        async with talk(impatient.url) as client:
+            await client.send(b"POST /tools HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999\r\n\r\n")
+            answer = asyncio.create_task(client.rest(SOON_S))
+            while drops and not answer.done():
+                await client.send(b"x" * 100)
+                await asyncio.sleep(0.1)
+            return statuses(await answer)
+
+    answers = await asyncio.gather(*(send(drops) for drops in (False, True)))
+    assert answers == [[401], [401]]
 
 
 async def test_a_call_may_take_longer_than_all_these_limits(impatient: ServerProcess) -> None:
@@ -272,8 +276,8 @@ async def test_a_client_that_asks_and_asks_and_never_reads_ends(impatient: Serve
     await no_descriptors_left(impatient, before)
 
 
-async def test_connections_over_the_limit_are_told_to_come_back() -> None:
-    with server(f"{WORLDS}:World", max_connections=20, workers=1, head_time_limit_s=300) as full:
+async def test_connections_over_the_limit_are_answered_with_retry_after() -> None:
+    with server(f"{ENVIRONMENTS}:Scripted", max_connections=20, head_time_limit_s=300) as full:
         async with api_for(full.url) as api:
             await api.create()
             before = full.descriptors()
@@ -297,7 +301,7 @@ async def test_connections_over_the_limit_are_told_to_come_back() -> None:
 
 async def test_a_server_short_of_descriptors_says_so_and_goes_on() -> None:
     """At the limit, the event loop resets whoever connects, and says nothing."""
-    with server(f"{WORLDS}:World", workers=1, open_files=256, head_time_limit_s=30) as small:
+    with server(f"{ENVIRONMENTS}:Scripted", open_files=256, head_time_limit_s=30) as small:
         assert "256" in limit_of(small.pid)  # half of it was given at first
         async with api_for(small.url) as api:
             await api.create()
@@ -344,7 +348,7 @@ def ask_on_many(url: str, count: int, opened: list[socket.socket]) -> dict[int, 
 
 async def test_a_burst_of_connections_beyond_the_limit_is_answered_too() -> None:
     """Accepted faster than they are counted, they could take what the server keeps for itself."""
-    with server(f"{WORLDS}:World", workers=1, open_files=256, head_time_limit_s=30) as small:
+    with server(f"{ENVIRONMENTS}:Scripted", open_files=256, head_time_limit_s=30) as small:
 
         async def ask(gate: asyncio.Event) -> int:
             async with talk(small.url) as client:
@@ -366,7 +370,7 @@ async def test_a_burst_of_connections_beyond_the_limit_is_answered_too() -> None
 
 async def test_the_end_of_descriptors_is_logged() -> None:
     """Something else may take them all: then connections break, and the log says why."""
-    with server(f"{WORLDS}:World", workers=1) as found:
+    with server(f"{ENVIRONMENTS}:Scripted") as found:
         await honest_play(found.url)
         used = found.descriptors()
         soft, hard = resource.prlimit(found.pid, resource.RLIMIT_NOFILE)

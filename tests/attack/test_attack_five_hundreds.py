@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from ..journal.postgres import Postgres, running_postgres
-from ..system.serving import WORLDS, ServerProcess, api_for, connect, server
+from ..support.server_process import ENVIRONMENTS, ServerProcess, server
+from ..support.session_api import api_for
+from ..support.sockets import connect
 from .evil import Request, cases, raw_bodies
 from .hostile import WAIT_S, honest_play, statuses
 
@@ -81,7 +83,7 @@ async def attack(process: ServerProcess, *, every: bool) -> None:
 
 async def test_nothing_that_a_client_sends_is_an_error_of_the_server(tmp_path: Path) -> None:
     with server(
-        f"{WORLDS}:World",
+        f"{ENVIRONMENTS}:Scripted",
         workers=1,
         also="openenv,mcp",
         console="on",
@@ -95,7 +97,7 @@ async def test_nor_of_a_journal_in_postgresql(postgres: Postgres) -> None:
     """It takes no NUL in any text. All values of all headers go to all places here."""
     url = postgres.new_database()
     with server(
-        f"{WORLDS}:World",
+        f"{ENVIRONMENTS}:Scripted",
         also="openenv,mcp",
         console="on",
         journal=url,
@@ -107,9 +109,9 @@ async def test_nor_of_a_journal_in_postgresql(postgres: Postgres) -> None:
 
 
 async def test_halves_of_letters_are_refused_where_they_come_in() -> None:
-    with server(f"{WORLDS}:World", runtime="local") as process:
+    with server(f"{ENVIRONMENTS}:Scripted", runtime="local") as process:
         async with api_for(process.url) as api:
-            for path in ("/world/tasks", "/num_tasks", "/task", "/task_range"):
+            for path in ("/scripted/tasks", "/num_tasks", "/task", "/task_range"):
                 answer = await api.http.post(
                     path,
                     content=b'{"split": "\\ud800", "index": 0}',
@@ -128,7 +130,7 @@ async def test_halves_of_letters_are_refused_where_they_come_in() -> None:
 
 async def test_a_report_with_a_zero_in_its_name_is_refused(tmp_path: Path) -> None:
     with server(
-        f"{WORLDS}:World", runtime="local", console="on", journal=str(tmp_path / "journal.db")
+        f"{ENVIRONMENTS}:Scripted", runtime="local", console="on", journal=str(tmp_path / "journal.db")
     ) as process:
         found = {each.name: await ask(process.url, each) for each in cases("s") if "a report's" in each.name}
         for place in ("name", "run", "environment"):

@@ -11,17 +11,17 @@ import pytest
 pytest.importorskip("torch", reason="needs the extra 'trl'")
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 
-from tests.bridge.launching import ranks as launched
-from tests.bridge.serving import serve_worlds
+from tests.support.bridge_server import serve_environments
+from tests.support.trainers import ranks as launched
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(200)]
 
 
 def test_a_group_in_two_processes_is_scored_as_one(tmp_path: Path) -> None:
-    with serve_worlds(tmp_path, "Numbered") as world:
-        done = launched(["-m", "tests.attack.group_rank", world.url, str(tmp_path)], timeout=160)
+    with serve_environments(tmp_path, "Numbered") as env_server:
+        done = launched(["-m", "tests.attack.group_rank", env_server.url, str(tmp_path)], timeout=160)
         assert [each.returncode for each in done] == [0, 0], [each.stderr[-4000:] for each in done]
-        compared = sorted(sorted(line["numbers"]) for line in world.diary.lines("numbers"))
+        compared = sorted(sorted(line["numbers"]) for line in env_server.diary.lines("numbers"))
     ranks = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in range(2)]
     wanted = []
     for step in range(4):

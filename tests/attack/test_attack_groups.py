@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from orsay_trl import EnvironmentSpec
 
-from tests.bridge.serving import TRAINING, World, serve_worlds
+from tests.support.bridge_server import TRAINING, EnvServer, serve_environments
 
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 from datasets import Dataset
@@ -26,13 +26,13 @@ WEIGHTS = (1.0, 0.5, 0.25)
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with serve_worlds(tmp_path_factory.mktemp("groups"), "Numbered", "Single") as found:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvServer]:
+    with serve_environments(tmp_path_factory.mktemp("groups"), "Numbered", "Single") as found:
         yield found
 
 
 @pytest.fixture
-def world(server: World) -> World:
+def env_server(server: EnvServer) -> EnvServer:
     """The server with an empty diary."""
     server.diary.clear()
     return server
@@ -172,11 +172,16 @@ RUNS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.parametrize("cls", [PlainRecorded, ConcurrentRecorded], ids=["trl", "ours"])
 def test_every_advantage_and_mask_is_that_of_its_completion(
-    world: World, tmp_path: Path, cls: type, name: str
+    env_server: EnvServer, tmp_path: Path, cls: type, name: str
 ) -> None:
     specs = [
         EnvironmentSpec(
-            world.url, env_name=which, attach=False, max_fault_share=1, discover_task_tools=False, retries=0
+            env_server.url,
+            env_name=which,
+            attach=False,
+            max_fault_share=1,
+            discover_task_tools=False,
+            retries=0,
         )
         for which in ("Numbered", "Single")
     ]
@@ -213,7 +218,7 @@ def test_every_advantage_and_mask_is_that_of_its_completion(
     ]
     assert any(trainer.tasks[before] == trainer.tasks[after] for before, after in edges)
 
-    compared = [line["numbers"] for line in world.diary.lines("numbers")]
+    compared = [line["numbers"] for line in env_server.diary.lines("numbers")]
     groups = [numbers[at : at + size] for numbers, size in batches for at in range(0, len(numbers), size)]
     kept = [[number for number in group if number not in trainer.lost] for group in groups]
     assert compared == [group for group in kept if group]

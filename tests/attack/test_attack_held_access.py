@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from ..system.serving import Api, ServerProcess, api_for, server
+from ..support.server_process import ServerProcess, server
+from ..support.session_api import Api, api_for
 from .holding import ANSWER
 
 pytestmark = pytest.mark.process
@@ -49,8 +50,8 @@ def raw(url: str, line: str, *headers: str, body: str = "") -> tuple[int, str, s
         answer = b""
         while part := connection.recv(65536):
             answer += part
-    said, _, content = answer.decode(errors="replace").partition("\r\n\r\n")
-    return int(said.split(" ", 2)[1]), said, content
+    received, _, content = answer.decode(errors="replace").partition("\r\n\r\n")
+    return int(received.split(" ", 2)[1]), received, content
 
 
 # keys
@@ -199,7 +200,7 @@ async def test_nothing_of_a_session_can_be_done_with_another_key(locked: ServerP
         ]
         ended = await thief.post("/console/api/sessions/a-shared-id/end")
         assert ended.status_code == 404
-        for body in bodies:  # the same id of another key is another session, and tells nothing of the first
+        for body in bodies:  # the same id of another key is another session, and shows nothing of the first
             assert (await thief.post("/create", body)).status_code == 200
             assert "whose?" not in (await thief.get("/prompt")).text
             assert (await thief.post("/delete")).json() == {"sid": "a-shared-id"}
@@ -350,21 +351,21 @@ def test_the_policy_of_the_page_allows_nothing_of_others(locked: ServerProcess) 
 
 @pytest.mark.conformance("S6")
 async def test_by_index_only_no_protocol_shows_an_answer_or_takes_a_task(closed: ServerProcess) -> None:
-    said = ""
+    received = ""
     async with api_for(closed.url) as api:
         for path, more in (("tasks", {}), ("task", {"index": 1}), ("task_range", {"start": 0, "stop": 3})):
-            said += (await api.http.post(f"/vault/{path}", json={"split": "train", **more})).text
+            received += (await api.http.post(f"/vault/{path}", json={"split": "train", **more})).text
         played = api.other()
         body = {"env_name": "vault", "split": "train", "index": 2}
         assert (await played.post("/create", body)).status_code == 200
         for path in ("/prompt", "/messages", "/task_tools"):
-            said += (await played.get(path)).text
-        said += (await played.call("echo", text="x")).response.text
+            received += (await played.get(path)).text
+        received += (await played.call("echo", text="x")).response.text
         scored = await played.post(
             "/score_group", {"candidates": [{"messages": [], "metadata": {"reward": 1}}]}
         )
         assert scored.status_code == 200, scored.text
-        said += scored.text
+        received += scored.text
         for spec in ({}, {"answer": "mine"}, {"split": "train", "index": 0, "answer": "x"}):
             assert (
                 await api.other().post("/create", {"env_name": "vault", "task_spec": spec})
@@ -375,13 +376,13 @@ async def test_by_index_only_no_protocol_shows_an_answer_or_takes_a_task(closed:
             ):
                 answer = await api.http.post(f"/vault/{path}", json=data)
                 assert answer.status_code >= 400, (path, answer.text)
-                said += answer.text
+                received += answer.text
         shown = await api.http.post("/vault/reset", json={"index": 1})
         assert shown.status_code == 200
-        said += shown.text
+        received += shown.text
         for path in ("/vault/state", "/vault/schema", "/vault/metadata", "/environments", "/openapi.json"):
-            said += (await api.http.get(path)).text
-        said += await _over_mcp(api.http)
+            received += (await api.http.get(path)).text
+        received += await _over_mcp(api.http)
         await played.delete()
         for path in (
             "server",
@@ -393,13 +394,13 @@ async def test_by_index_only_no_protocol_shows_an_answer_or_takes_a_task(closed:
             "export",
         ):
             answer = await api.http.get(f"/console/api/{path}")
-            said += answer.text
+            received += answer.text
         for item in (await api.http.get("/console/api/trajectories")).json()["items"]:
-            said += (await api.http.get(f"/console/api/trajectories/{item['id']}")).text
+            received += (await api.http.get(f"/console/api/trajectories/{item['id']}")).text
         found = await api.http.get("/console/api/trajectories", params={"text": ANSWER})
         assert found.json()["items"] == []
-    assert "which of 2?" in said and "which of 1?" in said
-    assert ANSWER not in said and ANSWER not in closed.everything
+    assert "which of 2?" in received and "which of 1?" in received
+    assert ANSWER not in received and ANSWER not in closed.everything
 
 
 async def _over_mcp(http: httpx.AsyncClient) -> str:
@@ -412,13 +413,13 @@ async def _over_mcp(http: httpx.AsyncClient) -> str:
     begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
     query: dict[str, str | int] = {"split": "train", "index": 1, "task_spec": json.dumps({"answer": "mine"})}
     began = await http.post("/vault/mcp", json=begin, headers=headers, params=query)
-    said = began.text
+    received = began.text
     if began.status_code == 200 and "Mcp-Session-Id" in began.headers:
         headers["Mcp-Session-Id"] = began.headers["Mcp-Session-Id"]
         for number, method in enumerate(("tools/list", "prompts/list", "resources/list"), 2):
             asked = await http.post(
                 "/vault/mcp", json={"jsonrpc": "2.0", "id": number, "method": method}, headers=headers
             )
-            said += asked.text
+            received += asked.text
         await http.delete("/vault/mcp", headers=headers)
-    return said
+    return received

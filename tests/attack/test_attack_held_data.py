@@ -1,4 +1,4 @@
-"""What an attack from outside found to hold: searches, log, texts, rewards, figures, shared journals."""
+"""What an attack from outside found to hold: searches, log, texts, rewards, metrics, shared journals."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 from orsay_eval import EvaluationReport, compare
 from orsay_eval.summary import summarize
-from orsay_protocol.evaluation import EvaluatedEpisode
 
-from ..client.scripted import Reply, Request, Scripted, ors
-from ..gateway.stand import reached, under
-from ..system.serving import Api, ServerProcess, api_for, server, until
+from ..support.evaluated import episodes_of
+from ..support.gateways import reached, under
+from ..support.scripted_server import Reply, Request, ScriptedServer, ors
+from ..support.server_process import ServerProcess, server
+from ..support.session_api import Api, api_for
+from ..support.waiting import until
 from .holding import ANSWER
 
 pytestmark = pytest.mark.process
@@ -96,7 +98,7 @@ SEARCHES = [
 
 
 @pytest.mark.parametrize("text", SEARCHES)
-async def test_a_search_is_words_whatever_stands_in_it(
+async def test_a_search_is_words_whatever_is_in_it(
     served: ServerProcess, played: list[str], text: str
 ) -> None:
     async with api_for(served.url) as api:
@@ -194,9 +196,9 @@ async def test_no_client_sends_a_number_that_json_does_not_have(served: ServerPr
         headers = {"X-Session-ID": api.sid, "Content-Type": "application/json"}
         body = f'{{"name": "pay", "input": {{"reward": {number}}}}}'
         answer = await api.http.post("/call", content=body, headers=headers)
-        said = answer.text
-        assert '"reward":null' not in said
-        assert answer.status_code in (400, 422) or "event: error" in said or '"ok":false' in said
+        received = answer.text
+        assert '"reward":null' not in received
+        assert answer.status_code in (400, 422) or "event: error" in received or '"ok":false' in received
         candidates = f'{{"candidates": [{{"messages": [], "metadata": {{"reward": {number}}}}}]}}'
         scored = await api.http.post("/score_group", content=candidates, headers=headers)
         assert scored.status_code in (400, 422) or "event: error" in scored.text
@@ -234,7 +236,7 @@ async def test_no_server_behind_brings_a_reward_that_is_none(number: str) -> Non
     async def handle(request: Request, reply: Reply) -> None:
         await (tools if request.path == "/wild/tools" else handler)(request, reply)
 
-    async with Scripted(handle) as behind, reached(behind.url) as (_, api):
+    async with ScriptedServer(handle) as behind, reached(behind.url) as (_, api):
         await api.create("wild")
         reply = await api.call("act")
         assert reply.fault == "bad_reward" and "'act'" in reply.error and behind.url[7:] in reply.error
@@ -243,30 +245,18 @@ async def test_no_server_behind_brings_a_reward_that_is_none(number: str) -> Non
         await api.delete()
 
 
-# figures
+# metrics
 
 
 def _report(rewards: list[list[float | None]]) -> EvaluationReport:
-    episodes = [
-        EvaluatedEpisode(
-            task=f"test:{index}",
-            split="test",
-            index=index,
-            attempt=attempt,
-            reward=reward,
-            success=None if reward is None else reward >= 1,
-            fault="worker_lost" if reward is None else None,
-        )
-        for index, attempts in enumerate(rewards)
-        for attempt, reward in enumerate(attempts)
-    ]
+    episodes = episodes_of(rewards)
     summary = summarize(episodes, n_tasks=len(rewards), k=2, success=1.0)
     named = {"name": "n", "run": "n", "environment": "e", "split": "test", "model": "m"}
     more = {"settings": {}, "started_at": 1.0, "summary": summary, "episodes": episodes}
     return EvaluationReport.model_validate({**named, **more})
 
 
-def test_figures_of_an_evaluation_are_those_of_paper_and_pencil() -> None:
+def test_metrics_of_an_evaluation_are_those_of_paper_and_pencil() -> None:
     """Means of tasks 1, 2, 0, 2: 5/4; squares of the distances 11/4, so the standard error is
     sqrt(11/4/3)/2, and Student's t for three degrees of freedom is 3.18245."""
     summary = _report([[2.0, 0.0], [2.0, 2.0], [0.0, 0.0], [2.0, None]]).summary

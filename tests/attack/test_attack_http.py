@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ..system.serving import WORLDS, ServerProcess, api_for, raw_request, server
+from ..support.server_process import ENVIRONMENTS, ServerProcess, server
+from ..support.session_api import api_for
+from ..support.sockets import raw_request
 from .hostile import Talk, honest_play, memory_mib, slowest_health_s, statuses, talk
 
 pytestmark = pytest.mark.process
@@ -20,7 +22,7 @@ GROWTH_MIB = 24.0
 
 @pytest.fixture(scope="module")
 def attacked() -> Iterator[ServerProcess]:
-    with server(f"{WORLDS}:World", also="openenv") as found:
+    with server(f"{ENVIRONMENTS}:Scripted", also="openenv", workers=2) as found:
         yield found
         assert not found.events("request_failed")
         assert "Traceback" not in found.everything
@@ -361,7 +363,7 @@ async def test_lines_in_headers_reach_neither_answers_nor_the_log_as_lines(attac
     async with api_for(attacked.url) as api:
         label = "a\\r\\nX-Injected: yes"
         session = api.other(**{"X-Orsay-Run": label, "User-Agent": "x\\n{"})
-        await session.create(env="world")
+        await session.create(env="scripted")
         await session.delete()
         answer = await api.http.post(
             "/create",

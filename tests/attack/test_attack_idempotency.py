@@ -9,7 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.system.serving import Api, Reply, ServerProcess, api_for, server
+from tests.support.server_process import ServerProcess, server
+from tests.support.session_api import Api, Reply, api_for
 
 from .test_attack_recovery import ORDERS, Killed, begun, opened, patiently
 
@@ -21,7 +22,7 @@ SCORE = {"candidates": [{"messages": [{"role": "user", "blocks": []}]}]}
 
 @pytest.fixture(scope="module")
 def found() -> Iterator[ServerProcess]:
-    with server(f"{ORDERS}:Orders", workers=1, also="openenv") as found:
+    with server(f"{ORDERS}:Orders", also="openenv") as found:
         yield found
 
 

@@ -14,8 +14,9 @@ import pytest
 from orsay_protocol.headers import MOST_SECRET_BYTES, MOST_SECRETS, encode_secrets
 from orsay_protocol.redact import redactor
 
-from ..system.serving import Api, ServerProcess, api_for, server
-from .test_attack_secrets import WORLD
+from ..support.server_process import ServerProcess, server
+from ..support.session_api import Api, api_for
+from .test_attack_secrets import LEAKY
 
 pytestmark = [pytest.mark.process, pytest.mark.conformance("S3")]
 
@@ -34,7 +35,7 @@ def _secrets(
 
 @pytest.fixture(scope="module")
 def served() -> Any:
-    with server(WORLD, runtime="process", workers=1) as found:
+    with server(LEAKY, runtime="process", workers=1) as found:
         yield found
 
 

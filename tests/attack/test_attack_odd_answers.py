@@ -17,12 +17,12 @@ from orsay.sessions.labels import Labels, parse_labels
 from orsay.settings import read_keys
 from orsay_protocol.headers import SECRETS, encode_secrets
 
-from ..system.serving import ServerProcess, server
-from .odd import ARGUMENTS, arguments
+from ..support.odd_inputs import ARGUMENTS, arguments
+from ..support.server_process import ServerProcess, server
 
 pytestmark = pytest.mark.process
 
-WORLDS = f"{Path(__file__).parents[1] / 'protocols' / 'worlds.py'}:World"
+ENVIRONMENTS = f"{Path(__file__).parents[1] / 'support' / 'protocol_environments.py'}:Scripted"
 JSON = {"Content-Type": "application/json"}
 LEVELS = "[" * 190 + "]" * 190
 EXTRA = {
@@ -41,7 +41,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(journal: Path) -> Iterator[ServerProcess]:
-    with server(WORLDS, also="openenv,mcp", journal=str(journal), idle_limit_s=900) as found:
+    with server(ENVIRONMENTS, also="openenv,mcp", journal=str(journal), idle_limit_s=900, workers=2) as found:
         yield found
         assert found.code is None
         assert not found.events("request_failed"), found.events("request_failed")
@@ -54,7 +54,7 @@ def http(served: ServerProcess, request: pytest.FixtureRequest) -> Iterator[http
     with httpx.Client(base_url=served.url, headers={"X-Session-ID": request.node.name}, timeout=60) as client:
         made = client.post("/create", json={"split": "train", "index": 0})
         assert made.status_code == 200
-        client.get("/world/prompt").raise_for_status()
+        client.get("/scripted/prompt").raise_for_status()
         yield client
         client.post("/delete").raise_for_status()
 
@@ -77,12 +77,12 @@ def test_no_body_of_a_call_is_an_error_of_the_server(http: httpx.Client) -> None
         call = b'{"name": "say", "input": ' + spelled(given_) + b"}"
         turn = b'{"role": "assistant", "blocks": [{"type": "tool_call", "id": "1", "name": "say", "input": '
         group = b'{"candidates": [{"messages": [' + turn + spelled(given_) + b"}]}]}]}"
-        for path, body in (("/world/call", call), ("/world/score_group", group), ("/create", call)):
+        for path, body in (("/scripted/call", call), ("/scripted/score_group", group), ("/create", call)):
             answer = http.post(path, content=body, headers=JSON)
             assert answer.status_code < 500, (what, path, answer.text)
             if answer.status_code != 200:
                 strict(answer.content)
-    assert '"ok":true' in http.post("/world/call", json={"name": "say", "input": {"text": "x"}}).text
+    assert '"ok":true' in http.post("/scripted/call", json={"name": "say", "input": {"text": "x"}}).text
 
 
 def test_other_protocols_refuse_such_arguments_too(http: httpx.Client) -> None:
@@ -92,7 +92,7 @@ def test_other_protocols_refuse_such_arguments_too(http: httpx.Client) -> None:
         )
         params = b'{"name": "say", "arguments": ' + spelled(given_) + b"}"
         rpc = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": ' + params + b"}"
-        for path, body in (("/world/step", action), ("/world/mcp", rpc), ("/mcp", rpc)):
+        for path, body in (("/scripted/step", action), ("/scripted/mcp", rpc), ("/mcp", rpc)):
             answer = http.post(
                 path, content=body, headers={**JSON, "Accept": "application/json, text/event-stream"}
             )
@@ -111,7 +111,7 @@ def test_whatever_a_body_is_it_is_answered(http: httpx.Client) -> None:
     def send(odd: Any) -> None:
         given_ = odd if isinstance(odd, str) else json.dumps(odd)
         answer = http.post(
-            "/world/call", content=b'{"name": "say", "input": ' + spelled(given_) + b"}", headers=JSON
+            "/scripted/call", content=b'{"name": "say", "input": ' + spelled(given_) + b"}", headers=JSON
         )
         assert answer.status_code < 500, answer.text
 
@@ -130,7 +130,7 @@ def test_whatever_a_body_is_it_is_answered(http: httpx.Client) -> None:
     ],
     ids=lambda text: text[:30],
 )
-def test_labels_of_any_text_stand_in_the_console(served: ServerProcess, labels: str) -> None:
+def test_labels_of_any_text_are_shown_in_the_console(served: ServerProcess, labels: str) -> None:
     with httpx.Client(base_url=served.url, headers={"X-Session-ID": f"labels-{hash(labels)}"}) as client:
         made = client.post("/create", json={"split": "train", "index": 0}, headers={"X-Orsay-Run": labels})
         assert made.status_code == 200, made.text
@@ -167,11 +167,11 @@ def test_what_was_recorded_is_json_wherever_it_is_shown_again(
             headers={**JSON, "X-Orsay-Run": '{"run":"odd","more":NaN}'},
         )
         assert made.status_code == 200, made.text
-        client.get("/world/prompt").raise_for_status()
+        client.get("/scripted/prompt").raise_for_status()
         for extra in EXTRA.values():
             body = '{"name": "say", "input": {"text": "x", ' + extra + "}}"
-            said = client.post("/world/call", content=spelled(body), headers=JSON)
-            assert "input_validation" in said.text
+            response = client.post("/scripted/call", content=spelled(body), headers=JSON)
+            assert "input_validation" in response.text
         client.post("/delete").raise_for_status()
         found = strict(client.get("/console/api/trajectories", params={"run": "odd"}).content)["items"]
         shown = strict(client.get(f"/console/api/trajectories/{found[0]['id']}").raise_for_status().content)

@@ -1,6 +1,6 @@
 """Random overlaps of calls, scores and prompts: a session built again has the state that it had, or is gone.
 
-In one process, with a real journal: a kill is a journal that hears no more.
+In one process, with a real journal: a kill is a journal that gets nothing more.
 """
 
 from __future__ import annotations

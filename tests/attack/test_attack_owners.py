@@ -24,7 +24,9 @@ from pydantic import SecretStr
 
 from tests.journal.postgres import Postgres, running_postgres
 from tests.journal.rows import options
-from tests.system.serving import Api, ServerProcess, api_for, server, until
+from tests.support.server_process import ServerProcess, server
+from tests.support.session_api import Api, api_for
+from tests.support.waiting import until
 
 from .test_attack_recovery import ORDERS, WAIT_S, Killed, patiently
 
@@ -49,7 +51,7 @@ def create(api: Api, first: int = 1) -> Any:
 
 @pytest.fixture(scope="module")
 def living() -> Iterator[ServerProcess]:
-    with server(f"{ORDERS}:Orders", workers=1, api_keys=KEYS, console="on", also="openenv,mcp") as found:
+    with server(f"{ORDERS}:Orders", api_keys=KEYS, console="on", also="openenv,mcp") as found:
         yield found
 
 
@@ -64,7 +66,7 @@ def killed(tmp_path: Path) -> Iterator[Killed]:
         print("".join(found.log + found.process.log))  # shown when the test failed
 
 
-def told(answer: httpx.Response) -> tuple[int, str, dict[str, str]]:
+def reported(answer: httpx.Response) -> tuple[int, str, dict[str, str]]:
     """All that an answer says, but for the id that it was asked for."""
     named = {name: value for name, value in answer.headers.items() if name not in ("date", "server")}
     return answer.status_code, answer.text.replace(NOBODYS, SID), named
@@ -113,13 +115,13 @@ async def test_two_keys_may_choose_the_same_id_and_have_a_session_each(living: S
 async def test_the_id_of_another_key_is_answered_as_one_that_never_was(living: ServerProcess) -> None:
     async with both(living.url) as (ada, bob):
         nobody = Api(bob.http, NOBODYS, **{"X-API-Key": KEYS[1]})
-        unknown = [told(each) for each in await everywhere(nobody)]
+        unknown = [reported(each) for each in await everywhere(nobody)]
         assert (await create(ada)).status_code == 200
         await ada.call("step", label="A")
-        assert [told(each) for each in await everywhere(bob)] == unknown
+        assert [reported(each) for each in await everywhere(bob)] == unknown
         assert (await ada.call("read")).text == "A"
         await ada.delete()
-        assert [told(each) for each in await everywhere(bob)] == unknown
+        assert [reported(each) for each in await everywhere(bob)] == unknown
         assert await ada.ping() == 410
 
 
@@ -131,8 +133,8 @@ async def test_a_session_of_before_a_restart_is_built_again_for_its_key_alone(ki
         await ada.call("step", label="A")
         await killed.kill()
         await until(lambda: killed.process.events("sessions_of_the_past"), timeout_s=WAIT_S)
-        unknown = [told(each) for each in await everywhere(nobody)]
-        assert [told(each) for each in await everywhere(bob)] == unknown
+        unknown = [reported(each) for each in await everywhere(nobody)]
+        assert [reported(each) for each in await everywhere(bob)] == unknown
         assert (await create(bob)).status_code == 200
         assert (await bob.call("read")).text == ""
         assert not killed.process.events("session_rebuilt")
@@ -147,7 +149,7 @@ async def test_a_session_of_before_a_restart_is_built_again_for_its_key_alone(ki
 
 @pytest.mark.conformance("S1")
 async def test_faults_of_the_same_id_are_shown_to_the_key_whose_session_failed() -> None:
-    with server(f"{ORDERS}:Orders", workers=1, api_keys=KEYS, console="on", call_time_limit_s=0.2) as found:
+    with server(f"{ORDERS}:Orders", api_keys=KEYS, console="on", call_time_limit_s=0.2) as found:
         async with both(found.url) as (ada, bob):
             await create(ada)
             await create(bob)

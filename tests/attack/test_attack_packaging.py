@@ -355,11 +355,11 @@ def test_what_is_left_out_is_printed_with_the_reason_and_the_line(
     put(folder, "tests/test_env.py", b"pass")
     ignore(folder, "tests")
     sent(folder)
-    said = capsys.readouterr().err
-    assert "looks like a secret: .env, odd/[1].pem" in said and r"'!.env', '!odd/\[1\].pem'" in said
-    assert "is the same file as .env, which looks like a secret: config.txt (the line '!.env'" in said
-    assert "left out by .dockerignore: tests/" in said
-    assert "sends 5 files, " in said and " env.py\n" in said
+    message = capsys.readouterr().err
+    assert "looks like a secret: .env, odd/[1].pem" in message and r"'!.env', '!odd/\[1\].pem'" in message
+    assert "is the same file as .env, which looks like a secret: config.txt (the line '!.env'" in message
+    assert "left out by .dockerignore: tests/" in message
+    assert "sends 5 files, " in message and " env.py\n" in message
     ignore(folder, r"!odd/\[1\].pem")
     assert leaks(packed(folder)) == ["odd/[1].pem"]
 
@@ -369,11 +369,11 @@ def test_many_files_are_counted_and_named_on_demand(folder: Path, capsys: pytest
         put(folder, f"maps/{number:02}.txt", b"#" * number)
         put(folder, f".aws/{number:02}")
     sent(folder)
-    said = capsys.readouterr().err
-    assert ".aws/ (40 files)" in said and "maps/03.txt" not in said and "sends 45 files, " in said
+    message = capsys.readouterr().err
+    assert ".aws/ (40 files)" in message and "maps/03.txt" not in message and "sends 45 files, " in message
     sent(folder, "--list")
-    said = capsys.readouterr().err
-    assert all(f"maps/{number:02}.txt" in said and f".aws/{number:02}" in said for number in range(40))
+    message = capsys.readouterr().err
+    assert all(f"maps/{number:02}.txt" in message and f".aws/{number:02}" in message for number in range(40))
 
 
 # by any combination
@@ -875,9 +875,9 @@ def test_a_name_that_cannot_be_shown_stays_here_and_steers_nothing(
     put(folder, f"{name}.pem")
     files = sent(folder)
     assert not [relpath for relpath in files if "txt" in relpath]
-    said = capsys.readouterr().err
-    assert "rename it" in said and name not in said and "\x1b" not in said and "\x9b" not in said
-    assert all(line.startswith(("orsay push: ", "  ")) for line in said.splitlines())
+    message = capsys.readouterr().err
+    assert "rename it" in message and name not in message and "\x1b" not in message and "\x9b" not in message
+    assert all(line.startswith(("orsay push: ", "  ")) for line in message.splitlines())
 
 
 def test_a_file_that_becomes_another_while_it_is_packed_is_an_error(folder: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from orsay.cli import main
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from ..system.serving import WORLDS, ServerProcess, server
+from ..support.server_process import ENVIRONMENTS, ServerProcess, server
 
 pytestmark = pytest.mark.process
 
@@ -34,14 +34,14 @@ SID = {"X-Session-ID": "of-a-page"}
 @pytest.fixture(scope="module")
 def local() -> Iterator[ServerProcess]:
     """On loopback, without keys, with everything that it can serve."""
-    with server(f"{WORLDS}:World", also="openenv,mcp", workers=1) as found:
+    with server(f"{ENVIRONMENTS}:Scripted", also="openenv,mcp") as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def wide() -> Iterator[ServerProcess]:
     """Open to anyone, as in a container."""
-    with server(f"{WORLDS}:World", workers=1, **WIDE) as found:
+    with server(f"{ENVIRONMENTS}:Scripted", **WIDE) as found:
         yield found
 
 
@@ -83,10 +83,10 @@ def ask_as(served: ServerProcess, host: str, path: str = "/tools", **more: str) 
 
 
 CLOSED: tuple[tuple[str, str, Any], ...] = (
-    ("POST", "/create", {"env_name": "world", "task_spec": {}}),
-    ("POST", "/world/create", {"env_name": "world", "task_spec": {}}),
+    ("POST", "/create", {"env_name": "scripted", "task_spec": {}}),
+    ("POST", "/scripted/create", {"env_name": "scripted", "task_spec": {}}),
     ("POST", "/call", {"name": "say", "input": {"text": "x"}}),
-    ("POST", "/world/call/", {"name": "say", "input": {"text": "x"}}),
+    ("POST", "/scripted/call/", {"name": "say", "input": {"text": "x"}}),
     ("POST", "/ping", None),
     ("POST", "/delete", None),
     ("POST", "/create_session", None),
@@ -94,7 +94,7 @@ CLOSED: tuple[tuple[str, str, Any], ...] = (
     ("GET", "/task_tools", None),
     ("GET", "/tools", None),
     ("GET", "/list_environments", None),
-    ("POST", "/world/tasks", {"split": "train"}),
+    ("POST", "/scripted/tasks", {"split": "train"}),
     ("GET", "/docs", None),
     ("GET", "/redoc", None),
     ("GET", "/openapi.json", None),
@@ -132,7 +132,7 @@ def test_at_a_foreign_name_no_route_answers(local: ServerProcess, method: str, p
 
 @pytest.mark.conformance("S8")
 def test_no_session_begins_for_a_foreign_page(local: ServerProcess) -> None:
-    body = json.dumps({"env_name": "world", "task_spec": {}}).encode()
+    body = json.dumps({"env_name": "scripted", "task_spec": {}}).encode()
     for headers in ({"Host": EVIL}, {"Host": "localhost", "Origin": f"https://{EVIL}"}):
         all_headers = (*headers.items(), *SID.items(), ("Content-Type", "text/plain"))
         assert ask(local, "/create", method="POST", body=body, headers=all_headers)[0] == 403
@@ -343,7 +343,7 @@ def test_pages_of_the_server_and_of_this_machine_pass(local: ServerProcess) -> N
     ],
 )
 def test_other_pages_do_not(local: ServerProcess, origin: str) -> None:
-    body = json.dumps({"env_name": "world", "task_spec": {}}).encode()
+    body = json.dumps({"env_name": "scripted", "task_spec": {}}).encode()
     headers = (("Host", "localhost"), ("Origin", origin), ("Content-Type", "text/plain"), *SID.items())
     assert ask(local, "/create", method="POST", body=body, headers=headers)[0] == 403
     assert ask(local, "/tools", headers=headers)[0] == 403
@@ -391,7 +391,7 @@ def test_named_hosts_and_pages_are_let_in() -> None:
         "allowed_hosts": "orsay.example.org, *.envs.example.org",
         "allowed_origins": "https://lab.example.org,http://*.pages.example.org:8000,chrome-extension://abc",
     }
-    with server(f"{WORLDS}:Plain", runtime="local", **settings) as own:
+    with server(f"{ENVIRONMENTS}:Plain", runtime="local", **settings) as own:
         for host, status in (
             ("orsay.example.org", 200),
             ("Orsay.Example.ORG.:443", 200),
@@ -421,12 +421,12 @@ def test_named_hosts_and_pages_are_let_in() -> None:
 
 
 def test_a_star_lets_every_name_in_and_no_page_with_it() -> None:
-    with server(f"{WORLDS}:Plain", runtime="local", allowed_hosts="*") as own:
+    with server(f"{ENVIRONMENTS}:Plain", runtime="local", allowed_hosts="*") as own:
         assert ask_as(own, EVIL)[0] == 200
         assert ask_as(own, EVIL, Origin=f"http://{EVIL}")[0] == 200  # its own page, by that name
         assert ask_as(own, EVIL, Origin="http://other.example.com")[0] == 403
         assert ask_as(own, "evil.com@localhost")[0] == 403  # that is no name
-    with server(f"{WORLDS}:Plain", runtime="local", allowed_origins="*") as own:
+    with server(f"{ENVIRONMENTS}:Plain", runtime="local", allowed_origins="*") as own:
         assert ask_as(own, "localhost", Origin=f"http://{EVIL}")[0] == 200
         assert ask_as(own, "localhost", Origin="null")[0] == 200
         assert ask_as(own, EVIL, Origin=f"http://{EVIL}")[0] == 403
@@ -435,7 +435,7 @@ def test_a_star_lets_every_name_in_and_no_page_with_it() -> None:
 def test_a_space_answers_at_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """The hub puts its name into a variable of the container."""
     monkeypatch.setenv("SPACE_HOST", "me-a-space.hf.space")
-    with server(f"{WORLDS}:Plain", runtime="local", host="0.0.0.0", allow_anonymous=True) as own:
+    with server(f"{ENVIRONMENTS}:Plain", runtime="local", host="0.0.0.0", allow_anonymous=True) as own:
         assert ask_as(own, "me-a-space.hf.space")[0] == 200
         assert ask_as(own, "me-a-space.hf.space", Origin="https://me-a-space.hf.space")[0] == 200
         assert ask_as(own, "10.1.2.3:8080", Origin="https://me-a-space.hf.space")[0] == 200
@@ -467,7 +467,7 @@ def test_a_setting_that_names_nothing_is_refused(
 def test_a_setting_that_names_nothing_stops_the_start() -> None:
     with (
         pytest.raises(RuntimeError, match=r"(?s)exit code 2.*ALLOWED_HOSTS"),
-        server(f"{WORLDS}:Plain", runtime="local", allowed_hosts="a b"),
+        server(f"{ENVIRONMENTS}:Plain", runtime="local", allowed_hosts="a b"),
     ):
         pass
 
@@ -478,7 +478,7 @@ def test_a_setting_that_names_nothing_stops_the_start() -> None:
 @pytest.mark.conformance("S8")
 def test_with_a_key_any_name_and_any_page_is_good() -> None:
     """A page does not know the key; whoever does may be behind any proxy."""
-    with server(f"{WORLDS}:World", also="openenv", workers=1, api_keys=[KEY]) as own:
+    with server(f"{ENVIRONMENTS}:Scripted", also="openenv", api_keys=[KEY]) as own:
         for headers in (
             {"Host": "train.example.org", "X-API-Key": KEY},
             {"Host": EVIL, "Origin": f"http://{EVIL}", "X-API-Key": KEY},
@@ -496,7 +496,7 @@ def test_with_a_key_any_name_and_any_page_is_good() -> None:
 def test_a_server_that_loses_its_keys_guards_its_name(tmp_path: Path) -> None:
     """As a file is read again: on loopback it may have no keys, and is open to pages from then on."""
     file = tmp_path / "orsay.toml"
-    environment = f'[environments.plain]\nclass = "{WORLDS}:Plain"\n'
+    environment = f'[environments.plain]\nclass = "{ENVIRONMENTS}:Plain"\n'
     file.write_text(f'runtime = "local"\napi_keys = ["{KEY}"]\n{environment}')
     process = ServerProcess(["--port", "0", "--config", str(file)], {})
     try:

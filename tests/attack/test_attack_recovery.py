@@ -15,7 +15,9 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from tests.system.serving import Api, Reply, ServerProcess, api_for, children, server, until
+from tests.support.server_process import ServerProcess, children, server
+from tests.support.session_api import Api, Reply, api_for
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -265,7 +267,7 @@ async def test_after_a_kill(played: dict[str, Scenario], name: str) -> None:
 
 
 @pytest.mark.conformance("L7")
-async def test_a_gateway_cannot_tell_the_order_of_calls_that_overlapped(tmp_path: Path) -> None:
+async def test_a_gateway_does_not_know_the_order_of_calls_that_overlapped(tmp_path: Path) -> None:
     with server(f"{ORDERS}:Orders") as behind:
         gateway = Killed(tmp_path, behind.url)
         try:
@@ -285,7 +287,7 @@ async def test_a_gateway_cannot_tell_the_order_of_calls_that_overlapped(tmp_path
 async def test_calls_that_overlapped_are_not_made_again_after_the_death_of_a_worker_either(
     tmp_path: Path,
 ) -> None:
-    with server(f"{ORDERS}:Orders", workers=1, journal=str(tmp_path / "journal.db")) as found:
+    with server(f"{ORDERS}:Orders", journal=str(tmp_path / "journal.db")) as found:
         async with opened(found.url) as overlapped, opened(found.url) as ordered:
             await overlapping(overlapped, tmp_path, "step", "step")
             await overlapping(ordered, tmp_path, "queued", "queued")

@@ -17,8 +17,10 @@ from orsay_protocol.sse import Decoder
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from ..system.serving import WORLDS, ServerProcess, api_for, until
-from ..system.serving import connect as connect_raw
+from ..support.server_process import ENVIRONMENTS, ServerProcess
+from ..support.session_api import api_for
+from ..support.sockets import connect as connect_raw
+from ..support.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -68,7 +70,7 @@ class Keyed:
     def write(self, *keys: str) -> None:
         self._keys.write_text("\n".join(keys))
         of_keys = f'api_keys_file = "{self._keys}"\n' if keys else ""
-        table = f'[environments.world]\nclass = "{WORLDS}:World"\n'
+        table = f'[environments.scripted]\nclass = "{ENVIRONMENTS}:Scripted"\n'
         self._file.write_text(f'{of_keys}also = "openenv,mcp"\nclient_grace_s = 1.0\n{table}')
 
     async def let_in(self, *keys: str) -> None:

@@ -18,7 +18,7 @@ from orsay_eval import Evaluation, Turn, evaluate, load_report
 from orsay_trl import EnvironmentSpec, discounted
 from sqlalchemy import select
 
-from tests.bridge.serving import World, serve_worlds
+from tests.support.bridge_server import EnvServer, serve_environments
 
 pytestmark = pytest.mark.process
 
@@ -26,8 +26,8 @@ HUGE = 1e308
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with serve_worlds(tmp_path_factory.mktemp("rewards"), "Words") as found:
+def env_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvServer]:
+    with serve_environments(tmp_path_factory.mktemp("rewards"), "Words") as found:
         yield found
 
 
@@ -62,7 +62,7 @@ POLICIES: dict[str, tuple[Any, list[float], float | None]] = {
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_bad_reward_is_a_fault_of_its_episode_in_evaluations_and_in_training(
-    world: World, tmp_path: Path, name: str
+    env_server: EnvServer, tmp_path: Path, name: str
 ) -> None:
     policy, rewards, wanted = POLICIES[name]
 
@@ -71,8 +71,8 @@ def test_a_bad_reward_is_a_fault_of_its_episode_in_evaluations_and_in_training(
 
     output = tmp_path / "report.json"
     evaluation = Evaluation("Words", split="train", tasks=2, reward=policy)
-    report = evaluate(evaluation, world.url, play, journal=False, output=output)
-    spec = EnvironmentSpec(world.url, reward=policy, max_fault_share=1, retries=0)
+    report = evaluate(evaluation, env_server.url, play, journal=False, output=output)
+    spec = EnvironmentSpec(env_server.url, reward=policy, max_fault_share=1, retries=0)
     place: Any = spec.environment_factory()
     place.reset(task_split="train", task_index=0)
     for reward in rewards:
@@ -92,14 +92,16 @@ def test_a_bad_reward_is_a_fault_of_its_episode_in_evaluations_and_in_training(
     assert load_report(output).episodes == report.episodes
 
 
-def test_rewards_that_a_float_holds_are_evaluated_however_large(world: World, tmp_path: Path) -> None:
+def test_rewards_that_a_float_holds_are_evaluated_however_large(
+    env_server: EnvServer, tmp_path: Path
+) -> None:
     def play(turn: Turn) -> Any:
         return ("points", {"number": HUGE}) if turn.number < 2 else None
 
     output = tmp_path / "report.json"
     report = evaluate(
         Evaluation("Words", split="train", tasks=3, k=2, reward="last"),
-        world.url,
+        env_server.url,
         play,
         journal=False,
         output=output,
@@ -111,8 +113,8 @@ def test_rewards_that_a_float_holds_are_evaluated_however_large(world: World, tm
 
 
 @pytest.mark.parametrize("reward", [1.1e18, -1e30, HUGE])
-def test_a_trainer_gets_no_reward_whose_square_it_cannot_hold(world: World, reward: float) -> None:
-    spec = EnvironmentSpec(world.url, max_fault_share=1, retries=0)
+def test_a_trainer_gets_no_reward_whose_square_it_cannot_hold(env_server: EnvServer, reward: float) -> None:
+    spec = EnvironmentSpec(env_server.url, max_fault_share=1, retries=0)
     place: Any = spec.environment_factory()
     place.reset(task_split="train", task_index=0)
     place.points(number=1e18)
@@ -124,7 +126,7 @@ def test_a_trainer_gets_no_reward_whose_square_it_cannot_hold(world: World, rewa
     spec.close()
 
 
-def test_the_return_of_training_is_that_of_evaluations(world: World) -> None:
+def test_the_return_of_training_is_that_of_evaluations(env_server: EnvServer) -> None:
     """``orsay_trl.discounted`` and ``orsay_eval.discounted`` are one and the same."""
     import orsay_eval
     import orsay_trl
@@ -133,7 +135,7 @@ def test_the_return_of_training_is_that_of_evaluations(world: World) -> None:
     policy = orsay_trl.discounted(0.5)
     report = evaluate(
         Evaluation("Words", split="train", tasks=1, reward=policy),
-        world.url,
+        env_server.url,
         lambda turn: ("points", {"number": 4}) if turn.number < 2 else None,
         journal=False,
     )
@@ -144,8 +146,8 @@ def test_the_return_of_training_is_that_of_evaluations(world: World) -> None:
 def test_the_journal_holds_no_infinite_sum(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     with (
-        serve_worlds(tmp_path, "Words", journal=str(path)) as world,
-        Client(world.url) as client,
+        serve_environments(tmp_path, "Words", journal=str(path)) as env_server,
+        Client(env_server.url) as client,
         client.environment("Words").session(split="train", index=0) as session,
     ):
         for _ in range(3):

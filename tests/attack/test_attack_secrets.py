@@ -7,8 +7,6 @@ import base64
 import json
 import re
 import sqlite3
-import subprocess
-import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,12 +17,15 @@ import pytest
 from orsay_protocol.headers import encode_secrets
 
 from ..protocol.spelled import ENCODINGS, SPELLINGS
-from ..system.serving import Api, ServerProcess, api_for, server, until
+from ..support.server_process import ServerProcess, server
+from ..support.servers import orsay
+from ..support.session_api import Api, api_for
+from ..support.waiting import until
 from .leaking import RAISES, SAYS
 
 pytestmark = [pytest.mark.process, pytest.mark.conformance("S3")]
 
-WORLD = f"{Path(__file__).parent / 'leaking.py'}:Leaky"
+LEAKY = f"{Path(__file__).parent / 'leaking.py'}:Leaky"
 KEY = "sk-" + "".join(f"{number:02x}" for number in range(10, 40))
 PEM = "-----BEGIN PRIVATE KEY-----\n" + "\n".join(f"MIIE{n}Aab/+" * 7 for n in range(6)) + "\n-----END-----\n"
 SECRETS = {
@@ -53,7 +54,7 @@ FORBIDDEN = {
 
 
 def leaks(text: str) -> list[str]:
-    """What of the secrets stands there, in any spelling."""
+    """The secrets that are in a text, in any spelling."""
     return [name for part, name in FORBIDDEN.items() if part in text]
 
 
@@ -86,7 +87,7 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         "log_level": "debug",
         "workers": 1,
     }
-    with server(WORLD, **settings) as found:
+    with server(LEAKY, **settings) as found:
         yield Served(found, folder, request.param)
 
 
@@ -107,7 +108,7 @@ def _packed(value: object) -> bool:
 
 
 @pytest.mark.parametrize("how", RAISES)
-async def test_no_error_of_a_tool_tells_a_secret(served: Served, how: str) -> None:
+async def test_no_error_of_a_tool_shows_a_secret(served: Served, how: str) -> None:
     async with api_for(served.url) as api:
         await served.opened(api)
         for tool in ("leak", "leak_async"):
@@ -128,18 +129,18 @@ async def test_no_error_of_a_tool_tells_a_secret(served: Served, how: str) -> No
 
 @pytest.mark.parametrize("hook", ["init", "setup", "prompt", "teardown"])
 @pytest.mark.parametrize("how", ["raw", "repr", "json twice", "group", "pydantic", "pieces"])
-async def test_no_error_of_a_hook_tells_a_secret(served: Served, hook: str, how: str) -> None:
+async def test_no_error_of_a_hook_shows_a_secret(served: Served, hook: str, how: str) -> None:
     async with api_for(served.url) as api:
         answers = [await served.try_open(api, **{hook: how})]
         answers += [await api.get("/prompt"), await api.post("/ping"), await api.post("/delete")]
-        said = "".join(answer.text for answer in answers[:1] + answers[1:] if answer.status_code != 200)
-        said += answers[-1].text
-        assert leaks(said) == []
-        assert "[secret]" in said or how == "group"
+        received = "".join(answer.text for answer in answers[:1] + answers[1:] if answer.status_code != 200)
+        received += answers[-1].text
+        assert leaks(received) == []
+        assert "[secret]" in received or how == "group"
     assert leaks(served.process.everything) == []
 
 
-async def test_labels_and_names_that_a_client_makes_tell_no_secret(served: Served) -> None:
+async def test_labels_and_names_that_a_client_makes_show_no_secret(served: Served) -> None:
     for name, secret in SECRETS.items():
         label = secret.encode("ascii", "replace").decode().replace("\n", " ").strip()
         run = json.dumps({"run": f"run {label}", "step": 48151623, "rollout": label, "more": label})
@@ -155,7 +156,7 @@ async def test_labels_and_names_that_a_client_makes_tell_no_secret(served: Serve
     assert leaks(served.process.everything) == []
 
 
-async def test_a_label_that_is_cut_tells_no_part_of_a_secret(served: Served) -> None:
+async def test_a_label_that_is_cut_shows_no_part_of_a_secret(served: Served) -> None:
     for length in range(450, 512, 7):
         async with api_for(served.url) as api:
             headers = {**HEADER, "X-Orsay-Run": "r" * length + KEY, "User-Agent": "a" * (length - 312) + KEY}
@@ -168,7 +169,7 @@ async def test_a_label_that_is_cut_tells_no_part_of_a_secret(served: Served) -> 
 
 
 @pytest.mark.parametrize("how", SAYS)
-async def test_what_environment_code_writes_by_itself_tells_no_secret(served: Served, how: str) -> None:
+async def test_what_environment_code_writes_by_itself_shows_no_secret(served: Served, how: str) -> None:
     if served.runtime == "local" and how not in ("logging", "exception"):
         pytest.skip("with the local runtime, output of environment code is that of the program itself")
     async with api_for(served.url) as api:
@@ -190,7 +191,7 @@ async def test_a_tool_may_return_what_it_likes_but_the_journal_does_not_keep_it(
     assert leaks(served.process.everything) == []
 
 
-async def test_neither_console_nor_metrics_nor_export_tell_a_secret(served: Served, tmp_path: Path) -> None:
+async def test_neither_console_nor_metrics_nor_export_show_a_secret(served: Served, tmp_path: Path) -> None:
     async with api_for(served.url) as api:
         live = await served.opened(api.other(**{"X-Orsay-Run": f"live {KEY}"}), secret=KEY)
         await live.call("echo", text=PEM)
@@ -219,9 +220,8 @@ async def test_neither_console_nor_metrics_nor_export_tell_a_secret(served: Serv
         assert exported.status_code == 200 and leaks(exported.text) == []
     assert leaks(kept(served.folder)) == []
     file = tmp_path / "episodes.jsonl"
-    command = [sys.executable, "-m", "orsay", "journal", "export", str(file)]
-    command += ["--journal", str(served.folder / "journal.db"), "--full", "--faults", "--living"]
-    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
+    options = ["--journal", str(served.folder / "journal.db"), "--full", "--faults", "--living"]
+    done = await asyncio.to_thread(orsay, "journal", "export", str(file), *options)
     assert done.returncode == 0, done.stderr
     assert file.stat().st_size > 1000
     assert leaks(file.read_text()) == [] and leaks(done.stdout + done.stderr) == []

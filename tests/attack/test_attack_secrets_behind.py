@@ -20,12 +20,13 @@ from orsay_protocol.blocks import Message, TextBlock
 from orsay_protocol.redact import Redactor
 from pydantic import SecretStr
 
-from ..client.scripted import Handler, Reply, Request, Scripted, ors
-from ..evaluation.endpoint import Answer, error, serve_endpoint
-from ..gateway.stand import QUICK, gateway_of, reached, under
 from ..observe.collector import collecting
-from ..system.serving import ServerProcess, api_for
-from .test_attack_secrets import HEADER, KEY, SECRETS, WORLD, leaks
+from ..support.chat_endpoint import Answer, error, serve_endpoint
+from ..support.gateways import QUICK, gateway_of, reached, wild
+from ..support.scripted_server import Reply, Request, ScriptedServer, ors
+from ..support.server_process import ServerProcess
+from ..support.session_api import api_for
+from .test_attack_secrets import HEADER, KEY, LEAKY, SECRETS, leaks
 
 pytestmark = [pytest.mark.process, pytest.mark.conformance("S3")]
 
@@ -40,24 +41,6 @@ WORDS = [
     "x" * 3990 + KEY,
     f"{KEY[:12]}...{KEY[-12:]}",
 ]
-
-
-def wild(call: Handler, **others: Handler) -> Handler:
-    """A server of another make; ``call`` answers its calls, ``others`` other paths."""
-
-    async def version(request: Request, reply: Reply) -> None:
-        await reply.json({"version": "1"})
-
-    async def call_or_attach(request: Request, reply: Reply) -> None:
-        if request.json()["name"] == "setup":  # the gateway asks whether setup is over
-            await reply.stream()
-            await reply.event("error", "unknown task_id")
-            await reply.end()
-        else:
-            await call(request, reply)
-
-    paths = {"/version": version, **{f"/{name}": handler for name, handler in others.items()}}
-    return under("wild", ors(call=call_or_attach, others=paths))
 
 
 def clean(text: str) -> bool:
@@ -90,21 +73,21 @@ async def test_a_gateway_passes_no_secret_on(words: str, capfd: pytest.CaptureFi
     async def refuse(request: Request, reply: Reply) -> None:
         await reply.json({"detail": words}, 400)
 
-    said = ""
+    logged = ""
     async with (
-        Scripted(wild(call, prompt=refuse)) as behind,
+        ScriptedServer(wild(call, prompt=refuse)) as behind,
         reached(behind.url, options=QUICK) as (_, api),
     ):
         body = {"env_name": "wild", "task_spec": {}}
         assert (await api.post("/create", body, **HEADER)).status_code == 200
-        said += (await api.get("/prompt")).text
+        logged += (await api.get("/prompt")).text
         for name in ("refuse", "text", "fault", "error", "gone"):
-            said += (await api.call(name)).response.text
-        said += (await api.post("/ping")).text
-        assert clean(said), said[:3000]
-        assert "[secret]" in said
+            logged += (await api.call(name)).response.text
+        logged += (await api.post("/ping")).text
+        assert clean(logged), logged[:3000]
+        assert "[secret]" in logged
     async with (
-        Scripted(wild(call, create=refuse)) as behind,
+        ScriptedServer(wild(call, create=refuse)) as behind,
         reached(behind.url, options=QUICK) as (_, api),
     ):
         answer = await api.post("/create", {"env_name": "wild", "task_spec": {}}, **HEADER)
@@ -131,7 +114,7 @@ async def test_a_gateway_shows_no_key_of_its_own(capfd: pytest.CaptureFixture[st
         await (lists if request.path == "/list_environments" else handler)(request, reply)
 
     options = replace(QUICK, api_key=SecretStr(KEY))
-    async with Scripted(handle) as behind:
+    async with ScriptedServer(handle) as behind:
         runtime = RemoteRuntime(behind.url, options)
         async with gateway_of(runtime) as running, api_for(running.url) as api:
             answers = [await api.post("/create", {"env_name": "wild", "task_spec": {}})]
@@ -168,7 +151,7 @@ async def test_our_client_raises_no_error_with_a_secret(words: str) -> None:
         await reply.end()
 
     async with (
-        Scripted(ors(call=call, others={"/prompt": refuse, "/messages": plain})) as server,
+        ScriptedServer(ors(call=call, others={"/prompt": refuse, "/messages": plain})) as server,
         AsyncClient(server.url, api_key=KEY) as client,
         client.environment().session(task_spec={}, secrets=SECRETS) as session,
     ):
@@ -183,7 +166,7 @@ async def test_our_client_raises_no_error_with_a_secret(words: str) -> None:
             assert clean(str(caught.value) + repr(vars(caught.value))), str(caught.value)[:500]
     for path, handler in (("/create", refuse), ("/create_session", sid)):
         async with (
-            Scripted(ors(others={path: handler})) as server,
+            ScriptedServer(ors(others={path: handler})) as server,
             AsyncClient(server.url, api_key=KEY) as client,
         ):
             with pytest.raises(OrsayClientError) as caught:
@@ -232,9 +215,9 @@ class Lines:
     """What the log gets of a container."""
 
     def __init__(self, *secrets: str) -> None:
-        self.said: list[str] = []
+        self.logged: list[str] = []
         hides = [Redactor([secret]) for secret in secrets]
-        self.output = Output(lambda stream, line: self.said.append(line), hide=lambda: hides)
+        self.output = Output(lambda stream, line: self.logged.append(line), hide=lambda: hides)
 
     def feed(self, data: bytes, size: int) -> None:
         for at in range(0, len(data), size):
@@ -247,7 +230,7 @@ class Lines:
 def test_lines_of_a_container_show_no_secret_however_they_come(size: int) -> None:
     lines = Lines(*SECRETS.values())
     lines.feed("".join(f"{spelled}\n" for spelled in map(str, WORDS)).encode(), size)
-    assert len(lines.said) > len(WORDS) and clean("\n".join(lines.said))
+    assert len(lines.logged) > len(WORDS) and clean("\n".join(lines.logged))
     assert clean("\n".join(lines.output.last_lines))
 
 
@@ -256,14 +239,14 @@ def test_a_line_without_end_is_not_cut_in_a_secret(secret: str) -> None:
     for length in range(0, len(secret.encode()) * 2, 13):
         lines = Lines(secret)
         lines.feed(b"x" * length + secret.encode() * 3000, 8191)
-        said = "".join(lines.said)
-        assert secret not in said and secret[:8] not in said and secret[-8:] not in said
+        logged = "".join(lines.logged)
+        assert secret not in logged and secret[:8] not in logged and secret[-8:] not in logged
 
 
 async def test_no_span_carries_a_secret() -> None:
     with collecting() as collector:
         variables = {"ORSAY_WORKERS": "1", "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
-        process = ServerProcess(["--port", "0", WORLD], variables)
+        process = ServerProcess(["--port", "0", LEAKY], variables)
         try:
             process.wait_for_url()
             async with api_for(process.url) as api:

@@ -1,4 +1,4 @@
-"""SIGTERM while clients do their worst: a clean and timely end, told by the log alone."""
+"""SIGTERM while clients do their worst: a clean and timely end, reported by the log alone."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ import struct
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
-from ..system.serving import WORLDS, ServerProcess, api_for, raw_request, server
+from ..support.server_process import ENVIRONMENTS, ServerProcess, server
+from ..support.session_api import api_for
+from ..support.sockets import raw_request
 from .hostile import address, open_silently, talk
 
 pytestmark = pytest.mark.process
@@ -59,7 +61,15 @@ async def half_heads(stack: contextlib.AsyncExitStack, process: ServerProcess) -
 
 
 async def half_bodies(stack: contextlib.AsyncExitStack, process: ServerProcess) -> None:
-    for path in ("/create", "/call", "/world/tasks", "/console/api/sessions", "/nothing", "/reset", "/mcp"):
+    for path in (
+        "/create",
+        "/call",
+        "/scripted/tasks",
+        "/console/api/sessions",
+        "/nothing",
+        "/reset",
+        "/mcp",
+    ):
         for framing in (b"Content-Length: 99\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n5\r\n{"):
             client = await stack.enter_async_context(talk(process.url))
             head = b"POST " + path.encode() + b" HTTP/1.1\r\nHost: localhost\r\nX-Session-ID: known\r\n"
@@ -121,17 +131,16 @@ UNREAD = (never_reading, in_advance)
 OPEN = (web_sockets, live_streams)
 
 
-@pytest.mark.parametrize(
-    "kinds",
-    [UNFINISHED, UNREAD, OPEN, UNFINISHED + UNREAD + OPEN],
-    ids=["unfinished", "unread", "open", "all"],
-)
-async def test_the_end_is_clean_and_bounded_whatever_clients_do(
-    kinds: tuple[Kind, ...], tmp_path: Path
-) -> None:
-    with server(
-        f"{WORLDS}:World", workers=1, also="openenv,mcp", console="on", journal=str(tmp_path / "journal.db")
-    ) as process:
+KINDS = {
+    "unfinished": UNFINISHED,
+    "unread": UNREAD,
+    "open": OPEN,
+    "all": UNFINISHED + UNREAD + OPEN,
+}
+
+
+async def test_the_end_is_clean_and_bounded_whatever_clients_do(tmp_path: Path) -> None:
+    async def ended(process: ServerProcess, kinds: tuple[Kind, ...]) -> float:
         async with api_for(process.url) as api, contextlib.AsyncExitStack() as stack:
             known = type(api)(api.http, "known")
             await known.create()
@@ -139,11 +148,21 @@ async def test_the_end_is_clean_and_bounded_whatever_clients_do(
                 await each(stack, process)
             await asyncio.sleep(0.3)
             assert (await api.http.get("/health")).status_code == 200
-            assert await end(process) < END_S
+            return await end(process)
+
+    with contextlib.ExitStack() as servers:
+        ends = []
+        for name, kinds in KINDS.items():
+            journal = str(tmp_path / f"{name}.db")
+            settings: dict[str, Any] = {"workers": 1, "console": "on", "journal": journal}
+            found = server(f"{ENVIRONMENTS}:Scripted", also="openenv,mcp", **settings)
+            ends.append(ended(servers.enter_context(found), kinds))
+        took = dict(zip(KINDS, await asyncio.gather(*ends), strict=True))
+    assert max(took.values()) < END_S, took
 
 
-async def test_half_a_body_is_told_that_the_server_stops() -> None:
-    with server(f"{WORLDS}:World", workers=1) as process:
+async def test_half_a_body_is_answered_that_the_server_stops() -> None:
+    with server(f"{ENVIRONMENTS}:Scripted") as process:
         async with talk(process.url) as client:
             await client.send(POST + b"Content-Length: 99\r\n\r\n{")
             await asyncio.sleep(0.3)
@@ -153,7 +172,7 @@ async def test_half_a_body_is_told_that_the_server_stops() -> None:
 
 
 async def test_a_running_call_ends_well_beside_hostile_connections() -> None:
-    with server(f"{WORLDS}:World", workers=1) as process:
+    with server(f"{ENVIRONMENTS}:Scripted") as process:
         async with api_for(process.url) as api, contextlib.AsyncExitStack() as stack:
             await api.create()
             await half_heads(stack, process)
@@ -166,7 +185,7 @@ async def test_a_running_call_ends_well_beside_hostile_connections() -> None:
 
 
 async def test_a_second_signal_is_no_worse() -> None:
-    with server(f"{WORLDS}:World", workers=1, also="openenv") as process:
+    with server(f"{ENVIRONMENTS}:Scripted", also="openenv") as process:
         async with api_for(process.url) as api, contextlib.AsyncExitStack() as stack:
             await type(api)(api.http, "known").create()
             await half_bodies(stack, process)

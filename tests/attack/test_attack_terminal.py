@@ -7,7 +7,6 @@ import io
 import json
 import logging
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -20,7 +19,6 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 from orsay.cli import main, terminal
@@ -33,6 +31,8 @@ from rich.table import Table
 from tests.attack.hostile_env import STEERING
 from tests.interop.servers import serve
 from tests.journal.fill import Fill, empty_journal, fill
+from tests.support.log_output import restored_logging
+from tests.support.terminal import at_terminal
 
 pytestmark = pytest.mark.process
 
@@ -78,27 +78,10 @@ def shown_by(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
     return run
 
 
-def at_a_terminal(*arguments: str) -> bytes:
+def at_a_terminal(*arguments: str) -> str:
     """All that is written to a terminal that knows nothing but text."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "orsay", *arguments],
-        env={**os.environ, "TERM": "dumb", "COLUMNS": "200"},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    parts = []
-    try:
-        while part := os.read(ours, 65536):
-            parts.append(part)
-    except OSError:  # how Linux tells that nobody writes any more
-        pass
-    finally:
-        os.close(ours)
-        process.wait(LIMIT_S)
-    return b"".join(parts)
+    command = [sys.executable, "-m", "orsay", *arguments]
+    return at_terminal(command, {"TERM": "dumb", "COLUMNS": "200"})[0].decode()
 
 
 # the function
@@ -197,7 +180,7 @@ def test_a_game_is_shown_as_text(url: str) -> None:
 
 
 def test_a_game_at_a_terminal_gets_no_control_from_the_environment(url: str) -> None:
-    shown = at_a_terminal("play", url, "--split", "nosuch\x9b").decode()
+    shown = at_a_terminal("play", url, "--split", "nosuch\x9b")
     assert "\\u009b31m" in shown and not re.search("[\x80-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029]", shown)
     assert "\x1b" not in shown and "\x00" not in shown
 
@@ -248,7 +231,7 @@ def test_a_journal_is_shown_as_text(tmp_path: Path, shown_by: ShownBy) -> None:
     for options in (("stats",), ("stats", "--json"), ("prune", "--keep", "1", "--dry-run"), ("vacuum",)):
         code, shown = shown_by("journal", *options, "--journal", str(place))
         assert code == 0 and clean(shown), options
-    shown = at_a_terminal("journal", "export", "-", "--journal", str(place)).decode()
+    shown = at_a_terminal("journal", "export", "-", "--journal", str(place))
     assert clean(shown.replace("\r\n", "\n"))
     lines = [json.loads(line) for line in shown.splitlines() if line.startswith("{")]
     assert lines and {line["environment"] for line in lines} == {STEERING}
@@ -346,11 +329,7 @@ def test_the_name_of_a_file_is_shown_as_text(shown_by: ShownBy) -> None:
 
 @pytest.fixture
 def _restored() -> Iterator[None]:
-    handlers, level = logging.getLogger().handlers[:], logging.getLogger().level
-    yield
-    structlog.reset_defaults()
-    logging.getLogger().handlers[:] = handlers
-    logging.getLogger().setLevel(level)
+    yield from restored_logging()
 
 
 class Strict(io.TextIOWrapper):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ..system.serving import WORLDS, ServerProcess, server
+from ..support.server_process import ENVIRONMENTS, ServerProcess, server
 from .hostile import Talk, honest_play, memory_mib, no_descriptors_left, slowest_health_s, statuses, talk
 
 pytestmark = pytest.mark.process
@@ -26,7 +26,9 @@ TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 
 @pytest.fixture(scope="module")
 def attacked() -> Iterator[ServerProcess]:
-    with server(f"{WORLDS}:World", also="openenv", head_time_limit_s=2, transfer_time_limit_s=2) as found:
+    with server(
+        f"{ENVIRONMENTS}:Scripted", also="openenv", head_time_limit_s=2, transfer_time_limit_s=2
+    ) as found:
         yield found
         assert not found.events("request_failed") and not found.events("socket_failed")
         assert "Traceback" not in found.everything, [x for x in found.log if "Traceback" in x][:2]
@@ -216,6 +218,24 @@ async def test_random_frames_disturb_nobody(attacked: ServerProcess) -> None:
         await asyncio.gather(*(one(i) for i in range(start, start + 30)))
     await no_descriptors_left(attacked, descriptors)
     await honest_play(attacked.url)
+
+
+async def test_refused_handshakes_leave_a_bounded_line_in_the_log(attacked: ServerProcess) -> None:
+    async def send(head: bytes) -> int:
+        async with talk(attacked.url) as client:
+            await client.send(head + b"\r\n")
+            return await client.status()
+
+    away = PLAIN.replace(b"Host: localhost", b"Host: away.example.com")
+    long = PLAIN + b"X-Long: " + b"x" * 9_000 + b"\r\n"
+    heads = [(PLAIN.replace(b"/ws", b"/nothing"), 404), (away, 403), (BROKEN[0][1], 400), (long, 431)]
+    before = len(attacked.events("socket_refused"))
+    for head, status in heads * 5:
+        assert await send(head) == status
+    assert not attacked.events("library"), attacked.events("library")[0]
+    lines = attacked.events("socket_refused")
+    assert lines and len(lines) <= before + 2
+    assert all(line["level"] == "info" and line["client"] == "127.0.0.1" for line in lines)
 
 
 async def test_a_second_request_after_a_refused_handshake_is_not_read(attacked: ServerProcess) -> None:

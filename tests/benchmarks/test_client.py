@@ -31,5 +31,5 @@ def test_session_counts_are_positive_numbers() -> None:
             counts(wrong)
 
 
-def test_three_clients_are_compared_unless_told_otherwise() -> None:
+def test_three_clients_are_compared_by_default() -> None:
     assert parser().parse_args([]).clients == ("orsay", "openreward", "aiohttp")

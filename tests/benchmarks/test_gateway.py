@@ -34,15 +34,15 @@ def test_the_server_behind_is_no_other_work() -> None:
     assert len(remarks_on([busy, *runs(1.3)])) == 1
 
 
-def test_the_documentation_has_the_figures_of_the_latest_run() -> None:
+def test_the_documentation_has_the_numbers_of_the_latest_run() -> None:
     found = json.loads((RESULTS / "gateway.json").read_text())
     text = page(found["table"], found["containers"], found["notes"])
     assert (RESULTS / "gateway.md").read_text() == text
-    told = (ROOT / "docs" / "performance.md").read_text()
+    documented = (ROOT / "docs" / "performance.md").read_text()
     for part in text.split("\n\n")[:2]:
-        assert part in told
+        assert part in documented
 
 
-def test_a_run_measures_containers_unless_told_otherwise() -> None:
+def test_a_run_measures_containers_by_default() -> None:
     options = parser().parse_args([])
     assert (options.image, options.no_containers, options.repeat) == ("orsay", False, 3)

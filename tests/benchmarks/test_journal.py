@@ -22,7 +22,7 @@ def test_what_a_journal_adds_is_compared_within_each_turn() -> None:
     assert table(runs(0.2), JOURNALS[:2], KINDS)[1][1:] == ["110", "180 (+20%)"]
 
 
-def test_an_episode_is_told_by_the_call_but_waits_as_a_whole() -> None:
+def test_an_episode_is_reported_by_the_call_but_waits_as_a_whole() -> None:
     cells = {line[0]: line[1] for line in table(runs(0.2), JOURNALS[:1], KINDS)}
     assert cells[f"{EPISODES.title}: CPU, us per call"] == "150"
     assert cells[f"{EPISODES.title}: median, ms"] == "8"
@@ -35,6 +35,6 @@ def test_the_promise_is_judged() -> None:
     assert "NOT reached" in missed
 
 
-def test_every_journal_and_load_is_measured_unless_told_otherwise() -> None:
+def test_every_journal_and_load_is_measured_by_default() -> None:
     options = parser().parse_args([])
     assert (options.only.split(","), options.loads, options.repeat) == (list(JOURNALS), "", 9)

@@ -63,7 +63,7 @@ def test_a_frame_of_the_server_is_parsed_in_each_length(head: bytes) -> None:
     assert parse_frame(head[:1]) is None
 
 
-def test_a_close_frame_is_told_apart() -> None:
+def test_a_close_frame_is_distinguished() -> None:
     parsed = parse_frame(b"\x88\x00")
     assert parsed is not None
     assert parsed[0] == CLOSE

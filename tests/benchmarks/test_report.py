@@ -107,7 +107,7 @@ def test_every_figure_has_a_reading_and_at_least_one_of_our_servers() -> None:
         assert "orsay-process" in figure.servers
 
 
-def test_a_title_tells_the_sessions_that_were_really_used() -> None:
+def test_a_title_has_the_sessions_that_were_really_used() -> None:
     figure = FIGURES["hold"]
     quick = replace(figure, arguments=(*figure.arguments, *figure.quick_arguments))
     assert figure.title_of(figure.readings[0]).startswith("16,000 sessions pinged")

@@ -23,7 +23,7 @@ STUBBORN = (
 )
 
 
-def test_turns_of_all_servers_stand_next_to_each_other() -> None:
+def test_turns_of_all_servers_are_next_to_each_other() -> None:
     options = parser().parse_args(["--only", "calls", "--servers", "ors-sdk,openreward", "--repeat", "2"])
     order = [(spec.name, turn) for _, spec, turn in plan(options).order()]
     assert order == [("ors-sdk", 1), ("openreward", 1), ("ors-sdk", 2), ("openreward", 2)]
@@ -86,7 +86,7 @@ def test_a_server_that_exits_is_reported_with_its_log(tmp_path: Path) -> None:
         server.wait_until()
 
 
-def test_the_documentation_has_the_figures_of_the_server_as_it_comes() -> None:
+def test_the_documentation_has_the_numbers_of_the_server_as_it_comes() -> None:
     table = (RESULTS / "serve-default.md").read_text().split("\n\n")[0]
     assert table.strip() in (RESULTS.parents[1] / "docs" / "performance.md").read_text()
 

@@ -64,7 +64,7 @@ def test_what_the_others_take_is_no_other_work_and_pauses_are_no_latency() -> No
     assert not {"per_s", "p50_ms"} & result.keys()
 
 
-def test_one_that_fails_or_does_not_end_is_told_and_keeps_no_other_from_its_result() -> None:
+def test_one_that_fails_or_does_not_end_is_reported_and_keeps_no_other_from_its_result() -> None:
     starts = [
         generator("import sys; sys.exit('no server')"),
         generator("import time; time.sleep(600)"),

@@ -76,7 +76,7 @@ def test_results_are_written_as_json_and_markdown(tmp_path: Path) -> None:
     assert "- rollouts, orsay-attached, run 1: failed: errors: {'wrong rollouts': 3}" in written
 
 
-def test_turns_of_all_contenders_stand_next_to_each_other() -> None:
+def test_turns_of_all_contenders_are_next_to_each_other() -> None:
     chosen = plan(parser().parse_args(["--only", "trl,orsay-rollout", "--no-clients", "--repeat", "2"]))
     assert [(name, turn) for _, name, turn in chosen.order()] == [
         ("trl", 1),

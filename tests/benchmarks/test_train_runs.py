@@ -18,7 +18,7 @@ from orsay_bench.servers import RunningServer
 from orsay_bench.train import GROUP, SERVER, measure, parser, plan, run_of, surroundings
 from orsay_bench.train_report import CLIENT, CLIENTS, CONTENDERS, ROLLOUTS
 
-from tests.bridge.launching import trainers
+from tests.support.trainers import trainers
 
 pytestmark = pytest.mark.process
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from ..support.model_server.processes import ServedModel
     from .parrot import Parrot
-    from .standin.processes import ServedModel
 
 
 @pytest.fixture(scope="session")
@@ -18,20 +18,20 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The model of the recorded answers and its tokenizer. Not to be written to."""
     pytest.importorskip("torch", reason="needs the extra 'trl'")
     pytest.importorskip("trl", reason="needs the extra 'trl'")
-    from .standin import model
+    from ..support.model_server import model
 
     return model.build(tmp_path_factory.mktemp("served") / "model")
 
 
 @pytest.fixture(scope="session")
-def standin(model_folder: Path) -> Iterator[ServedModel]:
+def model_server(model_folder: Path) -> Iterator[ServedModel]:
     """A stand-in over ``model_folder`` for all tests of this process: ``base_url``, ``folder``, ``seen()``.
 
-    Who changes weights or breaks the engine starts its own, with ``standin.processes.stand_in``.
+    Who changes weights or breaks the engine starts its own, with ``serve_model``.
     """
-    from .standin.processes import stand_in
+    from ..support.model_server.processes import serve_model
 
-    with stand_in(model_folder) as served:
+    with serve_model(model_folder) as served:
         yield served
 
 

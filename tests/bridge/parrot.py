@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from typing import Any
 import httpx
 
 from tests.support.forkserver import Forked, ForkServer
+from tests.support.sockets import free_port
 
 __all__ = ["Parrot", "serve_parrot"]
 
@@ -43,9 +43,7 @@ def serve_parrot(folder: Path) -> Iterator[Parrot]:
     ) as openenv:
         made = openenv.run(["-m", "openenv.cli", "init", "parrot_env", "-o", str(folder)], timeout=_START_S)
         assert made.returncode == 0, made.stderr
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         command = ["-m", "tests.bridge.parrot", str(folder), str(port)]
         with open(os.devnull, "wb") as nowhere:
             process = openenv.start(command, stdout=nowhere.fileno(), stderr=nowhere.fileno())

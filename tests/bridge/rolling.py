@@ -35,8 +35,8 @@ class ScriptedSampler:
         self.most_at_once = max(self.most_at_once, self.at_once)
         await asyncio.sleep(0.001)
         self.at_once -= 1
-        said = self.tokenizer(self.player(self.tokenizer.decode(prompt)))["input_ids"]
-        ids = [*said, self.tokenizer.eos_token_id][:max_tokens]
+        answer = self.tokenizer(self.player(self.tokenizer.decode(prompt)))["input_ids"]
+        ids = [*answer, self.tokenizer.eos_token_id][:max_tokens]
         self.turns.append((prompt, ids))
         self.allowed.append(max_tokens)
         with torch.no_grad():
@@ -125,7 +125,7 @@ def _keep_imports_out_of_collections() -> None:
 
 
 def hesitant(model: Any, certainty: float = 0.42) -> Any:
-    """The model of ``standin.model`` with doubts: it calls often, but not always the same.
+    """The model of ``model_server.model`` with doubts: it calls often, but not always the same.
 
     With less ``certainty`` it says anything, hardly ever twice the same.
     """

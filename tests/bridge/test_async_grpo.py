@@ -24,8 +24,8 @@ from orsay_trl import EnvironmentSpec
 
 from tests.interop.servers import serve
 
-from .launching import OFFLINE, trainers
-from .standin.processes import ServedModel
+from ..support.model_server.processes import ServedModel
+from ..support.trainers import OFFLINE, trainers
 
 LOTTERY = Path(__file__).with_name("lottery.py")
 LIMIT_S = 200
@@ -46,10 +46,10 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def runs(url: str, standin: ServedModel) -> list[dict[str, Any]]:
+def runs(url: str, model_server: ServedModel) -> list[dict[str, Any]]:
     """What two workers did; every third session of one environment hung, which the second may not bear."""
     done = trainers().run(
-        ["-m", "tests.bridge.worker_run", url, str(standin.folder), "tiny", standin.base_url],
+        ["-m", "tests.bridge.worker_run", url, str(model_server.folder), "tiny", model_server.base_url],
         env={**os.environ, **OFFLINE},
         timeout=LIMIT_S,
     )
@@ -76,8 +76,8 @@ def reward(sample: Sample) -> float | None:
 
 def found(sample: Sample) -> float | None:
     """The reward that the environment named in its answer."""
-    told = [message["content"] for message in sample["completion"] if message["role"] == "tool"]
-    number = re.search(r"You found (\d+)", told[0]) if told else None
+    results = [message["content"] for message in sample["completion"] if message["role"] == "tool"]
+    number = re.search(r"You found (\d+)", results[0]) if results else None
     return int(number[1]) / 10 if number else None
 
 

@@ -10,14 +10,14 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from tests.system.serving import ROOT
+from tests.support.servers import ROOT
 
-from .serving import World, serve_worlds
+from ..support.bridge_server import EnvServer, serve_environments
 
 pytest.importorskip("openreward", reason="needs the package 'openreward'")
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 
-from .launching import trainers
+from ..support.trainers import trainers
 
 pytestmark = pytest.mark.process
 
@@ -26,19 +26,19 @@ Run: TypeAlias = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def env_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvServer]:
     names = ("Words", "Judged", "Pictures", "Broken")
-    with serve_worlds(tmp_path_factory.mktemp("catalog"), *names, call_time_limit_s=2) as found:
+    with serve_environments(tmp_path_factory.mktemp("catalog"), *names, call_time_limit_s=2) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def run(world: World) -> Run:
+def run(env_server: EnvServer) -> Run:
     """Runs code in a process that takes the server for the catalog; openreward is imported there already."""
-    return functools.partial(_run, world)
+    return functools.partial(_run, env_server)
 
 
-def _run(world: World, code: str, **variables: str) -> Any:
+def _run(env_server: EnvServer, code: str, **variables: str) -> Any:
     """What ``code`` leaves in ``result``, run in a process that takes this server for the catalog."""
     program = (
         "import json, os, signal, sys, time, warnings\nwarnings.simplefilter('ignore')\n"
@@ -49,8 +49,8 @@ def _run(world: World, code: str, **variables: str) -> Any:
     )
     environment = {
         **os.environ,
-        "OPENREWARD_API_URL": world.url,
-        "OPENREWARD_SESSION_URL": world.url,
+        "OPENREWARD_API_URL": env_server.url,
+        "OPENREWARD_SESSION_URL": env_server.url,
         "OPENREWARD_API_KEY": "the-key",
         **variables,
     }
@@ -61,7 +61,7 @@ def _run(world: World, code: str, **variables: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_a_name_of_the_catalog_is_played_like_a_url(world: World, run: Run) -> None:
+def test_a_name_of_the_catalog_is_played_like_a_url(env_server: EnvServer, run: Run) -> None:
     result = run(
         """
 spec = EnvironmentSpec("someone/words", num_tasks=3, reward="sum")
@@ -87,13 +87,13 @@ spec.close()
     assert (result["finished"], result["reward"]) == (True, [1.5])
     assert result["metadata"][1]["rewards"] == {"accuracy": 0.0, "brevity": 0.25}
     assert result["name"] == "Environment_words"
-    assert world.diary.open_sessions() == set()
+    assert env_server.diary.open_sessions() == set()
 
 
-def test_an_odd_input_is_a_refused_call_there_too(world: World, run: Run) -> None:
+def test_an_odd_input_is_a_refused_call_there_too(env_server: EnvServer, run: Run) -> None:
     result = run(
         """
-from tests.attack.odd import INPUTS
+from tests.support.odd_inputs import INPUTS
 spec = EnvironmentSpec("someone/words", num_tasks=1, discover_task_tools=False, retries=0)
 episode = spec.episode({"task_split": "train", "task_index": 0})
 async def play():
@@ -112,7 +112,7 @@ result = {"rewards": episode.rewards, "fault": episode.fault_message}
     assert set(result["rewards"][:-1]) == {None} and result["rewards"][-1] == 1.0
 
 
-def test_the_key_and_the_secrets_are_handed_to_the_environment(world: World, run: Run) -> None:
+def test_the_key_and_the_secrets_are_handed_to_the_environment(env_server: EnvServer, run: Run) -> None:
     result = run(
         """
 result = []
@@ -125,13 +125,13 @@ for secrets in (None, {}, {"HF_TOKEN": "hush"}):
 """,
     )
     assert len(result) == 3
-    none, empty, own = (line["given"] for line in world.diary.lines("secret")[-3:])
+    none, empty, own = (line["given"] for line in env_server.diary.lines("secret")[-3:])
     assert "the-key" in json.dumps(none["api_key"])
     assert set(own) - set(empty) == {"HF_TOKEN"}, "the package adds the key by itself"
     assert "hush" in json.dumps(own["HF_TOKEN"])
 
 
-def test_pictures_groups_and_plain_messages_pass_through(world: World, run: Run) -> None:
+def test_pictures_groups_and_plain_messages_pass_through(env_server: EnvServer, run: Run) -> None:
     result = run(
         """
 pictures = EnvironmentSpec("someone/pictures", env_name="Pictures")
@@ -161,7 +161,7 @@ judged.close()
     assert result["hint"] == "yes"
 
 
-def test_faults_are_told_apart_from_answers(world: World, run: Run) -> None:
+def test_faults_are_distinguished_from_answers(env_server: EnvServer, run: Run) -> None:
     result = run(
         """
 row = {"task_split": "train", "task_index": 0}
@@ -199,7 +199,7 @@ spec.close()
     assert [result[name][2] for name in ("fail", "slow", "died", "setup", "prompt")] == [None] * 5
 
 
-def test_what_is_wrong_is_raised(world: World, run: Run) -> None:
+def test_what_is_wrong_is_raised(env_server: EnvServer, run: Run) -> None:
     result = run(
         """
 result = {}

@@ -145,7 +145,7 @@ async def test_a_request_that_was_given_up_is_taken_from_the_engine() -> None:
     await sampler.aclose()
 
 
-async def test_an_engine_that_dies_is_told_to_all_who_wait() -> None:
+async def test_an_engine_that_dies_is_reported_to_all_who_wait() -> None:
     generation = Generation()
     sampler = ColocatedSampler(generation)
     generation.llm.llm_engine.fails = True

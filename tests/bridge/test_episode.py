@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import pytest
 from orsay_client import errors
 from orsay_trl import EnvironmentSpec, Episode
 
-from .serving import World, serve_worlds
+from ..support.bridge_server import EnvServer, serve_environments
+from ..support.waiting import until_true
 
 pytestmark = pytest.mark.process
 
@@ -22,17 +24,39 @@ ROW = {"task_split": "train", "task_index": 0}
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def env_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvServer]:
     folder = tmp_path_factory.mktemp("episodes")
-    with serve_worlds(
+    with serve_environments(
         folder, "Words", "Fickle", "Unseeded", "Broken", "Judged", call_time_limit_s=1
     ) as found:
         yield found
 
 
+@dataclass(frozen=True)
+class Idle:
+    """An episode that nobody plays since then, on a server whose idle limit is 11 s."""
+
+    server: EnvServer
+    environment: Any
+    since: float
+
+
+@pytest.fixture(scope="module", autouse=True)
+def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Idle]:
+    """It is left alone while other tests of this file run."""
+    folder = tmp_path_factory.mktemp("idle")
+    with serve_environments(folder, "Words", idle_limit_s=11) as env_server:
+        spec = EnvironmentSpec(env_server.url, discover_task_tools=False, retries=0)
+        environment: Any = spec.environment_factory()
+        environment.reset(**ROW)
+        environment.say(word="fig")
+        yield Idle(env_server, environment, time.monotonic())
+        spec.close()
+
+
 @pytest.fixture
-def spec(world: World) -> Iterator[EnvironmentSpec]:
-    made = EnvironmentSpec(world.url, discover_task_tools=False)
+def spec(env_server: EnvServer) -> Iterator[EnvironmentSpec]:
+    made = EnvironmentSpec(env_server.url, discover_task_tools=False)
     assert made.tools.names
     yield made
     made.close()
@@ -51,12 +75,12 @@ def _play(spec: EnvironmentSpec, work: Callable[[Episode], Awaitable[Any]], **ro
 
 
 def _kill(episode: Episode) -> None:
-    """Kill the worker whose process the call ``pid`` told last."""
-    told = [found["pid"] for found in episode.metadata if found and "pid" in found]
-    os.kill(told[-1], signal.SIGKILL)
+    """Kill the worker whose process the call ``pid`` returned last."""
+    pids = [found["pid"] for found in episode.metadata if found and "pid" in found]
+    os.kill(pids[-1], signal.SIGKILL)
 
 
-def _told(episode: Episode) -> list[Any]:
+def _results(episode: Episode) -> list[Any]:
     return [(step.tool, dict(step.input), step.text) for step in episode.steps]
 
 
@@ -65,7 +89,7 @@ def _told(episode: Episode) -> list[Any]:
 
 @pytest.mark.parametrize("place", range(4))
 def test_an_episode_whose_worker_dies_ends_as_if_nothing_had_happened(
-    world: World, spec: EnvironmentSpec, place: int
+    env_server: EnvServer, spec: EnvironmentSpec, place: int
 ) -> None:
     plan: list[tuple[str, dict[str, Any]]] = [
         ("pid", {}),
@@ -86,7 +110,7 @@ def test_an_episode_whose_worker_dies_ends_as_if_nothing_had_happened(
     struck = _play(spec, lambda episode: through(episode, place))
     assert struck.retried == ["worker_lost"]
     assert struck.fault is None
-    assert _told(struck) == _told(calm)
+    assert _results(struck) == _results(calm)
     assert (struck.rewards, struck.reward, struck.finished) == (calm.rewards, calm.reward, True)
     assert calm.rewards == [None, 0.0, 0.5, None, 1.0]
 
@@ -103,8 +127,8 @@ def test_a_worker_that_dies_in_a_call_is_replaced(spec: EnvironmentSpec, tmp_pat
     assert _play(spec, through).retried == ["worker_lost"]
 
 
-def test_an_environment_that_answers_otherwise_cannot_be_played_again(world: World) -> None:
-    spec = EnvironmentSpec(world.url, env_name="Fickle", discover_task_tools=False)
+def test_an_environment_that_answers_otherwise_cannot_be_played_again(env_server: EnvServer) -> None:
+    spec = EnvironmentSpec(env_server.url, env_name="Fickle", discover_task_tools=False)
 
     async def through(episode: Episode) -> None:
         await episode.call("pid", {})
@@ -118,8 +142,8 @@ def test_an_environment_that_answers_otherwise_cannot_be_played_again(world: Wor
     spec.close()
 
 
-def test_an_environment_that_begins_otherwise_cannot_be_played_again(world: World) -> None:
-    spec = EnvironmentSpec(world.url, env_name="Unseeded", discover_task_tools=False)
+def test_an_environment_that_begins_otherwise_cannot_be_played_again(env_server: EnvServer) -> None:
+    spec = EnvironmentSpec(env_server.url, env_name="Unseeded", discover_task_tools=False)
 
     async def through(episode: Episode) -> None:
         before = episode.observation
@@ -132,18 +156,18 @@ def test_an_environment_that_begins_otherwise_cannot_be_played_again(world: Worl
     spec.close()
 
 
-def test_an_episode_is_lost_when_its_budget_is_used_up(world: World) -> None:
-    spec = EnvironmentSpec(world.url, retries=2, discover_task_tools=False)
+def test_an_episode_is_lost_when_its_budget_is_used_up(env_server: EnvServer) -> None:
+    spec = EnvironmentSpec(env_server.url, retries=2, discover_task_tools=False)
 
     async def through(episode: Episode) -> None:
         await episode.call("points", {"number": 5})
-        before = len(world.diary.lines("setup"))
+        before = len(env_server.diary.lines("setup"))
         reply = await episode.call("die", {})
         assert "will not be scored" in reply.text
-        assert len(world.diary.lines("setup")) == before + 2
-        calls = len(world.diary.lines("call"))
+        assert len(env_server.diary.lines("setup")) == before + 2
+        calls = len(env_server.diary.lines("call"))
         assert (await episode.call("look", {})).text == reply.text
-        assert len(world.diary.lines("call")) == calls, "a lost episode was played on"
+        assert len(env_server.diary.lines("call")) == calls, "a lost episode was played on"
 
     episode = _play(spec, through)
     assert (episode.fault, episode.retried) == ("worker_lost", ["worker_lost"] * 2)
@@ -152,31 +176,33 @@ def test_an_episode_is_lost_when_its_budget_is_used_up(world: World) -> None:
 
 
 @pytest.mark.parametrize("retries", [0, 1])
-def test_a_tool_that_breaks_loses_the_episode_at_once(world: World, retries: int) -> None:
-    spec = EnvironmentSpec(world.url, retries=retries, discover_task_tools=False)
+def test_a_tool_that_breaks_loses_the_episode_at_once(env_server: EnvServer, retries: int) -> None:
+    spec = EnvironmentSpec(env_server.url, retries=retries, discover_task_tools=False)
     episode = _play(spec, lambda episode: episode.call("fail", {}))
     assert (episode.fault, episode.retried, episode.reward) == ("tool_error", [], None)
     assert "the tool broke" in episode.fault_message
     spec.close()
 
 
-def test_a_call_over_the_servers_limit_is_tried_again_and_then_lost(world: World) -> None:
-    spec = EnvironmentSpec(world.url, retries=1, discover_task_tools=False)
+def test_a_call_over_the_servers_limit_is_tried_again_and_then_lost(env_server: EnvServer) -> None:
+    spec = EnvironmentSpec(env_server.url, retries=1, discover_task_tools=False)
     episode = _play(spec, lambda episode: episode.call("sleep", {"seconds": 20}))
     assert (episode.fault, episode.retried) == ("time_limit", ["time_limit"])
     spec.close()
 
 
-def test_a_call_over_the_specs_limit_is_lost_likewise(world: World) -> None:
-    spec = EnvironmentSpec(world.url, retries=0, call_timeout_s=0.1, discover_task_tools=False)
+def test_a_call_over_the_specs_limit_is_lost_likewise(env_server: EnvServer) -> None:
+    spec = EnvironmentSpec(env_server.url, retries=0, call_timeout_s=0.1, discover_task_tools=False)
     episode = _play(spec, lambda episode: episode.call("sleep", {"seconds": 0.8}))
     assert (episode.fault, "0.1 s" in episode.fault_message) == ("time_limit", True)
     spec.close()
 
 
 @pytest.mark.parametrize(("index", "fault"), [(0, "setup_error"), (1, "prompt_error")])
-def test_an_environment_that_breaks_at_the_start_is_a_fault(world: World, index: int, fault: str) -> None:
-    spec = EnvironmentSpec(world.url, env_name="Broken", discover_task_tools=False)
+def test_an_environment_that_breaks_at_the_start_is_a_fault(
+    env_server: EnvServer, index: int, fault: str
+) -> None:
+    spec = EnvironmentSpec(env_server.url, env_name="Broken", discover_task_tools=False)
     environment: Any = spec.environment_factory()
     assert environment.reset(task_split="train", task_index=index) == ""
     assert (environment.episode.fault, environment.reward) == (fault, None)
@@ -184,21 +210,21 @@ def test_an_environment_that_breaks_at_the_start_is_a_fault(world: World, index:
     assert environment.reset(task_split="train", task_index=2)
     assert environment.look() == "here: x"
     spec.close()
-    assert world.diary.open_sessions() == set() or _gone(world)
+    assert env_server.diary.open_sessions() == set() or _gone(env_server)
 
 
-def _gone(world: World) -> bool:
+def _gone(env_server: EnvServer) -> bool:
     """Sessions whose worker died never wrote that they ended."""
-    dead = {line["pid"] for line in world.diary.lines() if not Path(f"/proc/{line['pid']}").exists()}
-    left = {line["key"] for line in world.diary.lines("setup") if line["pid"] not in dead}
-    return not (world.diary.open_sessions() & left)
+    dead = {line["pid"] for line in env_server.diary.lines() if not Path(f"/proc/{line['pid']}").exists()}
+    left = {line["key"] for line in env_server.diary.lines("setup") if line["pid"] not in dead}
+    return not (env_server.diary.open_sessions() & left)
 
 
 # Wrong requests are no faults
 
 
-def test_a_wrong_key_or_task_is_raised(tmp_path: Path, world: World) -> None:
-    with serve_worlds(tmp_path, "Words", api_keys='["right"]') as locked:
+def test_a_wrong_key_or_task_is_raised(tmp_path: Path, env_server: EnvServer) -> None:
+    with serve_environments(tmp_path, "Words", api_keys='["right"]') as locked:
         with pytest.raises(errors.Unauthorized):
             EnvironmentSpec(locked.url, api_key="wrong").environment_factory()
         spec = EnvironmentSpec(locked.url, api_key="right", discover_task_tools=False)
@@ -229,19 +255,19 @@ def test_a_tool_that_there_is_not_is_answered_in_words(spec: EnvironmentSpec) ->
 
 
 def test_a_server_that_is_down_is_a_fault_and_one_that_comes_back_is_used(tmp_path: Path) -> None:
-    with serve_worlds(tmp_path, "Words") as world:
-        spec = EnvironmentSpec(world.url, retries=0, request_tries=2, discover_task_tools=False)
+    with serve_environments(tmp_path, "Words") as env_server:
+        spec = EnvironmentSpec(env_server.url, retries=0, request_tries=2, discover_task_tools=False)
         environment: Any = spec.environment_factory()
         environment.reset(**ROW)
         environment.points(number=1)
-        world.process.signal(signal.SIGKILL)
-        world.process.wait()
+        env_server.process.signal(signal.SIGKILL)
+        env_server.process.wait()
         environment.look()
         assert (environment.episode.fault, environment.reward) == ("connection_lost", None)
         assert environment.reset(**ROW) == ""
         assert (environment.episode.fault, environment.reward) == ("connection_lost", None)
-        port = world.port
-    with serve_worlds(tmp_path, "Words", port=port):
+        port = env_server.port
+    with serve_environments(tmp_path, "Words", port=port):
         assert environment.reset(**ROW) == "Say the word: apple."
         assert environment.say(word="apple") == "right"
         assert environment.reward == 1.0
@@ -249,15 +275,15 @@ def test_a_server_that_is_down_is_a_fault_and_one_that_comes_back_is_used(tmp_pa
 
 
 def test_an_episode_survives_a_restart_of_the_server(tmp_path: Path) -> None:
-    with serve_worlds(tmp_path, "Words") as world:
-        spec = EnvironmentSpec(world.url, request_tries=2, discover_task_tools=False)
+    with serve_environments(tmp_path, "Words") as env_server:
+        spec = EnvironmentSpec(env_server.url, request_tries=2, discover_task_tools=False)
         environment: Any = spec.environment_factory()
         environment.reset(**ROW)
         environment.say(word="fig")
-        world.process.signal(signal.SIGKILL)
-        world.process.wait()
-        port = world.port
-    with serve_worlds(tmp_path, "Words", port=port):
+        env_server.process.signal(signal.SIGKILL)
+        env_server.process.wait()
+        port = env_server.port
+    with serve_environments(tmp_path, "Words", port=port):
         assert environment.say(word="pear") == "wrong, heard ['fig', 'pear']"
         assert environment.episode.retried
         assert environment.episode.fault is None
@@ -267,7 +293,7 @@ def test_an_episode_survives_a_restart_of_the_server(tmp_path: Path) -> None:
 # The end, in every state
 
 
-def test_an_episode_can_be_closed_in_every_state(world: World, spec: EnvironmentSpec) -> None:
+def test_an_episode_can_be_closed_in_every_state(env_server: EnvServer, spec: EnvironmentSpec) -> None:
     async def all_states() -> None:
         never = spec.episode(ROW)
         await never.close()
@@ -315,10 +341,10 @@ def test_an_episode_can_be_closed_in_every_state(world: World, spec: Environment
 
     spec.run(all_states())
     spec.close()
-    assert _gone(world)
+    assert _gone(env_server)
 
 
-def test_an_episode_that_is_cancelled_leaves_no_session(world: World, spec: EnvironmentSpec) -> None:
+def test_an_episode_that_is_cancelled_leaves_no_session(env_server: EnvServer, spec: EnvironmentSpec) -> None:
     async def cancel() -> None:
         for pause in (0, 0.002, 0.005, 0.01, 0.02):
             episode = spec.episode(ROW)
@@ -338,22 +364,22 @@ def test_an_episode_that_is_cancelled_leaves_no_session(world: World, spec: Envi
 
     spec.run(cancel())
     spec.close()
-    _until(lambda: _gone(world))
+    until_true(lambda: _gone(env_server))
 
 
 def test_one_request_that_is_wrong_does_not_leave_the_others_open(
-    world: World, spec: EnvironmentSpec
+    env_server: EnvServer, spec: EnvironmentSpec
 ) -> None:
     with pytest.raises(errors.BadRequest, match="77"):
         spec.prepare([*[ROW] * 5, {**ROW, "task_index": 77}, *[ROW] * 5])
     spec.pool.close_episodes()
     assert spec.pool.open_episodes == 0
     spec.close()
-    _until(lambda: _gone(world))
+    until_true(lambda: _gone(env_server))
 
 
-def test_many_episodes_are_played_at_the_same_time(world: World) -> None:
-    spec = EnvironmentSpec(world.url, concurrency=40, discover_task_tools=False)
+def test_many_episodes_are_played_at_the_same_time(env_server: EnvServer) -> None:
+    spec = EnvironmentSpec(env_server.url, concurrency=40, discover_task_tools=False)
     rows = [{**ROW, "task_index": number % 8} for number in range(200)]
     words = [row["word"] for row in spec.train_dataset]
     opened = spec.prepare(rows)
@@ -371,7 +397,7 @@ def test_many_episodes_are_played_at_the_same_time(world: World) -> None:
     spec.release(taken)
     spec.close()
     assert spec.live._pool is None
-    assert _gone(world)
+    assert _gone(env_server)
 
 
 def test_calls_of_one_episode_keep_their_order(spec: EnvironmentSpec) -> None:
@@ -384,36 +410,23 @@ def test_calls_of_one_episode_keep_their_order(spec: EnvironmentSpec) -> None:
     assert [step.input["word"] for step in episode.steps] == [*map(str, range(20)), "apple"]
 
 
-def test_an_idle_episode_outlives_the_servers_idle_limit(tmp_path: Path) -> None:
-    with serve_worlds(tmp_path, "Words", idle_limit_s=11) as world:
-        spec = EnvironmentSpec(world.url, discover_task_tools=False, retries=0)
-        environment: Any = spec.environment_factory()
-        environment.reset(**ROW)
-        environment.say(word="fig")
-        time.sleep(13)  # longer than the limit; a ping is sent every 10 s
-        assert environment.say(word="apple") == "right"
-        assert (environment.episode.retried, len(world.diary.lines("setup"))) == ([], 1)
-        spec.close()
+def test_an_idle_episode_outlives_the_servers_idle_limit(idle: Idle) -> None:
+    time.sleep(max(0.0, idle.since + 13 - time.monotonic()))  # over the limit; a ping is sent every 10 s
+    assert idle.environment.say(word="apple") == "right"
+    assert (idle.environment.episode.retried, len(idle.server.diary.lines("setup"))) == ([], 1)
 
 
 def test_what_is_sent_carries_the_rollouts_id(tmp_path: Path) -> None:
-    with serve_worlds(tmp_path, "Words") as world:
-        spec = EnvironmentSpec(world.url, run="my-run", discover_task_tools=False)
+    with serve_environments(tmp_path, "Words") as env_server:
+        spec = EnvironmentSpec(env_server.url, run="my-run", discover_task_tools=False)
         environment: Any = spec.environment_factory()
         environment.reset(**ROW)
         episode = environment.episode
         assert len(episode.id) == 32
         sid = episode.sid
         spec.close()
-        _until(lambda: bool(world.process.events("session_ended")))
-        [line] = world.process.events("session_ended")
+        until_true(lambda: bool(env_server.process.events("session_ended")))
+        [line] = env_server.process.events("session_ended")
         assert line["session"] == sid
         assert f'"rollout":"{episode.id}"' in line["run"]
         assert '"run":"my-run"' in line["run"]
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)

@@ -22,8 +22,8 @@ pytest.importorskip("trl", reason="needs the extra 'trl'")
 
 from tests.interop.servers import serve
 
-from .launching import OFFLINE, ranks, trainers
-from .standin.processes import ServedModel, stand_in
+from ..support.model_server.processes import ServedModel, serve_model
+from ..support.trainers import OFFLINE, ranks, trainers
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -37,7 +37,7 @@ SCRIPTS = (
 )
 LIMIT_S = 160
 pytestmark = [pytest.mark.process, pytest.mark.timeout(LIMIT_S + 40)]
-# What TRL's own script for an OpenReward environment can be told.
+# Options of TRL's own script for an OpenReward environment.
 SETA_FLAGS = {
     "--model",
     "--target",
@@ -94,7 +94,7 @@ def model(url: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def served(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedModel]:
     """The stand-in for vLLM over a copy of that model."""
     folder = Path(shutil.copytree(model, tmp_path_factory.mktemp("served") / "model"))
-    with stand_in(folder, name=str(folder)) as served:
+    with serve_model(folder, name=str(folder)) as served:
         yield served
 
 
@@ -127,10 +127,10 @@ def steps(found: list[Log]) -> list[Log]:
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_script_says_what_it_needs_and_how_it_is_started(script: str) -> None:
-    told = ast.get_docstring(ast.parse((EXAMPLES / f"{script}.py").read_text())) or ""
-    assert "Needs `pip install 'orsay[trl,vllm]'" in told
-    assert f"python examples/{script}.py --url http://127.0.0.1:8080" in told
-    assert re.search(rf"{script}\.py .*--smoke", told)
+    docstring = ast.get_docstring(ast.parse((EXAMPLES / f"{script}.py").read_text())) or ""
+    assert "Needs `pip install 'orsay[trl,vllm]'" in docstring
+    assert f"python examples/{script}.py --url http://127.0.0.1:8080" in docstring
+    assert re.search(rf"{script}\.py .*--smoke", docstring)
 
 
 def test_every_script_is_tried_here() -> None:
@@ -138,7 +138,7 @@ def test_every_script_is_tried_here() -> None:
     assert found == set(SCRIPTS)
 
 
-def test_the_seta_script_can_be_told_nothing_that_ours_cannot() -> None:
+def test_the_seta_script_has_no_option_that_ours_has_not() -> None:
     words = re.findall(r'"(--[a-z-]+)"', (EXAMPLES / "grpo.py").read_text())
     assert set(words) >= SETA_FLAGS
 
@@ -217,7 +217,7 @@ def test_async_grpo(url: str, served: ServedModel, journal: Path, tmp_path: Path
         assert log["rewards/Environment_" + url.partition("//")[2].replace(".", "_").replace(":", "_")] >= 0
         assert log["tools/call_frequency"] > 0
     assert trained[0]["ratio"] == pytest.approx(1, abs=1e-3)  # the worker's logprobs are the trainer's
-    # The process that plays has no trainer to ask; it was told the run, and claims no step.
+    # The process that plays has no trainer to ask; it was given the run, and claims no step.
     wait_for_living(journal)
     connection = sqlite3.connect(f"file:{journal}?mode=ro", uri=True)
     try:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from orsay_trl import EnvironmentSpec, TooManyFaults
 
-from .serving import TRAINING, World, kill_worker, serve_worlds
+from ..support.bridge_server import TRAINING, EnvServer, kill_worker, serve_environments
 
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 from .players import ConcurrentScripted, PlainScripted, call, make_trainer
@@ -99,14 +99,14 @@ def _train(cls: type, folder: Path, spec: EnvironmentSpec, rewards: Rewards, **m
 @CLASSES
 def test_training_goes_on_while_workers_are_killed(tmp_path: Path, cls: type) -> None:
     kills, steps = 0, 2 if cls is ConcurrentScripted else 1
-    with serve_worlds(tmp_path, "Words", workers=2) as world:
-        spec = EnvironmentSpec(world.url, reward="mean", retries=2, max_fault_share=1.0)
+    with serve_environments(tmp_path, "Words", workers=2) as env_server:
+        spec = EnvironmentSpec(env_server.url, reward="mean", retries=2, max_fault_share=1.0)
 
         def kill(stop: threading.Event) -> None:
             nonlocal kills
             draw = random.Random(0)
             while kills < 6 and not stop.wait(0.05):  # often, so that no step is over before it is hit
-                if kill_worker(world):
+                if kill_worker(env_server):
                     kills += 1
                     stop.wait(draw.uniform(0.2, 0.5))
 
@@ -125,12 +125,12 @@ def test_training_goes_on_while_workers_are_killed(tmp_path: Path, cls: type) ->
 
 
 def test_lost_rollouts_are_counted_by_class(tmp_path: Path) -> None:
-    with serve_worlds(tmp_path, "Words") as world:
-        spec = EnvironmentSpec(world.url, reward="mean", retries=0, max_fault_share=1.0)
+    with serve_environments(tmp_path, "Words") as env_server:
+        spec = EnvironmentSpec(env_server.url, reward="mean", retries=0, max_fault_share=1.0)
 
         def kill(stop: threading.Event) -> None:
             while not stop.wait(0.05):
-                if kill_worker(world):
+                if kill_worker(env_server):
                     stop.wait(0.4)
 
         rewards = Rewards()
@@ -150,14 +150,14 @@ def test_lost_rollouts_are_counted_by_class(tmp_path: Path) -> None:
 
 
 def test_training_goes_on_when_the_server_is_killed_and_comes_back(tmp_path: Path) -> None:
-    with serve_worlds(tmp_path, "Words") as first:
+    with serve_environments(tmp_path, "Words") as first:
         spec = EnvironmentSpec(first.url, reward="mean", max_fault_share=1.0)
         rewards = Rewards()
         starts = 0
 
         def restart(stop: threading.Event) -> None:
             nonlocal starts
-            server: World = first
+            server: EnvServer = first
             managers: list[Any] = []
             known = 0
             try:
@@ -168,7 +168,7 @@ def test_training_goes_on_when_the_server_is_killed_and_comes_back(tmp_path: Pat
                     known = begun
                     server.process.signal(signal.SIGKILL)
                     server.process.wait()
-                    again = serve_worlds(tmp_path, "Words", port=first.port)
+                    again = serve_environments(tmp_path, "Words", port=first.port)
                     server = again.__enter__()
                     managers.append(again)
                     starts += 1
@@ -189,17 +189,17 @@ def test_training_goes_on_when_the_server_is_killed_and_comes_back(tmp_path: Pat
 
 @CLASSES
 def test_a_server_that_stays_away_stops_training_with_the_reason(tmp_path: Path, cls: type) -> None:
-    with serve_worlds(tmp_path, "Words") as world:
+    with serve_environments(tmp_path, "Words") as env_server:
         spec = EnvironmentSpec(
-            world.url, reward="mean", retries=0, request_tries=1, discover_task_tools=False, attach=False
+            env_server.url, reward="mean", retries=0, request_tries=1, discover_task_tools=False, attach=False
         )
         rewards = Rewards()
 
         def kill(stop: threading.Event) -> None:
             while len(rewards.seen) < 4 and not stop.wait(0.01):
                 pass
-            world.process.signal(signal.SIGKILL)
-            world.process.wait()
+            env_server.process.signal(signal.SIGKILL)
+            env_server.process.wait()
 
         with (
             _meanwhile(kill),
@@ -215,9 +215,9 @@ def test_a_server_that_stays_away_stops_training_with_the_reason(tmp_path: Path,
 
 def test_a_worker_that_hangs_is_a_fault_and_not_a_reward(tmp_path: Path) -> None:
     """A process that is stopped answers nothing; the spec's own limit ends the wait."""
-    with serve_worlds(tmp_path, "Words") as world:
+    with serve_environments(tmp_path, "Words") as env_server:
         spec = EnvironmentSpec(
-            world.url, reward="mean", retries=0, call_timeout_s=0.5, discover_task_tools=False
+            env_server.url, reward="mean", retries=0, call_timeout_s=0.5, discover_task_tools=False
         )
         environment: Any = spec.environment_factory()
         environment.reset(task_split="train", task_index=0)

@@ -16,7 +16,7 @@ import pytest
 from orsay_trl import EnvironmentSpec, Episode
 from orsay_trl.trainer.run_context import run_name
 
-from .serving import TRAINING, World, kill_worker, serve_worlds
+from ..support.bridge_server import TRAINING, EnvServer, kill_worker, serve_environments
 
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 from orsay_trl.rollout.rollout_func import reward_func, vllm_rollout_func
@@ -33,14 +33,14 @@ def journal(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def world(tmp_path: Path, journal: Path) -> Iterator[World]:
-    with serve_worlds(tmp_path, "Words", journal=str(journal)) as found:
+def env_server(tmp_path: Path, journal: Path) -> Iterator[EnvServer]:
+    with serve_environments(tmp_path, "Words", journal=str(journal)) as found:
         yield found
 
 
-def recorded(world: World, journal: Path) -> list[dict[str, Any]]:
+def recorded(env_server: EnvServer, journal: Path) -> list[dict[str, Any]]:
     """The sessions in the journal, in order; the server has ended then."""
-    world.process.end()
+    env_server.process.end()
     connection = sqlite3.connect(journal)
     try:
         connection.row_factory = sqlite3.Row
@@ -56,14 +56,14 @@ def says_it(text: str) -> str:
 
 @pytest.mark.parametrize("cls", [PlainScripted, ConcurrentScripted], ids=["trl", "ours"])
 def test_a_trainer_labels_its_sessions_by_itself(
-    world: World, journal: Path, tmp_path: Path, cls: type
+    env_server: EnvServer, journal: Path, tmp_path: Path, cls: type
 ) -> None:
-    spec = EnvironmentSpec(world.url, attach=False, discover_task_tools=False)
+    spec = EnvironmentSpec(env_server.url, attach=False, discover_task_tools=False)
     arguments = {"output_dir": str(tmp_path / "words-at-night")}
     trainer = make_trainer(cls, tmp_path, player=says_it, spec=spec, steps=2, arguments=arguments)
     trainer.train()
     spec.close()
-    rows = recorded(world, journal)
+    rows = recorded(env_server, journal)
     assert {row["run"] for row in rows} == {"words-at-night"}
     assert Counter(row["step"] for row in rows) == {0: 4, 1: 4}
     assert len({row["rollout"] for row in rows}) == 8
@@ -73,9 +73,9 @@ def test_a_trainer_labels_its_sessions_by_itself(
 
 
 def test_a_rollout_function_labels_its_sessions_by_itself(
-    world: World, journal: Path, tmp_path: Path
+    env_server: EnvServer, journal: Path, tmp_path: Path
 ) -> None:
-    spec = EnvironmentSpec(world.url, num_tasks=4, discover_task_tools=False)
+    spec = EnvironmentSpec(env_server.url, num_tasks=4, discover_task_tools=False)
     trainer = grpo(
         tmp_path,
         arguments={"run_name": "by tokens"},
@@ -90,23 +90,23 @@ def test_a_rollout_function_labels_its_sessions_by_itself(
         trainer.state.global_step = step
         ids.append(play(prompts, trainer)["rollout_id"])
     spec.close()
-    rows = recorded(world, journal)
+    rows = recorded(env_server, journal)
     assert {row["run"] for row in rows} == {"by tokens"}
     for step, shown in zip((0, 7), ids, strict=True):
         assert sorted(row["rollout"] for row in rows if row["step"] == step) == sorted(shown)
 
 
 def test_a_rollout_that_is_played_again_keeps_its_id_and_counts_its_attempts(
-    world: World, journal: Path
+    env_server: EnvServer, journal: Path
 ) -> None:
-    spec = EnvironmentSpec(world.url, run="mine", discover_task_tools=False)
+    spec = EnvironmentSpec(env_server.url, run="mine", discover_task_tools=False)
 
     async def play(episode: Episode) -> list[str]:
         await episode.open()
         traces = [episode.trace]
-        assert kill_worker(world)
+        assert kill_worker(env_server)
         async with asyncio.timeout(60):
-            while not world.process.events("worker_lost"):
+            while not env_server.process.events("worker_lost"):
                 await asyncio.sleep(0.02)
         assert (await episode.call("say", {"word": "apple"})).text == "right"
         traces.append(episode.trace)
@@ -117,7 +117,7 @@ def test_a_rollout_that_is_played_again_keeps_its_id_and_counts_its_attempts(
     traces = spec.run(play(episode))
     spec.close()
     assert episode.retried == ["worker_lost"]
-    first, second = recorded(world, journal)
+    first, second = recorded(env_server, journal)
     assert first["rollout"] == second["rollout"] == episode.id
     assert (first["run"], second["run"]) == ("mine", "mine")
     assert first["labels"] is None and json.loads(second["labels"]) == {"attempt": 2}

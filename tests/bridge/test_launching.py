@@ -12,13 +12,18 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("trl")
 
-from .launching import ranks
+from ..support.trainers import ranks
 
 pytestmark = pytest.mark.process
 
 SAME = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
 PLACE = ("MASTER_ADDR", "MASTER_PORT")
-SCRIPT = f"import json, os; print(json.dumps({{name: os.environ.get(name) for name in {SAME + PLACE}}}))"
+SCRIPT = f"""
+import json, os, sys
+
+found = {{name: os.environ.get(name) for name in {SAME + PLACE}}}
+sys.stdout.write(json.dumps(found) + "\\n")  # in one piece: both ranks write to one pipe
+"""
 
 
 def test_ranks_have_the_variables_of_torchrun(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from orsay_trl import EnvironmentSpec
 
-from .serving import TRAINING, World, serve_worlds
+from ..support.bridge_server import TRAINING, EnvServer, serve_environments
 
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 from .players import ConcurrentScripted, PlainScripted, call, make_trainer
@@ -24,32 +24,32 @@ BOTH = pytest.mark.parametrize("cls", [PlainScripted, ConcurrentScripted], ids=[
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def env_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvServer]:
     names = ("Words", "Judged", "Mixed", "Schemas")
-    with serve_worlds(tmp_path_factory.mktemp("mixture"), *names) as found:
+    with serve_environments(tmp_path_factory.mktemp("mixture"), *names) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with serve_worlds(tmp_path_factory.mktemp("other"), "Schemas") as found:
+def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvServer]:
+    with serve_environments(tmp_path_factory.mktemp("other"), "Schemas") as found:
         yield found
 
 
-def _specs(world: World, *names: str, **more: Any) -> list[EnvironmentSpec]:
-    return [EnvironmentSpec(world.url, env_name=name, **more) for name in names]
+def _specs(env_server: EnvServer, *names: str, **more: Any) -> list[EnvironmentSpec]:
+    return [EnvironmentSpec(env_server.url, env_name=name, **more) for name in names]
 
 
-def test_rows_of_all_environments_are_mixed(world: World) -> None:
-    mixture = EnvironmentSpec.combine(*_specs(world, "Words", "Judged"))
+def test_rows_of_all_environments_are_mixed(env_server: EnvServer) -> None:
+    mixture = EnvironmentSpec.combine(*_specs(env_server, "Words", "Judged"))
     rows = list(mixture.train_dataset)
     assert Counter(row["environment"] for row in rows) == {"Words": 8, "Judged": 2}
     assert {row["word"] for row in rows if row["environment"] == "Judged"} == {None}
     assert {row["answer"] for row in rows if row["environment"] == "Judged"} == {"yes", "no"}
     assert [row["environment"] for row in rows] != sorted(row["environment"] for row in rows)
-    again = EnvironmentSpec.combine(*_specs(world, "Words", "Judged"))
+    again = EnvironmentSpec.combine(*_specs(env_server, "Words", "Judged"))
     assert list(again.train_dataset) == rows, "the same seed gives the same order"
-    turned = EnvironmentSpec.combine(*_specs(world, "Words", "Judged"), seed=1)
+    turned = EnvironmentSpec.combine(*_specs(env_server, "Words", "Judged"), seed=1)
     assert list(turned.train_dataset) != rows
     assert Counter(row["environment"] for row in mixture.eval_dataset) == {"Words": 3, "Judged": 1}
     for made in (mixture, again, turned):
@@ -65,8 +65,10 @@ def test_rows_of_all_environments_are_mixed(world: World) -> None:
         ([0.1, 0.9], {"Words": 1, "Judged": 9}),
     ],
 )
-def test_weights_are_shares_of_the_rows(world: World, weights: list[float], counts: dict[str, int]) -> None:
-    mixture = EnvironmentSpec.combine(*_specs(world, "Words", "Judged"), weights=weights)
+def test_weights_are_shares_of_the_rows(
+    env_server: EnvServer, weights: list[float], counts: dict[str, int]
+) -> None:
+    mixture = EnvironmentSpec.combine(*_specs(env_server, "Words", "Judged"), weights=weights)
     rows = list(mixture.train_dataset)
     assert Counter(row["environment"] for row in rows) == counts
     for name, size in (("Words", 8), ("Judged", 2)):
@@ -75,8 +77,8 @@ def test_weights_are_shares_of_the_rows(world: World, weights: list[float], coun
     mixture.close()
 
 
-def test_columns_whose_types_conflict_hold_json(world: World) -> None:
-    mixture = EnvironmentSpec.combine(*_specs(world, "Words", "Mixed"))
+def test_columns_whose_types_conflict_hold_json(env_server: EnvServer) -> None:
+    mixture = EnvironmentSpec.combine(*_specs(env_server, "Words", "Mixed"))
     rows = list(mixture.train_dataset)
     assert len(rows) == 11
     assert sorted(row["value"] for row in rows if row["value"] is not None) == ['"two"', "1"]
@@ -84,8 +86,8 @@ def test_columns_whose_types_conflict_hold_json(world: World) -> None:
     mixture.close()
 
 
-def test_the_task_is_in_the_message_for_a_rollout_function(world: World) -> None:
-    mixture = EnvironmentSpec.combine(*_specs(world, "Words", "Judged"))
+def test_the_task_is_in_the_message_for_a_rollout_function(env_server: EnvServer) -> None:
+    mixture = EnvironmentSpec.combine(*_specs(env_server, "Words", "Judged"))
     for row in mixture.rollout_dataset:
         task = json.loads(row["prompt"][0]["task"])
         assert (task["task_split"], task["task_index"]) == ("train", row["task_index"])
@@ -109,8 +111,8 @@ def test_what_cannot_be_combined_is_refused(names: list[str], more: dict[str, An
         EnvironmentSpec.combine(*specs, **more)
 
 
-def test_a_mixture_can_be_pickled_after_use(world: World, other: World) -> None:
-    mixture = EnvironmentSpec.combine(*_specs(world, "Words"), *_specs(other, "Schemas"))
+def test_a_mixture_can_be_pickled_after_use(env_server: EnvServer, other: EnvServer) -> None:
+    mixture = EnvironmentSpec.combine(*_specs(env_server, "Words"), *_specs(other, "Schemas"))
     row = next(row for row in mixture.train_dataset if row["environment"] == "Words")
     mixture.environment_factory["Words"]().reset(**row)
     copy, factories = pickle.loads(pickle.dumps((mixture, mixture.environment_factory)))
@@ -142,11 +144,11 @@ def player(text: str) -> str:
 
 @BOTH
 def test_three_environments_on_two_servers_train_together(
-    world: World, other: World, tmp_path: Path, cls: type
+    env_server: EnvServer, other: EnvServer, tmp_path: Path, cls: type
 ) -> None:
-    world.diary.clear()
+    env_server.diary.clear()
     other.diary.clear()
-    words, judged = _specs(world, "Words", "Judged", discover_task_tools=False)
+    words, judged = _specs(env_server, "Words", "Judged", discover_task_tools=False)
     [schemas] = _specs(other, "Schemas", discover_task_tools=False, unscored=0.125)
     mixture = EnvironmentSpec.combine(
         words, judged, schemas, names=["words", "judged", "schemas"], weights=[1, 1, 1]
@@ -183,13 +185,13 @@ def test_three_environments_on_two_servers_train_together(
     assert {"env/words/success", "env/judged/success", "env/schemas/success"} <= set(entry)
     assert sum(logged(trainer, "env/words/success")) == 2.0
     assert sum(logged(trainer, "env/schemas/reward")) == 0.25
-    assert world.diary.calls() == {"say": 8}
+    assert env_server.diary.calls() == {"say": 8}
     mixture.close()
-    assert world.diary.open_sessions() == set()
+    assert env_server.diary.open_sessions() == set()
 
 
-def test_metrics_go_by_the_names_that_were_given(world: World, tmp_path: Path) -> None:
-    first, second = (EnvironmentSpec(world.url, indices=[i], discover_task_tools=False) for i in (0, 1))
+def test_metrics_go_by_the_names_that_were_given(env_server: EnvServer, tmp_path: Path) -> None:
+    first, second = (EnvironmentSpec(env_server.url, indices=[i], discover_task_tools=False) for i in (0, 1))
     mixture = EnvironmentSpec.combine(first, second, names=["easy", "hard"])
     trainer = make_trainer(ConcurrentScripted, tmp_path, player=player, spec=mixture, batch=4, steps=1)
     trainer.train()
@@ -199,8 +201,8 @@ def test_metrics_go_by_the_names_that_were_given(world: World, tmp_path: Path) -
     assert entry["env/easy/length"] == 1.0
 
 
-def test_evaluation_of_a_mixture_plays_every_environment(world: World, tmp_path: Path) -> None:
-    mixture = EnvironmentSpec.combine(*_specs(world, "Words", "Judged", discover_task_tools=False))
+def test_evaluation_of_a_mixture_plays_every_environment(env_server: EnvServer, tmp_path: Path) -> None:
+    mixture = EnvironmentSpec.combine(*_specs(env_server, "Words", "Judged", discover_task_tools=False))
     trainer = make_trainer(
         ConcurrentScripted,
         tmp_path,
@@ -214,9 +216,9 @@ def test_evaluation_of_a_mixture_plays_every_environment(world: World, tmp_path:
 
 
 def test_a_fault_in_one_environment_leaves_the_others_alone(
-    world: World, other: World, tmp_path: Path
+    env_server: EnvServer, other: EnvServer, tmp_path: Path
 ) -> None:
-    [words] = _specs(world, "Words", discover_task_tools=False, indices=[0])
+    [words] = _specs(env_server, "Words", discover_task_tools=False, indices=[0])
     [schemas] = _specs(
         other, "Schemas", discover_task_tools=False, call_timeout_s=1e-6, retries=0, max_fault_share=1.0
     )

@@ -24,9 +24,9 @@ import torch
 from orsay_trl.rollout.sync import untie
 from transformers import AutoModelForCausalLM
 
-from .standin import engine, model
-from .standin.processes import ServedModel, stand_in
-from .standin.questions import QUESTIONS, RECORDED, difference
+from ..support.model_server import engine, model
+from ..support.model_server.processes import ServedModel, serve_model
+from ..support.model_server.questions import QUESTIONS, RECORDED, difference
 
 pytestmark = pytest.mark.process
 
@@ -38,7 +38,7 @@ DRAWN = [name for name, question in QUESTIONS.items() if question.drawn and "pro
 def toolless(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedModel]:
     """Without tool parsing, over a folder that may be written to."""
     folder = Path(shutil.copytree(model_folder, tmp_path_factory.mktemp("toolless") / "model"))
-    with stand_in(folder, tools=False) as served:
+    with serve_model(folder, tools=False) as served:
         yield served
 
 
@@ -83,7 +83,7 @@ def test_a_changed_answer_would_be_noticed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_recorded_logprobs_are_those_of_the_distribution_that_the_stand_in_draws_from(
+def test_recorded_logprobs_are_those_of_the_distribution_that_the_model_server_draws_from(
     name: str, model_folder: Path
 ) -> None:
     """vLLM's own draws, put through the stand-in's reading of its filters."""
@@ -106,7 +106,7 @@ def test_recorded_logprobs_are_those_of_the_distribution_that_the_stand_in_draws
             assert float(ours) == pytest.approx(logprob, abs=1e-3)
 
 
-def test_tokens_are_drawn_as_often_as_their_logprobs_say(standin: ServedModel) -> None:
+def test_tokens_are_drawn_as_often_as_their_logprobs_say(model_server: ServedModel) -> None:
     body = {
         "prompt": [64, 65, 66],
         "max_tokens": 1,
@@ -117,7 +117,7 @@ def test_tokens_are_drawn_as_often_as_their_logprobs_say(standin: ServedModel) -
     }
     seen: Counter[int] = Counter()
     shares: dict[int, float] = {}
-    with connected(standin) as client:
+    with connected(model_server) as client:
         answers = [client.post("/v1/completions", json=body).json() for _ in range(5)]
     for choice in (choice for answer in answers for choice in answer["choices"]):
         (token,), (logprob,) = choice["token_ids"], choice["logprobs"]["token_logprobs"]
@@ -128,16 +128,16 @@ def test_tokens_are_drawn_as_often_as_their_logprobs_say(standin: ServedModel) -
         assert abs(seen[token] - 1000 * share) < 6 * (1000 * share * (1 - share)) ** 0.5, (seen, shares)
 
 
-def test_requests_in_one_batch_get_the_answers_that_they_get_alone(standin: ServedModel) -> None:
+def test_requests_in_one_batch_get_the_answers_that_they_get_alone(model_server: ServedModel) -> None:
     bodies = [
         greedy([(3 * at + by) % 600 for by in range(1 + 5 * at)], max_tokens=3 + 2 * at) for at in range(20)
     ]
-    with connected(standin) as client, ThreadPoolExecutor(len(bodies)) as threads:
-        standin.seen()
+    with connected(model_server) as client, ThreadPoolExecutor(len(bodies)) as threads:
+        model_server.seen()
         alone = [completed(client, body) for body in bodies]
-        assert standin.seen()["most_at_once"] == 1
+        assert model_server.seen()["most_at_once"] == 1
         together = list(threads.map(lambda body: completed(client, body), bodies))
-    assert standin.seen()["most_at_once"] > 1
+    assert model_server.seen()["most_at_once"] > 1
     for one, two in zip(alone, together, strict=True):
         assert two["token_ids"] == one["token_ids"]
         assert two["logprobs"]["token_logprobs"] == pytest.approx(one["logprobs"]["token_logprobs"], abs=1e-4)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from orsay_trl import EnvironmentSpec, Episode
 from orsay_trl.trainer.rewards import GroupReward, candidate
 
-from tests.attack.odd import ARGUMENTS, INPUTS, NAMES, arguments, nested
+from tests.support.odd_inputs import ARGUMENTS, INPUTS, NAMES, arguments, nested
 
-from .serving import TRAINING, World, serve_worlds
+from ..support.bridge_server import TRAINING, EnvServer, serve_environments
 
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 from orsay_trl.play.parsing import guard, unguarded
@@ -40,14 +40,14 @@ CALLS = {"max_completion_length": 3_000}
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with serve_worlds(tmp_path_factory.mktemp("odd"), "Words", "Judged", workers=2) as found:
+def env_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvServer]:
+    with serve_environments(tmp_path_factory.mktemp("odd"), "Words", "Judged", workers=2) as found:
         yield found
 
 
 @pytest.fixture
-def spec(world: World) -> Iterator[EnvironmentSpec]:
-    made = EnvironmentSpec(world.url, attach=False, discover_task_tools=False, retries=0)
+def spec(env_server: EnvServer) -> Iterator[EnvironmentSpec]:
+    made = EnvironmentSpec(env_server.url, attach=False, discover_task_tools=False, retries=0)
     yield made
     made.close()
 
@@ -89,8 +89,10 @@ def test_an_input_that_no_server_takes_is_a_refused_call_of_its_episode(spec: En
     assert (episode.reward, episode.fault, episode.retried) == (1.0, None, [])
 
 
-def test_calls_are_refused_again_where_a_lost_session_is_played_anew(world: World, tmp_path: Path) -> None:
-    spec = EnvironmentSpec(world.url, discover_task_tools=False, retries=1)
+def test_calls_are_refused_again_where_a_lost_session_is_played_anew(
+    env_server: EnvServer, tmp_path: Path
+) -> None:
+    spec = EnvironmentSpec(env_server.url, discover_task_tools=False, retries=1)
     episode = spec.episode(ROW)
 
     async def play() -> None:
@@ -118,8 +120,8 @@ def test_a_method_of_an_environment_takes_whatever_a_model_wrote(spec: Environme
     spec.close()
 
 
-def test_a_last_message_is_graded_whatever_characters_it_has(world: World) -> None:
-    spec = EnvironmentSpec(world.url, env_name="judged", discover_task_tools=False)
+def test_a_last_message_is_graded_whatever_characters_it_has(env_server: EnvServer) -> None:
+    spec = EnvironmentSpec(env_server.url, env_name="judged", discover_task_tools=False)
     episode = spec.episode(ROW)
 
     async def play() -> Any:
@@ -138,17 +140,17 @@ def test_a_last_message_is_graded_whatever_characters_it_has(world: World) -> No
 
 @pytest.mark.parametrize("cls", [PlainScripted, ConcurrentScripted], ids=["trl", "ours"])
 def test_a_training_goes_on_whatever_the_model_calls(
-    world: World, spec: EnvironmentSpec, tmp_path: Path, cls: type
+    env_server: EnvServer, spec: EnvironmentSpec, tmp_path: Path, cls: type
 ) -> None:
     """Each rollout of a batch begins with an odd call of its own; those that TRL can read go on."""
     odd = odd_calls()
     seen: list[Episode] = []
-    said: list[str] = []
+    answer: list[str] = []
 
     def player(text: str) -> str:
         if turns_of(text) == 0:
-            said.append(odd[len(said) % len(odd)])
-            return said[-1]
+            answer.append(odd[len(answer) % len(odd)])
+            return answer[-1]
         return call("say", word=word_of(text))
 
     def watch(environments: Any, **_: Any) -> list[float]:
@@ -210,16 +212,18 @@ def test_a_call_that_no_template_can_write_again_is_plain_text_to_a_rollout_work
 
 
 @pytest.mark.parametrize("what", ["nested 199", "nested 250", "nested 3000", "half of a pair", "NaN"])
-def test_a_group_is_scored_although_one_of_it_called_with_an_odd_input(world: World, what: str) -> None:
-    spec = EnvironmentSpec(world.url, env_name="judged", discover_task_tools=False)
+def test_a_group_is_scored_although_one_of_it_called_with_an_odd_input(
+    env_server: EnvServer, what: str
+) -> None:
+    spec = EnvironmentSpec(env_server.url, env_name="judged", discover_task_tools=False)
     places: list[Any] = [spec.environment_factory() for _ in range(2)]
     for place in places:
         place.reset(**ROW)
     odd = {"type": "function", "function": {"name": "sa\ud800y", "arguments": INPUTS[what]}}
     spelled = {"type": "function", "function": {"name": "say", "arguments": '{"cut'}}
-    said = {"role": "assistant", "content": "I \udfff say.", "tool_calls": [odd, spelled]}
+    answer = {"role": "assistant", "content": "I \udfff say.", "tool_calls": [odd, spelled]}
     completions: list[Any] = [
-        [said, {"role": "tool", "content": "no"}],
+        [answer, {"role": "tool", "content": "no"}],
         [{"role": "assistant", "content": "I say."}],
     ]
     prompt = [{"role": "user", "content": "Go."}]
@@ -234,21 +238,31 @@ def test_arguments_that_a_server_reads_are_in_the_candidate(spec: EnvironmentSpe
     episode = spec.episode(ROW)
     deep = nested(150)
 
-    def said(given: Any) -> Any:
+    def answer(given: Any) -> Any:
         made = {"function": {"name": "say", "arguments": given}}
         turn = {"role": "assistant", "content": "", "tool_calls": [made]}
         [block] = candidate("Go.", [turn], episode).messages[1].blocks
         return getattr(block, "input")  # noqa: B009  # of blocks of every type
 
-    assert said({"word": "x"}) == said('{"word": "x"}') == {"word": "x"}
-    assert said(deep) == deep
-    assert said([1]) == said("[1]") == said("3") == said(None) == said("") == said('{"a": NaN}') == {}
+    assert answer({"word": "x"}) == answer('{"word": "x"}') == {"word": "x"}
+    assert answer(deep) == deep
+    assert (
+        answer([1])
+        == answer("[1]")
+        == answer("3")
+        == answer(None)
+        == answer("")
+        == answer('{"a": NaN}')
+        == {}
+    )
 
 
 # Rollout functions
 
 
-def test_rollouts_go_on_whatever_the_model_calls(world: World, spec: EnvironmentSpec, tmp_path: Path) -> None:
+def test_rollouts_go_on_whatever_the_model_calls(
+    env_server: EnvServer, spec: EnvironmentSpec, tmp_path: Path
+) -> None:
     odd = odd_calls()
     left = iter(odd)
 
@@ -284,7 +298,9 @@ def rolled(
     return function([rows[at]["prompt"] for at in tasks], trainer)
 
 
-def test_actions_go_on_whatever_the_model_writes(world: World, spec: EnvironmentSpec, tmp_path: Path) -> None:
+def test_actions_go_on_whatever_the_model_writes(
+    env_server: EnvServer, spec: EnvironmentSpec, tmp_path: Path
+) -> None:
     odd = [text.replace('"text"', '"word"') for text in SMALL.values() if text.strip()]
     odd += ["[" * 1_000, '{"a":' * 250 + "1" + "}" * 250]
     left = iter(odd)
@@ -303,7 +319,7 @@ def test_actions_go_on_whatever_the_model_writes(world: World, spec: Environment
     assert out["env_reward"] == [1.0] * len(odd)
 
 
-def test_turns_are_read_whatever_stands_in_them() -> None:
+def test_turns_are_read_whatever_is_in_them() -> None:
     tokenizer: Any = tiny.tokenizer()
     parser = TurnParser(tokenizer)
 
@@ -328,7 +344,7 @@ def test_turns_are_read_whatever_stands_in_them() -> None:
     read()
 
 
-def test_an_action_that_no_client_could_send_is_told_apart() -> None:
+def test_an_action_that_no_client_could_send_is_distinguished() -> None:
     game = OpenEnvGame()
     for odd in (nested(3_000), {"a": "\ud800"}, {"a": 10**5_000}):
         with pytest.raises(ValueError, match="cannot be sent"):

@@ -24,10 +24,10 @@ from orsay_trl.rollout.sync import DiskSync
 from orsay_trl.testing import tiny_model as tiny
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from ..support.bridge_server import TRAINING
+from ..support.model_server.processes import serve_model
 from .parrot import Parrot
 from .rolling import ScriptedSampler, chance, grpo, hesitant, logged, smallest
-from .serving import TRAINING
-from .standin.processes import stand_in
 
 pytestmark = [
     pytest.mark.process,
@@ -125,8 +125,8 @@ def test_episodes_are_played_by_clients_of_every_kind(parrot: Parrot, tmp_path: 
     for place in range(3):
         ids, mask, logprobs = (out[name][place] for name in ("completion_ids", "env_mask", "logprobs"))
         assert len(ids) == len(mask) == len(logprobs)
-        said = trainer.processing_class.decode([t for t, mine in zip(ids, mask, strict=True) if mine])
-        words = [word for word in said.split("<|im_end|>") if word]
+        completion = trainer.processing_class.decode([t for t, mine in zip(ids, mask, strict=True) if mine])
+        words = [word for word in completion.split("<|im_end|>") if word]
         assert out["step_rewards"][place] == pytest.approx([len(word) / 10 for word in words])
         assert out["env_reward"][place] == pytest.approx(sum(out["step_rewards"][place]))
         text = trainer.processing_class.decode(ids)
@@ -162,7 +162,7 @@ def test_two_steps_of_training_on_the_length_of_the_text(parrot: Parrot, tmp_pat
 def test_two_steps_of_training_on_a_vllm_server(parrot: Parrot, model_folder: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(model_folder, tmp_path / "served"))
     hesitant(AutoModelForCausalLM.from_pretrained(folder), 0.1).save_pretrained(folder)
-    with stand_in(folder) as served:
+    with serve_model(folder) as served:
         trainer = grpo(
             tmp_path,
             model=AutoModelForCausalLM.from_pretrained(folder),
@@ -224,7 +224,7 @@ def test_too_many_faults_stop_the_training(parrot: Parrot, tmp_path: Path) -> No
 
 
 def test_tasks_reach_the_containers_by_group_and_turn_about(parrot: Parrot, tmp_path: Path) -> None:
-    """There is no container engine here: what would be started is written down, and the server stands in."""
+    """There is no container engine here: what would start is noted, and the server takes its place."""
     started: list[tuple[str, dict[str, str], dict[str, Any]]] = []
 
     class Recorded(parrot.client):  # type: ignore[name-defined, misc]  # made by openenv init

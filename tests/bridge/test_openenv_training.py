@@ -16,11 +16,11 @@ pytest.importorskip("openenv", reason="needs the extra 'openenv'")
 from orsay_trl import EnvironmentSpec, vllm_rollout_func
 from orsay_trl.testing import tiny_model as tiny
 
-from ..system.serving import server
+from ..support.bridge_server import TRAINING
+from ..support.server_process import server
 from .parrot import Parrot
 from .players import ConcurrentScripted, call, make_trainer
 from .rolling import ScriptedSampler, grpo, logged, smallest
-from .serving import TRAINING
 
 pytestmark = [
     pytest.mark.process,
@@ -35,23 +35,23 @@ class Talker:
     """Says texts of different lengths, each in one call, and nothing more."""
 
     def __init__(self) -> None:
-        self.said: list[int] = []
+        self.sent: list[int] = []
 
     def __call__(self, text: str) -> str:
         if "<tool_response>" in text:
             return "Enough."
-        length = LENGTHS[len(self.said) % len(LENGTHS)]
-        self.said.append(length)
+        length = LENGTHS[len(self.sent) % len(LENGTHS)]
+        self.sent.append(length)
         return call("step", message="x" * length)
 
     def reward(self) -> float:
-        """The mean reward of all that was said: a tenth of the length, 1 at most, as OpenEnv's echo pays."""
-        return sum(self.said) / len(self.said) / 10
+        """The mean reward of all that was sent: a tenth of the length, 1 at most, as OpenEnv's echo pays."""
+        return sum(self.sent) / len(self.sent) / 10
 
 
 @pytest.fixture(scope="module")
 def spec(parrot: Parrot) -> Iterator[EnvironmentSpec]:
-    with server(f"openenv:{parrot.url}?max_steps=1", workers=1) as hosted:
+    with server(f"openenv:{parrot.url}?max_steps=1") as hosted:
         made = EnvironmentSpec(hosted.url, num_tasks=4)
         yield made
         made.close()
@@ -61,7 +61,7 @@ def test_by_environment_factory(spec: EnvironmentSpec, tmp_path: Path) -> None:
     talker = Talker()
     trainer = make_trainer(ConcurrentScripted, tmp_path, player=talker, spec=spec, batch=4, generations=2)
     trainer.train()
-    assert len(talker.said) == 4
+    assert len(talker.sent) == 4
     assert logged_once(trainer, "reward") == pytest.approx(talker.reward())
     assert logged_once(trainer, "env/faults") == 0 and logged_once(trainer, "env/finished") == 1
     assert math.isfinite(logged_once(trainer, "loss")) and logged_once(trainer, "grad_norm") > 0
@@ -81,7 +81,7 @@ def test_by_rollout_function(spec: EnvironmentSpec, tmp_path: Path) -> None:
         reward_funcs=spec.reward_funcs,
     )
     trainer.train()
-    assert len(talker.said) == 4
+    assert len(talker.sent) == 4
     assert logged_once(trainer, "reward") == pytest.approx(talker.reward())
     assert logged_once(trainer, "rollout/stop/finished") == 1
     assert logged_once(trainer, "sampling/parity") < 1e-3

@@ -1,4 +1,4 @@
-"""Reading turns: what a template writes is read back, and what cannot be read is told to the model."""
+"""Reading turns: what a template writes is read back, and what cannot be read is reported to the model."""
 
 from __future__ import annotations
 

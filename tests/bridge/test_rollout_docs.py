@@ -12,11 +12,11 @@ pytest.importorskip("trl", reason="needs the extra 'trl'")
 
 from orsay_trl.testing import tiny_model as tiny
 
-from tests.docs.texts import EXAMPLES
+from tests.support.documentation import EXAMPLES
 
+from ..support.bridge_server import TRAINING, EnvServer, serve_environments
+from ..support.model_server.processes import ServedModel
 from .parrot import Parrot
-from .serving import TRAINING, World, serve_worlds
-from .standin.processes import ServedModel
 
 pytestmark = [pytest.mark.process, *TRAINING, pytest.mark.timeout(300)]
 
@@ -27,15 +27,15 @@ LITTLE = (
 
 
 @pytest.fixture(scope="module")
-def echo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with serve_worlds(
+def echo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvServer]:
+    with serve_environments(
         tmp_path_factory.mktemp("docs"), target="envs/echo/echo_env/env.py:EchoEnvironment"
     ) as found:
         yield found
 
 
 def run(name: str, folder: Path, **replaced: str) -> None:
-    """The example as it stands, but for the model, the address and the amount of work."""
+    """The example as it is written, but for the model, the address and the amount of work."""
     code = (EXAMPLES / "training" / f"{name}.py").read_text()
     known = {
         "Qwen/Qwen3-0.6B": str(tiny.build(folder / "model")),
@@ -55,15 +55,17 @@ def run(name: str, folder: Path, **replaced: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["rollout", "text_rollout"])
-def test_an_environment_is_trained_on(name: str, echo: World, tmp_path: Path) -> None:
+def test_an_environment_is_trained_on(name: str, echo: EnvServer, tmp_path: Path) -> None:
     run(name, tmp_path, **{"http://127.0.0.1:8080": echo.url})
 
 
-def test_an_openenv_environment_is_trained_on(parrot: Parrot, standin: ServedModel, tmp_path: Path) -> None:
+def test_an_openenv_environment_is_trained_on(
+    parrot: Parrot, model_server: ServedModel, tmp_path: Path
+) -> None:
     changes = {
         "http://127.0.0.1:8000": parrot.url,
         'use_vllm=True, vllm_mode="colocate"': "temperature=1.0",  # a server instead, of the same model
-        "max_steps=2,\n    ),": f"max_steps=2, vllm_base_url={standin.base_url!r}, sync=False),",
-        "Qwen/Qwen3-0.6B": str(standin.folder),
+        "max_steps=2,\n    ),": f"max_steps=2, vllm_base_url={model_server.base_url!r}, sync=False),",
+        "Qwen/Qwen3-0.6B": str(model_server.folder),
     }
     run("openenv_rollout", tmp_path, **changes)

@@ -27,9 +27,9 @@ from orsay_trl.rollout.vllm import VLLMSampler
 from orsay_trl.testing import tiny_model as tiny
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from ..support.bridge_server import TRAINING, EnvServer, serve_environments
+from ..support.model_server.processes import ServedModel, serve_model
 from .rolling import ScriptedSampler, chance, grpo, hesitant, logged, smallest
-from .serving import TRAINING, World, serve_worlds
-from .standin.processes import ServedModel, stand_in
 
 pytestmark = [pytest.mark.process, *TRAINING]
 
@@ -37,19 +37,21 @@ Player = Callable[[str], str]
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with serve_worlds(tmp_path_factory.mktemp("rollouts"), "Words", "Judged", "Pictures", workers=2) as found:
+def env_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvServer]:
+    with serve_environments(
+        tmp_path_factory.mktemp("rollouts"), "Words", "Judged", "Pictures", workers=2
+    ) as found:
         yield found
 
 
 @pytest.fixture
-def spec(world: World) -> Iterator[EnvironmentSpec]:
-    made = EnvironmentSpec(world.url, num_tasks=4, retries=0)
+def spec(env_server: EnvServer) -> Iterator[EnvironmentSpec]:
+    made = EnvironmentSpec(env_server.url, num_tasks=4, retries=0)
     assert made.tools.schemas  # asks a session for its tools
-    world.diary.clear()
+    env_server.diary.clear()
     yield made
     made.close()
-    assert world.diary.open_sessions() == set()
+    assert env_server.diary.open_sessions() == set()
 
 
 def call(name: str, **arguments: Any) -> str:
@@ -158,18 +160,18 @@ def test_each_turn_continues_exactly_what_went_before_and_is_kept_verbatim(
     turns = played.sampler.turns
     assert len(turns) == 4
     assert turns[0][0] == prompt
-    for (before, said), (after, _) in itertools.pairwise(turns):
-        assert after[: len(before) + len(said)] == before + said
+    for (before, completion), (after, _) in itertools.pairwise(turns):
+        assert after[: len(before) + len(completion)] == before + completion
     whole = prompt + ids
     assert turns[-1][0] + turns[-1][1] == whole
     sampled = [token for token, mine in zip(ids, mask, strict=True) if mine]
-    assert sampled == [token for _, said in turns for token in said]
+    assert sampled == [token for _, completion in turns for token in completion]
     given = [token for token, mine in zip(ids, mask, strict=True) if not mine]
     text = played.tokenizer.decode(given)
     assert text.count("<tool_response>") == 3 and "0.0 points" in text and "odd" not in text
 
 
-def test_nothing_stands_after_the_call_that_ended_the_episode(spec: EnvironmentSpec, tmp_path: Path) -> None:
+def test_nothing_follows_the_call_that_ended_the_episode(spec: EnvironmentSpec, tmp_path: Path) -> None:
     def eager(text: str) -> str:  # the second call comes after the end
         return call("say", word=word_in(text)) + "\n" + call("points", number=7)
 
@@ -204,8 +206,8 @@ def test_a_turn_without_a_call_ends_the_rollout(spec: EnvironmentSpec, tmp_path:
     assert set(played.out["env_mask"][0]) == {1}
 
 
-def test_a_plain_message_goes_to_the_terminal_tool(world: World, tmp_path: Path) -> None:
-    judged = EnvironmentSpec(world.url, env_name="judged")
+def test_a_plain_message_goes_to_the_terminal_tool(env_server: EnvServer, tmp_path: Path) -> None:
+    judged = EnvironmentSpec(env_server.url, env_name="judged")
     played = Played(tmp_path, judged, lambda text: re.findall(r"answer is (\w+)", text)[-1], tasks=[0, 1])
     judged.close()
     assert played.out["stop_reason"] == ["finished"] * 2
@@ -273,8 +275,8 @@ def test_a_tool_that_does_not_exist_is_answered(spec: EnvironmentSpec, tmp_path:
 # Faults and clean-up
 
 
-def test_a_rollout_lost_to_a_fault_is_masked_and_has_no_reward(world: World, tmp_path: Path) -> None:
-    spec = EnvironmentSpec(world.url, num_tasks=4, retries=0, max_fault_share=1.0)
+def test_a_rollout_lost_to_a_fault_is_masked_and_has_no_reward(env_server: EnvServer, tmp_path: Path) -> None:
+    spec = EnvironmentSpec(env_server.url, num_tasks=4, retries=0, max_fault_share=1.0)
 
     def unlucky(text: str) -> str:
         return call("fail") if word_in(text) == "pear" else winner(text)
@@ -292,8 +294,8 @@ def test_a_rollout_lost_to_a_fault_is_masked_and_has_no_reward(world: World, tmp
 def test_a_rollout_that_never_opened_is_one_masked_token(tmp_path: Path) -> None:
     folder = tmp_path / "server"
     folder.mkdir()
-    with serve_worlds(folder, "Words") as world:
-        spec = EnvironmentSpec(world.url, num_tasks=2, retries=0, max_fault_share=1.0)
+    with serve_environments(folder, "Words") as env_server:
+        spec = EnvironmentSpec(env_server.url, num_tasks=2, retries=0, max_fault_share=1.0)
         played = Played(tmp_path, spec, winner, tasks=[0])
         prompts = [row["prompt"] for row in spec.rollout_dataset]
     played.sampler.turns.clear()
@@ -310,7 +312,9 @@ def test_too_many_faults_stop_the_training(spec: EnvironmentSpec, tmp_path: Path
         Played(tmp_path, spec, lambda _: call("fail"))
 
 
-def test_sessions_end_when_sampling_fails(spec: EnvironmentSpec, world: World, tmp_path: Path) -> None:
+def test_sessions_end_when_sampling_fails(
+    spec: EnvironmentSpec, env_server: EnvServer, tmp_path: Path
+) -> None:
     asked = itertools.count()
 
     def failing(text: str) -> str:
@@ -320,8 +324,8 @@ def test_sessions_end_when_sampling_fails(spec: EnvironmentSpec, world: World, t
 
     with pytest.raises(RuntimeError, match="the engine died"):
         Played(tmp_path, spec, failing)
-    assert len(world.diary.lines("setup")) == 4
-    assert world.diary.open_sessions() == set()
+    assert len(env_server.diary.lines("setup")) == 4
+    assert env_server.diary.open_sessions() == set()
 
 
 def test_a_task_that_does_not_exist_stops_the_training(spec: EnvironmentSpec, tmp_path: Path) -> None:
@@ -397,7 +401,9 @@ def test_a_template_whose_calls_cannot_be_read_is_refused(spec: EnvironmentSpec,
 # Training
 
 
-def test_two_steps_of_training_on_scripted_turns(spec: EnvironmentSpec, world: World, tmp_path: Path) -> None:
+def test_two_steps_of_training_on_scripted_turns(
+    spec: EnvironmentSpec, env_server: EnvServer, tmp_path: Path
+) -> None:
     """Half of the rollouts win, so there is something to learn; parity holds over several turns."""
     tokenizer: Any = tiny.tokenizer()
     model = smallest(tokenizer)
@@ -427,11 +433,11 @@ def test_two_steps_of_training_on_scripted_turns(spec: EnvironmentSpec, world: W
     assert logged(trainer, "rewards/reward_func/mean") == logged(trainer, "rewards/environment_reward/mean")
     assert logged(trainer, "env/success") == [0.5, 0.5]
     assert logged(trainer, "rollout/stop/finished") == [0.5, 0.5]
-    assert len(world.diary.lines("setup")) == 8
+    assert len(env_server.diary.lines("setup")) == 8
 
 
 def test_evaluation_plays_the_tasks_of_its_own_split(
-    spec: EnvironmentSpec, world: World, tmp_path: Path
+    spec: EnvironmentSpec, env_server: EnvServer, tmp_path: Path
 ) -> None:
     tokenizer: Any = tiny.tokenizer()
     model = smallest(tokenizer)
@@ -450,7 +456,7 @@ def test_evaluation_plays_the_tasks_of_its_own_split(
     assert metrics["eval_reward"] == metrics["eval_env/success"] == 1.0
     tasks = {json.loads(row["prompt"][0]["task"])["task_split"] for row in rows}
     assert tasks == {"test"}
-    assert len(world.diary.lines("setup")) == 2 * len(rows)
+    assert len(env_server.diary.lines("setup")) == 2 * len(rows)
 
 
 @pytest.fixture
@@ -486,13 +492,13 @@ def test_two_steps_of_training_on_the_models_own_turns(
 def test_a_server_has_the_weights_of_each_step(
     spec: EnvironmentSpec, caller: tuple[Any, Any], model_folder: Path, tmp_path: Path
 ) -> None:
-    """Parity tells: with ``DiskSync`` it holds after a step too, and without it no longer does."""
+    """Parity shows it: with ``DiskSync`` it holds after a step too, and without it no longer does."""
     model, tokenizer = caller
     hesitant(model)  # so that no two rollouts are alike, and each step moves the weights
     folder = Path(shutil.copytree(model_folder, tmp_path / "served"))
     model.save_pretrained(folder)
     found = {}
-    with stand_in(folder) as served:
+    with serve_model(folder) as served:
         for synced in (True, False):
             function = vllm_rollout_func(
                 spec,
@@ -515,11 +521,11 @@ def test_a_server_has_the_weights_of_each_step(
 
 
 def test_the_sampler_of_a_base_url_draws_as_the_trainer_assumes(
-    spec: EnvironmentSpec, standin: ServedModel, tmp_path: Path
+    spec: EnvironmentSpec, model_server: ServedModel, tmp_path: Path
 ) -> None:
-    model = AutoModelForCausalLM.from_pretrained(standin.folder)
-    tokenizer = AutoTokenizer.from_pretrained(standin.folder)
-    function = vllm_rollout_func(spec, base_url=standin.base_url, sync=False, max_turns=1)
+    model = AutoModelForCausalLM.from_pretrained(model_server.folder)
+    tokenizer = AutoTokenizer.from_pretrained(model_server.folder)
+    function = vllm_rollout_func(spec, base_url=model_server.base_url, sync=False, max_turns=1)
     trainer = grpo(
         tmp_path,
         model=model,
@@ -538,9 +544,11 @@ def test_the_sampler_of_a_base_url_draws_as_the_trainer_assumes(
     function.close()
 
 
-def test_environments_of_a_mixture_are_each_played_with_their_own_tools(world: World, tmp_path: Path) -> None:
-    words = EnvironmentSpec(world.url, env_name="words", num_tasks=2)
-    judged = EnvironmentSpec(world.url, env_name="judged", reward="sum")
+def test_environments_of_a_mixture_are_each_played_with_their_own_tools(
+    env_server: EnvServer, tmp_path: Path
+) -> None:
+    words = EnvironmentSpec(env_server.url, env_name="words", num_tasks=2)
+    judged = EnvironmentSpec(env_server.url, env_name="judged", reward="sum")
     mixture = EnvironmentSpec.combine(words, judged, names=["words", "judged"])
 
     def player(text: str) -> str:
@@ -568,4 +576,4 @@ def test_environments_of_a_mixture_are_each_played_with_their_own_tools(world: W
     assert trainer._pending_metrics["env/words/success"] == [1.0, 1.0]
     assert trainer._pending_metrics["env/judged/success"] == [1.0, 1.0]
     mixture.close()
-    assert world.diary.open_sessions() == set()
+    assert env_server.diary.open_sessions() == set()

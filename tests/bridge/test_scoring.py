@@ -12,7 +12,7 @@ import pytest
 from orsay_trl import EnvironmentSpec, TooManyFaults, discounted
 from orsay_trl.trainer.rewards import candidate
 
-from .serving import TRAINING, World, serve_worlds
+from ..support.bridge_server import TRAINING, EnvServer, serve_environments
 
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 from .players import ConcurrentScripted, PlainScripted, call, make_trainer
@@ -24,8 +24,8 @@ ROW = {"task_split": "train", "task_index": 0}
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with serve_worlds(tmp_path_factory.mktemp("scoring"), "Words", "Judged", "Broken") as found:
+def env_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvServer]:
+    with serve_environments(tmp_path_factory.mktemp("scoring"), "Words", "Judged", "Broken") as found:
         yield found
 
 
@@ -41,8 +41,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         (lambda episode: None, 0.25),
     ],
 )
-def test_an_episode_is_worth_what_the_policy_says(world: World, policy: Any, reward: float) -> None:
-    spec = EnvironmentSpec(world.url, reward=policy, unscored=0.25)
+def test_an_episode_is_worth_what_the_policy_says(env_server: EnvServer, policy: Any, reward: float) -> None:
+    spec = EnvironmentSpec(env_server.url, reward=policy, unscored=0.25)
     environment: Any = spec.environment_factory()
     environment.reset(**ROW)
     environment.look()
@@ -53,8 +53,10 @@ def test_an_episode_is_worth_what_the_policy_says(world: World, policy: Any, rew
 
 
 @pytest.mark.parametrize("unscored", [0.0, -0.5, None])
-def test_an_episode_without_a_score_is_worth_what_was_said(world: World, unscored: float | None) -> None:
-    spec = EnvironmentSpec(world.url, unscored=unscored)
+def test_an_episode_without_a_score_is_worth_what_was_configured(
+    env_server: EnvServer, unscored: float | None
+) -> None:
+    spec = EnvironmentSpec(env_server.url, unscored=unscored)
     environment: Any = spec.environment_factory()
     environment.reset(**ROW)
     assert spec.reward_funcs(environments=[environment]) == [unscored]
@@ -65,8 +67,8 @@ def test_an_episode_without_a_score_is_worth_what_was_said(world: World, unscore
     spec.close()
 
 
-def test_a_reward_is_given_once_where_both_ways_are_open(world: World) -> None:
-    spec = EnvironmentSpec(world.url)
+def test_a_reward_is_given_once_where_both_ways_are_open(env_server: EnvServer) -> None:
+    spec = EnvironmentSpec(env_server.url)
     environment: Any = spec.environment_factory()
     environment.reset(**ROW)
     environment.say(word="apple")
@@ -84,8 +86,10 @@ def _say(text: str) -> str:
 
 @pytest.mark.parametrize("cls", [PlainScripted, ConcurrentScripted])
 @pytest.mark.parametrize("with_function", [True, False])
-def test_training_counts_a_reward_once(world: World, tmp_path: Path, cls: type, with_function: bool) -> None:
-    spec = EnvironmentSpec(world.url, indices=[0])
+def test_training_counts_a_reward_once(
+    env_server: EnvServer, tmp_path: Path, cls: type, with_function: bool
+) -> None:
+    spec = EnvironmentSpec(env_server.url, indices=[0])
     more: dict[str, Any] = {} if with_function else {"reward_funcs": None}
     trainer = make_trainer(cls, tmp_path, player=_say, spec=spec, batch=2, **more)
     trainer.train()
@@ -95,20 +99,20 @@ def test_training_counts_a_reward_once(world: World, tmp_path: Path, cls: type, 
 
 @pytest.mark.parametrize("cls", [PlainScripted, ConcurrentScripted])
 def test_a_function_of_ones_own_can_replace_the_environments_reward(
-    world: World, tmp_path: Path, cls: type
+    env_server: EnvServer, tmp_path: Path, cls: type
 ) -> None:
     def own(environments: Any, **_: Any) -> list[float]:
         return [10.0 * environment.reward for environment in environments]
 
-    spec = EnvironmentSpec(world.url, indices=[0], get_reward=False)
+    spec = EnvironmentSpec(env_server.url, indices=[0], get_reward=False)
     trainer = make_trainer(cls, tmp_path, player=_say, spec=spec, batch=2, reward_funcs=own)
     trainer.train()
     spec.close()
     assert logged(trainer, "reward") == [10.0]
 
 
-def test_one_lost_rollout_of_a_small_batch_stops_nothing(world: World) -> None:
-    spec = EnvironmentSpec(world.url, env_name="Broken", retries=0, discover_task_tools=False)
+def test_one_lost_rollout_of_a_small_batch_stops_nothing(env_server: EnvServer) -> None:
+    spec = EnvironmentSpec(env_server.url, env_name="Broken", retries=0, discover_task_tools=False)
     place: Any = spec.environment_factory()
     for index in (0, 2, 2):
         place.reset(task_split="train", task_index=index)
@@ -129,9 +133,9 @@ def _lose(environment: Any) -> None:
     environment.look()
 
 
-def test_a_lost_rollout_has_no_reward_whatever_the_policy(world: World) -> None:
+def test_a_lost_rollout_has_no_reward_whatever_the_policy(env_server: EnvServer) -> None:
     for policy in ("last", "sum", lambda episode: 5.0):
-        spec = EnvironmentSpec(world.url, retries=0, reward=policy, max_fault_share=1)
+        spec = EnvironmentSpec(env_server.url, retries=0, reward=policy, max_fault_share=1)
         environment: Any = spec.environment_factory()
         environment.reset(**ROW)
         environment.pid()
@@ -143,8 +147,8 @@ def test_a_lost_rollout_has_no_reward_whatever_the_policy(world: World) -> None:
         spec.close()
 
 
-def test_too_many_faults_stop_training_and_say_why(world: World) -> None:
-    spec = EnvironmentSpec(world.url, env_name="Broken", retries=0, discover_task_tools=False)
+def test_too_many_faults_stop_training_and_say_why(env_server: EnvServer) -> None:
+    spec = EnvironmentSpec(env_server.url, env_name="Broken", retries=0, discover_task_tools=False)
     places: list[Any] = [spec.environment_factory() for _ in range(4)]
     for place, index in zip(places, (0, 0, 2, 2), strict=True):
         place.reset(task_split="train", task_index=index)
@@ -158,8 +162,8 @@ def test_too_many_faults_stop_training_and_say_why(world: World) -> None:
     spec.close()
 
 
-def test_a_trainer_without_batches_is_stopped_too(world: World) -> None:
-    spec = EnvironmentSpec(world.url, env_name="Broken", retries=0, discover_task_tools=False)
+def test_a_trainer_without_batches_is_stopped_too(env_server: EnvServer) -> None:
+    spec = EnvironmentSpec(env_server.url, env_name="Broken", retries=0, discover_task_tools=False)
     place: Any = spec.environment_factory()
     for _ in range(7):
         place.reset(task_split="train", task_index=0)
@@ -178,9 +182,9 @@ def _said(text: str) -> list[dict[str, Any]]:
 
 
 def _play_group(
-    world: World, texts: list[str], indices: list[int], **more: Any
+    env_server: EnvServer, texts: list[str], indices: list[int], **more: Any
 ) -> tuple[Any, list[Any], Any]:
-    spec = EnvironmentSpec(world.url, env_name="Judged", retries=0, max_fault_share=1, **more)
+    spec = EnvironmentSpec(env_server.url, env_name="Judged", retries=0, max_fault_share=1, **more)
     places: list[Any] = [spec.environment_factory() for _ in texts]
     prompts = []
     for place, index in zip(places, indices, strict=True):
@@ -188,46 +192,46 @@ def _play_group(
     return spec, places, {"prompts": prompts, "completions": [_said(text) for text in texts]}
 
 
-def test_an_environment_compares_the_rollouts_of_each_task(world: World) -> None:
-    before = len(world.diary.lines("group"))
-    spec, places, played = _play_group(world, ["a", "bbb", "cc", "dddd", "e", "ff"], [0, 0, 0, 1, 1, 1])
+def test_an_environment_compares_the_rollouts_of_each_task(env_server: EnvServer) -> None:
+    before = len(env_server.diary.lines("group"))
+    spec, places, played = _play_group(env_server, ["a", "bbb", "cc", "dddd", "e", "ff"], [0, 0, 0, 1, 1, 1])
     scores = spec.group_reward(environments=places, num_generations=3, **played)
     assert scores == [1.0, 3.0, 2.0, 4.0, 1.0, 2.0]
-    groups = world.diary.lines("group")[before:]
+    groups = env_server.diary.lines("group")[before:]
     assert [line["texts"] for line in groups] == [["a", "bbb", "cc"], ["dddd", "e", "ff"]]
     assert groups[0]["roles"][0] == ["user", "assistant"]
     assert spec.reward_funcs(environments=places, **played) == [0.0] * 6, "scoring a group ended an episode"
     spec.close()
 
 
-def test_a_group_that_cannot_be_scored_is_left_out_alone(world: World) -> None:
-    spec, places, played = _play_group(world, ["uncomparable", "b", "cc", "ddd"], [0, 0, 1, 1])
+def test_a_group_that_cannot_be_scored_is_left_out_alone(env_server: EnvServer) -> None:
+    spec, places, played = _play_group(env_server, ["uncomparable", "b", "cc", "ddd"], [0, 0, 1, 1])
     assert spec.group_reward(environments=places, num_generations=2, **played) == [None, None, 2.0, 3.0]
     spec.close()
 
 
-def test_a_lost_rollout_takes_no_part_in_its_group(world: World) -> None:
-    spec, places, played = _play_group(world, ["a", "bbb", "cc"], [0, 0, 0])
+def test_a_lost_rollout_takes_no_part_in_its_group(env_server: EnvServer) -> None:
+    spec, places, played = _play_group(env_server, ["a", "bbb", "cc"], [0, 0, 0])
     places[0].episode.mark_lost("worker_lost", "for this test")
     assert spec.group_reward(environments=places, num_generations=3, **played) == [None, 3.0, 2.0]
-    assert world.diary.lines("group")[-1]["texts"] == ["bbb", "cc"]
+    assert env_server.diary.lines("group")[-1]["texts"] == ["bbb", "cc"]
     for place in places:
         place.episode.mark_lost("worker_lost", "for this test")
     assert spec.group_reward(environments=places, num_generations=3, **played) == [None] * 3
     spec.close()
 
 
-def test_two_groups_of_one_task_are_compared_each_for_itself(world: World) -> None:
-    before = len(world.diary.lines("group"))
-    spec, places, played = _play_group(world, ["a", "bb", "ccc", "dddd"], [0, 0, 0, 0])
+def test_two_groups_of_one_task_are_compared_each_for_itself(env_server: EnvServer) -> None:
+    before = len(env_server.diary.lines("group"))
+    spec, places, played = _play_group(env_server, ["a", "bb", "ccc", "dddd"], [0, 0, 0, 0])
     places[2].episode.mark_lost("worker_lost", "for this test")
     assert spec.group_reward(environments=places, num_generations=2, **played) == [1.0, 2.0, None, 4.0]
-    assert [line["texts"] for line in world.diary.lines("group")[before:]] == [["a", "bb"], ["dddd"]]
+    assert [line["texts"] for line in env_server.diary.lines("group")[before:]] == [["a", "bb"], ["dddd"]]
     spec.close()
 
 
-def test_groups_of_unknown_size_are_not_guessed(world: World) -> None:
-    spec, places, played = _play_group(world, ["a", "bb"], [0, 0])
+def test_groups_of_unknown_size_are_not_guessed(env_server: EnvServer) -> None:
+    spec, places, played = _play_group(env_server, ["a", "bb"], [0, 0])
     for size in (None, 0, True, ["a", "column", "of", "tasks"]):
         with pytest.raises(ValueError, match="num_generations=…"):
             spec.group_reward(environments=places, num_generations=size, **played)
@@ -236,8 +240,8 @@ def test_groups_of_unknown_size_are_not_guessed(world: World) -> None:
     spec.close()
 
 
-def test_a_group_of_several_tasks_is_refused(world: World) -> None:
-    spec, places, played = _play_group(world, ["a", "bb", "c", "d"], [0, 0, 0, 1])
+def test_a_group_of_several_tasks_is_refused(env_server: EnvServer) -> None:
+    spec, places, played = _play_group(env_server, ["a", "bb", "c", "d"], [0, 0, 0, 1])
     with pytest.raises(ValueError, match=r"group 1 of the batch plays 2 tasks: .*index=0.*index=1"):
         spec.group_reward(environments=places, num_generations=2, **played)
     spec.close()
@@ -253,8 +257,8 @@ class _Served:
         """As TRL's."""
 
 
-def test_a_prompt_counts_for_its_own_group_alone(world: World) -> None:
-    spec, places, _ = _play_group(world, ["a"] * 6, [0] * 6, attach=False)
+def test_a_prompt_counts_for_its_own_group_alone(env_server: EnvServer) -> None:
+    spec, places, _ = _play_group(env_server, ["a"] * 6, [0] * 6, attach=False)
     spec.close()
     for place in (places[0], places[5]):  # the first group has lost the prompt that counts, the last has not
         place.episode._opened, place.episode._observation = False, ""
@@ -264,10 +268,10 @@ def test_a_prompt_counts_for_its_own_group_alone(world: World) -> None:
     assert faults == ["setup_error", "no_prompt", None, None, None, "setup_error"]
 
 
-def test_an_environment_without_group_scoring_says_so(world: World) -> None:
+def test_an_environment_without_group_scoring_says_so(env_server: EnvServer) -> None:
     from orsay_client.errors import Unsupported
 
-    spec = EnvironmentSpec(world.url)
+    spec = EnvironmentSpec(env_server.url)
     place: Any = spec.environment_factory()
     prompt = [{"role": "user", "content": place.reset(**ROW)}]
     with pytest.raises(Unsupported):
@@ -278,9 +282,9 @@ def test_an_environment_without_group_scoring_says_so(world: World) -> None:
 
 
 @pytest.mark.parametrize("cls", [PlainScripted, ConcurrentScripted])
-def test_training_with_group_scores(world: World, tmp_path: Path, cls: type) -> None:
+def test_training_with_group_scores(env_server: EnvServer, tmp_path: Path, cls: type) -> None:
     texts = iter(["yes", "no way", "yes", "maybe"] * 10)
-    spec = EnvironmentSpec(world.url, env_name="Judged", indices=[0])
+    spec = EnvironmentSpec(env_server.url, env_name="Judged", indices=[0])
     trainer = make_trainer(
         cls,
         tmp_path,
@@ -297,8 +301,8 @@ def test_training_with_group_scores(world: World, tmp_path: Path, cls: type) -> 
     assert logged(trainer, "reward") == [0.5 + 17 / 4]
 
 
-def test_a_rollout_becomes_messages_of_the_standard(world: World) -> None:
-    spec = EnvironmentSpec(world.url, env_name="Judged")
+def test_a_rollout_becomes_messages_of_the_standard(env_server: EnvServer) -> None:
+    spec = EnvironmentSpec(env_server.url, env_name="Judged")
     place: Any = spec.environment_factory()
     place.reset(**ROW)
     place.hint()

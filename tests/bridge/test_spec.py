@@ -22,7 +22,8 @@ from orsay_trl.trainer.environment import EnvironmentFactory, RolloutEnvironment
 from tests.interop.servers import released
 from tests.interop.venvs import OPENREWARD, ORS, python_for
 
-from .serving import World, serve_worlds
+from ..support.bridge_server import EnvServer, serve_environments
+from ..support.waiting import until_true
 
 pytest.importorskip("datasets", reason="needs the extra 'trl'")
 
@@ -30,15 +31,15 @@ pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def env_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvServer]:
     names = ("Words", "Fickle", "Unseeded", "Broken", "Judged", "Mixed", "Endless")
-    with serve_worlds(tmp_path_factory.mktemp("spec"), *names) as found:
+    with serve_environments(tmp_path_factory.mktemp("spec"), *names) as found:
         yield found
 
 
 @pytest.fixture
-def spec(world: World) -> Iterator[EnvironmentSpec]:
-    made = EnvironmentSpec(world.url)
+def spec(env_server: EnvServer) -> Iterator[EnvironmentSpec]:
+    made = EnvironmentSpec(env_server.url)
     yield made
     made.close()
 
@@ -71,8 +72,8 @@ def test_the_dataset_has_a_row_for_each_task(spec: EnvironmentSpec) -> None:
         ({"indices": [-1]}, ["grape"]),
     ],
 )
-def test_tasks_are_chosen(world: World, arguments: dict[str, Any], words: list[str]) -> None:
-    spec = EnvironmentSpec(world.url, **arguments)
+def test_tasks_are_chosen(env_server: EnvServer, arguments: dict[str, Any], words: list[str]) -> None:
+    spec = EnvironmentSpec(env_server.url, **arguments)
     assert [row["word"] for row in spec.train_dataset] == words
     environment = spec.environment_factory()
     assert environment.reset(**spec.train_dataset[0]) == f"Say the word: {words[0]}."
@@ -95,32 +96,34 @@ def test_a_rollout_has_the_state_that_reward_functions_read(spec: EnvironmentSpe
     assert spec.reward_funcs([environment]) == spec.reward_funcs(environments=[environment]) == [1.0]
 
 
-def test_a_reset_begins_anew_and_ends_the_session_before(world: World, spec: EnvironmentSpec) -> None:
+def test_a_reset_begins_anew_and_ends_the_session_before(
+    env_server: EnvServer, spec: EnvironmentSpec
+) -> None:
     environment: Any = spec.environment_factory()
     environment.reset(**spec.train_dataset[0])
-    first = world.diary.lines("setup")[-1]["key"]
+    first = env_server.diary.lines("setup")[-1]["key"]
     environment.say(word="apple")
     environment.reset(**spec.train_dataset[1])
     assert (environment.rewards, environment.finished, environment.reward) == ([], False, 0.0)
     spec.close()
-    assert first in {line["key"] for line in world.diary.lines("teardown")}
+    assert first in {line["key"] for line in env_server.diary.lines("teardown")}
 
 
-def test_tools_of_tasks_are_looked_for_only_where_asked(world: World) -> None:
+def test_tools_of_tasks_are_looked_for_only_where_asked(env_server: EnvServer) -> None:
     for arguments, probed in (
         ({"discover_task_tools": False}, []),
         ({}, ["word-0"]),
         ({"indices": [4, 2, 4]}, ["word-2", "word-4"]),
         ({"indices": [4, 2], "task_tools_discovery_index": 5}, ["word-5"]),
     ):
-        before = len(world.diary.lines("setup"))
-        spec = EnvironmentSpec(world.url, **arguments)
+        before = len(env_server.diary.lines("setup"))
+        spec = EnvironmentSpec(env_server.url, **arguments)
         assert callable(spec.environment_factory().say)  # type: ignore[attr-defined]
         spec.close()
-        assert sorted(line["id"] for line in world.diary.lines("setup")[before:]) == probed
+        assert sorted(line["id"] for line in env_server.diary.lines("setup")[before:]) == probed
 
 
-def test_a_tool_tells_people_its_types(spec: EnvironmentSpec) -> None:
+def test_a_tool_shows_people_its_types(spec: EnvironmentSpec) -> None:
     environment: Any = spec.environment_factory()
     assert environment.say.__annotations__ == {"word": str, "return": str}
     assert "Say a word." in environment.say.__doc__
@@ -135,9 +138,9 @@ def test_a_tool_tells_people_its_types(spec: EnvironmentSpec) -> None:
 # Beyond it
 
 
-def test_several_servers_in_one_process_stay_apart(world: World, tmp_path: Path) -> None:
-    with serve_worlds(tmp_path, "Judged") as other:
-        first, second = EnvironmentSpec(world.url), EnvironmentSpec(other.url)
+def test_several_servers_in_one_process_stay_apart(env_server: EnvServer, tmp_path: Path) -> None:
+    with serve_environments(tmp_path, "Judged") as other:
+        first, second = EnvironmentSpec(env_server.url), EnvironmentSpec(other.url)
         assert (len(first.train_dataset), len(second.train_dataset)) == (8, 2)
         one: Any = first.environment_factory()
         two: Any = second.environment_factory()
@@ -151,30 +154,34 @@ def test_several_servers_in_one_process_stay_apart(world: World, tmp_path: Path)
         second.close()
 
 
-def test_no_variable_of_the_process_says_where_to_go(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_variable_of_the_process_says_where_to_go(
+    env_server: EnvServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("OPENREWARD_API_URL", "OPENREWARD_SESSION_URL"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     monkeypatch.setenv("OPENREWARD_API_KEY", "wrong")
-    spec = EnvironmentSpec(world.url, num_tasks=1)
+    spec = EnvironmentSpec(env_server.url, num_tasks=1)
     assert len(spec.train_dataset) == 1
     spec.close()
 
 
-def test_the_evaluation_dataset_comes_from_its_own_split(world: World) -> None:
-    spec = EnvironmentSpec(world.url, eval_num_tasks=2)
+def test_the_evaluation_dataset_comes_from_its_own_split(env_server: EnvServer) -> None:
+    spec = EnvironmentSpec(env_server.url, eval_num_tasks=2)
     assert [(row["id"], row["task_split"]) for row in spec.eval_dataset] == [
         ("test-0", "test"),
         ("test-1", "test"),
     ]
     environment = spec.environment_factory()
     environment.reset(**spec.eval_dataset[1])
-    assert world.diary.lines("setup")[-1]["id"] == "test-1"
+    assert env_server.diary.lines("setup")[-1]["id"] == "test-1"
     spec.close()
-    assert EnvironmentSpec(world.url, eval_split="train").eval_dataset[7]["word"] == "grape"
+    assert EnvironmentSpec(env_server.url, eval_split="train").eval_dataset[7]["word"] == "grape"
 
 
-def test_a_seed_is_one_for_each_task_and_reaches_the_environment(world: World) -> None:
-    spec = EnvironmentSpec(world.url, env_name="Unseeded", seed_field="seed", seed=7, include_metadata=False)
+def test_a_seed_is_one_for_each_task_and_reaches_the_environment(env_server: EnvServer) -> None:
+    spec = EnvironmentSpec(
+        env_server.url, env_name="Unseeded", seed_field="seed", seed=7, include_metadata=False
+    )
     rows = list(spec.train_dataset)
     assert [row["seed"] for row in rows] == [seed_of(7, "train", i) for i in range(8)]
     assert len({row["seed"] for row in rows}) == 8
@@ -185,8 +192,10 @@ def test_a_seed_is_one_for_each_task_and_reaches_the_environment(world: World) -
     spec.close()
 
 
-def test_prompts_that_differ_in_a_group_are_an_error_for_a_server_that_samples_groups(world: World) -> None:
-    spec = EnvironmentSpec(world.url, env_name="Unseeded")
+def test_prompts_that_differ_in_a_group_are_an_error_for_a_server_that_samples_groups(
+    env_server: EnvServer,
+) -> None:
+    spec = EnvironmentSpec(env_server.url, env_name="Unseeded")
     rows = list(spec.train_dataset)[:2]
     spec.prepare(rows, one_prompt_per_task=True)
     spec.prepare([rows[0]] * 2)
@@ -195,8 +204,8 @@ def test_prompts_that_differ_in_a_group_are_an_error_for_a_server_that_samples_g
     spec.close()
 
 
-def test_columns_without_a_common_type_hold_json(world: World) -> None:
-    rows = list(EnvironmentSpec(world.url, env_name="Mixed").train_dataset)
+def test_columns_without_a_common_type_hold_json(env_server: EnvServer) -> None:
+    rows = list(EnvironmentSpec(env_server.url, env_name="Mixed").train_dataset)
     assert [row["value"] for row in rows] == ["1", '"two"', None]
     assert [row["extra"] for row in rows] == [None, True, None]
     assert [row["rows"] for row in rows] == [[1, 2], [], None]
@@ -206,21 +215,21 @@ def test_columns_without_a_common_type_hold_json(world: World) -> None:
     assert taken == {"prompt", "task_index", "task_split"}, "a field became a column that a trainer reads"
 
 
-def test_a_split_too_large_to_list_is_counted_only(world: World) -> None:
-    before = len(world.diary.lines("get_task"))
+def test_a_split_too_large_to_list_is_counted_only(env_server: EnvServer) -> None:
+    before = len(env_server.diary.lines("get_task"))
     spec = EnvironmentSpec(
-        world.url, env_name="Endless", num_tasks=2000, include_metadata=False, discover_task_tools=False
+        env_server.url, env_name="Endless", num_tasks=2000, include_metadata=False, discover_task_tools=False
     )
     assert len(spec.train_dataset) == 2000
-    assert len(world.diary.lines("get_task")) == before
+    assert len(env_server.diary.lines("get_task")) == before
     spec.close()
-    with_fields = EnvironmentSpec(world.url, env_name="Endless", indices=[3, 999_999_999])
+    with_fields = EnvironmentSpec(env_server.url, env_name="Endless", indices=[3, 999_999_999])
     assert [row["number"] for row in with_fields.train_dataset] == [3, 999_999_999]
     assert with_fields.environment_factory().reset(**with_fields.train_dataset[1]) == "number 999999999"
     with_fields.close()
 
 
-def test_a_spec_can_be_pickled_before_and_after_use(world: World, spec: EnvironmentSpec) -> None:
+def test_a_spec_can_be_pickled_before_and_after_use(env_server: EnvServer, spec: EnvironmentSpec) -> None:
     fresh = pickle.loads(pickle.dumps(spec))
     row = spec.train_dataset[0]
     used: Any = spec.environment_factory()
@@ -304,33 +313,33 @@ def test_arguments_that_cannot_be_meant_are_refused(arguments: dict[str, Any], m
     ],
 )
 def test_what_the_server_does_not_have_is_named(
-    world: World, arguments: dict[str, Any], message: str
+    env_server: EnvServer, arguments: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(errors.BadRequest, match=message):
-        EnvironmentSpec(world.url, **arguments).train_dataset  # noqa: B018
+        EnvironmentSpec(env_server.url, **arguments).train_dataset  # noqa: B018
 
 
-def test_a_server_that_is_no_ors_server_is_told_as_such(world: World) -> None:
+def test_a_server_that_is_no_ors_server_is_reported_as_such(env_server: EnvServer) -> None:
     with pytest.raises((errors.ProtocolError, errors.BadRequest)):
-        EnvironmentSpec(world.url + "/health").train_dataset  # noqa: B018
+        EnvironmentSpec(env_server.url + "/health").train_dataset  # noqa: B018
 
 
 def test_keys_and_secrets_show_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    with serve_worlds(tmp_path, "Words", api_keys='["the-right-key"]') as world:
-        spec = EnvironmentSpec(world.url, api_key="the-right-key", secrets={"token": "hush-hush"})
+    with serve_environments(tmp_path, "Words", api_keys='["the-right-key"]') as env_server:
+        spec = EnvironmentSpec(env_server.url, api_key="the-right-key", secrets={"token": "hush-hush"})
         environment: Any = spec.environment_factory()
         environment.reset(**spec.train_dataset[0])
         assert environment.secret() == "1 secrets"
-        assert world.diary.lines("secret")[-1]["given"] == {"token": "hush-hush"}
+        assert env_server.diary.lines("secret")[-1]["given"] == {"token": "hush-hush"}
         texts = [repr(spec), repr(environment.episode), repr(spec.environment_factory), repr(environment)]
         spec.close()
         for key in ("the-wrong-key", None):
             with pytest.raises(errors.Unauthorized) as caught:
-                EnvironmentSpec(world.url, api_key=key).train_dataset  # noqa: B018
+                EnvironmentSpec(env_server.url, api_key=key).train_dataset  # noqa: B018
             texts.append(str(caught.value))
         texts.append(caplog.text)
-        texts.append(world.process.everything)
+        texts.append(env_server.process.everything)
     for text in texts:
         assert not any(word in text for word in ("the-right-key", "hush-hush", "the-wrong-key"))
 
@@ -341,49 +350,40 @@ def test_a_password_in_the_url_does_not_show() -> None:
     assert "hush-hush" not in spec.class_name
 
 
-def test_a_spec_that_is_garbage_ends_its_sessions(world: World) -> None:
+def test_a_spec_that_is_garbage_ends_its_sessions(env_server: EnvServer) -> None:
     import gc
 
-    spec: EnvironmentSpec | None = EnvironmentSpec(world.url)
+    spec: EnvironmentSpec | None = EnvironmentSpec(env_server.url)
     assert spec is not None
     environment: RolloutEnvironment | None = spec.environment_factory()
     assert environment is not None
     environment.reset(**spec.train_dataset[0])
-    key = world.diary.lines("setup")[-1]["key"]
+    key = env_server.diary.lines("setup")[-1]["key"]
     spec = environment = None
     gc.collect()
-    _until(lambda: key not in world.diary.open_sessions())
+    until_true(lambda: key not in env_server.diary.open_sessions())
 
 
-def test_sessions_end_with_the_process(world: World) -> None:
+def test_sessions_end_with_the_process(env_server: EnvServer) -> None:
     code = (
         "import os; from orsay_trl import EnvironmentSpec; spec = EnvironmentSpec(os.environ['URL']);"
         "row = {'task_split': 'train', 'task_index': 0};"
         "places = [spec.environment_factory() for _ in range(3)]; [p.reset(**row) for p in places];"
         "print('open')"
     )
-    before = world.diary.open_sessions()
-    started = len(world.diary.lines("setup"))
+    before = env_server.diary.open_sessions()
+    started = len(env_server.diary.lines("setup"))
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
-        env={**os.environ, "URL": world.url},
+        env={**os.environ, "URL": env_server.url},
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "open\n", "")
-    assert len(world.diary.lines("setup")) == started + 4, "three episodes and a look for tools"
-    assert world.diary.open_sessions() <= before
-
-
-def _until(condition: Any) -> None:
-    import time
-
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
+    assert len(env_server.diary.lines("setup")) == started + 4, "three episodes and a look for tools"
+    assert env_server.diary.open_sessions() <= before
 
 
 # Released servers

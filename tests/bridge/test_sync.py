@@ -25,8 +25,8 @@ from orsay_trl.rollout.sync import DiskSync, SyncError, untie
 from orsay_trl.rollout.vllm import VLLMSampler
 from transformers import AutoModelForCausalLM
 
-from .launching import ranks
-from .standin.processes import ServedModel, stand_in
+from ..support.model_server.processes import ServedModel, serve_model
+from ..support.trainers import ranks
 
 pytestmark = pytest.mark.process
 
@@ -37,7 +37,7 @@ PROMPT = [64, 65, 66, 220]
 @pytest.fixture(scope="module")
 def server(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedModel]:
     folder = Path(shutil.copytree(model_folder, tmp_path_factory.mktemp("sync") / "model"))
-    with stand_in(folder) as served:
+    with serve_model(folder) as served:
         yield served
 
 
@@ -190,14 +190,14 @@ def test_the_cache_is_emptied_only_after_running_requests_ended(served: ServedMo
         running.join()
 
 
-def test_broken_weights_in_the_folder_are_told(folder: Path) -> None:
+def test_broken_weights_in_the_folder_are_reported(folder: Path) -> None:
     model = loaded(folder)
 
     def save_nonsense(where: Path) -> None:
         (where / "model.safetensors").write_bytes(b"nonsense")
 
     model.save_pretrained = save_nonsense
-    with stand_in(folder) as served, pytest.raises(SyncError, match="collective_rpc answered 500"):
+    with serve_model(folder) as served, pytest.raises(SyncError, match="collective_rpc answered 500"):
         DiskSync(folder, served.base_url).push(model)
 
 
@@ -222,7 +222,7 @@ class Plain(BaseHTTPRequestHandler):
         pass
 
 
-def test_a_server_without_development_mode_is_told_apart(folder: Path) -> None:
+def test_a_server_without_development_mode_is_distinguished(folder: Path) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Plain) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

@@ -18,8 +18,8 @@ from orsay_trl.rollout.rollout_func import reward_func, vllm_rollout_func
 from orsay_trl.rollout.text import merged
 from orsay_trl.testing import tiny_model as tiny
 
+from ..support.bridge_server import TRAINING, EnvServer, serve_environments
 from .rolling import ScriptedSampler, grpo, logged, smallest
-from .serving import TRAINING, World, serve_worlds
 from .templates import chat
 
 pytestmark = [pytest.mark.process, *TRAINING]
@@ -28,14 +28,14 @@ ECHO = "envs/echo/echo_env/env.py:EchoEnvironment"
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with serve_worlds(tmp_path_factory.mktemp("text"), "Words", "Judged", workers=2) as found:
+def env_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvServer]:
+    with serve_environments(tmp_path_factory.mktemp("text"), "Words", "Judged", workers=2) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def echo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with serve_worlds(tmp_path_factory.mktemp("echo"), target=ECHO) as found:
+def echo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvServer]:
+    with serve_environments(tmp_path_factory.mktemp("echo"), target=ECHO) as found:
         yield found
 
 
@@ -78,7 +78,7 @@ def show(observation: Any, step: int, history: list[str]) -> str:
     return f"[{step}] {observation}"
 
 
-def test_a_text_goes_to_the_one_tool_that_takes_a_text(echo: World, tmp_path: Path) -> None:
+def test_a_text_goes_to_the_one_tool_that_takes_a_text(echo: EnvServer, tmp_path: Path) -> None:
     seen: list[tuple[Any, int, list[str]]] = []
 
     def builder(observation: Any, step: int, history: list[str]) -> str:
@@ -99,18 +99,18 @@ def test_a_text_goes_to_the_one_tool_that_takes_a_text(echo: World, tmp_path: Pa
     assert [(step, history) for _, step, history in seen] == [(1, []), (2, ["Step 1: wrong -> reward +0.00"])]
     assert seen[0][0].startswith("Win by calling the tool `echo`")
     assert seen[1][0] == "no match (got 'wrong')"
-    said = trainer.processing_class.decode(out["completion_ids"][0])
-    assert "[2] no match (got 'wrong')" in said and "tool" not in said
+    completion = trainer.processing_class.decode(out["completion_ids"][0])
+    assert "[2] no match (got 'wrong')" in completion and "tool" not in completion
     first, second = sampler.turns
     assert second[0][: len(first[0]) + len(first[1])] == first[0] + first[1]
     assert len(out["completion_ids"][0]) == len(out["env_mask"][0]) == len(out["logprobs"][0])
     assert out["env_mask"][0][-1] == 1 and 0 in out["env_mask"][0]
 
 
-def test_a_text_goes_to_the_terminal_tool(world: World, tmp_path: Path) -> None:
+def test_a_text_goes_to_the_terminal_tool(env_server: EnvServer, tmp_path: Path) -> None:
     out, _, _ = play(
         tmp_path,
-        EnvironmentSpec(world.url, env_name="judged"),
+        EnvironmentSpec(env_server.url, env_name="judged"),
         lambda text: str(re.findall(r"answer is (\w+)", text)[-1]),
         tasks=2,
         prompt_builder=show,
@@ -119,10 +119,10 @@ def test_a_text_goes_to_the_terminal_tool(world: World, tmp_path: Path) -> None:
     assert (out["env_reward"], out["stop_reason"]) == ([1.0, 1.0], ["finished"] * 2)
 
 
-def test_an_action_may_name_its_tool(world: World, tmp_path: Path) -> None:
+def test_an_action_may_name_its_tool(env_server: EnvServer, tmp_path: Path) -> None:
     out, _, _ = play(
         tmp_path,
-        EnvironmentSpec(world.url),
+        EnvironmentSpec(env_server.url),
         lambda text: "points 0.5" if "[2]" not in text else "say apple",
         prompt_builder=show,
         action_parser=lambda text: (
@@ -133,7 +133,7 @@ def test_an_action_may_name_its_tool(world: World, tmp_path: Path) -> None:
     assert [step.tool for step in out["episode"][0].steps] == ["points", "say"]
 
 
-def test_a_text_that_is_no_action_is_answered_and_counted(world: World, tmp_path: Path) -> None:
+def test_a_text_that_is_no_action_is_answered_and_counted(env_server: EnvServer, tmp_path: Path) -> None:
     def parser(text: str) -> Any:
         if text != "say apple":
             raise ValueError("write: say WORD")
@@ -147,7 +147,7 @@ def test_a_text_that_is_no_action_is_answered_and_counted(world: World, tmp_path
 
     out, trainer, _ = play(
         tmp_path,
-        EnvironmentSpec(world.url),
+        EnvironmentSpec(env_server.url),
         lambda text: "say apple" if "Error" in text else "apple!",
         prompt_builder=builder,
         action_parser=parser,
@@ -159,23 +159,23 @@ def test_a_text_that_is_no_action_is_answered_and_counted(world: World, tmp_path
 
 
 @pytest.mark.parametrize("action", ["apple", {"word": "apple"}, 7])
-def test_an_action_that_does_not_tell_what_to_call_stops_the_training(
-    world: World, tmp_path: Path, action: Any
+def test_an_action_that_does_not_name_a_tool_stops_the_training(
+    env_server: EnvServer, tmp_path: Path, action: Any
 ) -> None:
     with pytest.raises(TypeError, match="tool name, arguments"):
         play(
             tmp_path,
-            EnvironmentSpec(world.url),
+            EnvironmentSpec(env_server.url),
             lambda _: "x",
             prompt_builder=show,
             action_parser=lambda _: action,
         )
 
 
-def test_steps_are_limited(world: World, tmp_path: Path) -> None:
+def test_steps_are_limited(env_server: EnvServer, tmp_path: Path) -> None:
     out, _, sampler = play(
         tmp_path,
-        EnvironmentSpec(world.url),
+        EnvironmentSpec(env_server.url),
         lambda _: "x",
         max_turns=3,
         prompt_builder=show,
@@ -184,7 +184,7 @@ def test_steps_are_limited(world: World, tmp_path: Path) -> None:
     assert (out["stop_reason"], len(sampler.turns), out["env_mask"][0][-1]) == (["max_turns"], 3, 1)
 
 
-def test_a_template_without_tools_will_do(echo: World, tmp_path: Path) -> None:
+def test_a_template_without_tools_will_do(echo: EnvServer, tmp_path: Path) -> None:
     here = chat("gemma3_training")
     out, _, _ = play(
         tmp_path,
@@ -198,7 +198,7 @@ def test_a_template_without_tools_will_do(echo: World, tmp_path: Path) -> None:
     assert out["env_reward"] == [1.0]
 
 
-def test_two_steps_of_training_without_tool_calls(echo: World, tmp_path: Path) -> None:
+def test_two_steps_of_training_without_tool_calls(echo: EnvServer, tmp_path: Path) -> None:
     numbers = iter(range(1000))
 
     def player(text: str) -> str:

@@ -87,9 +87,13 @@ def test_turns_and_tool_results_are_put_together_without_a_token_changed(
         between = form.between(turn, [{"role": "tool", "name": tool, "content": text} for text in results])
         transcript.given(between)
         parts.append((between, 0))
-        said = here.text(between)
+        decoded = here.text(between)
         for text in results:  # templates may write results as JSON
-            assert text in said or json.dumps(text) in said or json.dumps(text, ensure_ascii=False) in said
+            assert (
+                text in decoded
+                or json.dumps(text) in decoded
+                or json.dumps(text, ensure_ascii=False) in decoded
+            )
         check(transcript, prompt, parts)
 
 
@@ -136,7 +140,7 @@ _OTHERWISE = {
 def test_the_transcript_is_what_the_template_renders_of_the_whole_conversation(
     name: str, data: st.DataObject
 ) -> None:
-    """The model says exactly what the template would have it say; then nothing tells the two apart."""
+    """The model says exactly what the template would have it say; then nothing distinguishes the two."""
     here = chat(name, merges=False)
     form = here.form
     messages: list[Any] = [{"role": "user", "content": data.draw(RESULT)}]

@@ -15,8 +15,8 @@ from orsay_trl.play.episode import Tools
 from orsay_trl.play.naming import attribute_names, model_names
 from orsay_trl.trainer.environment import RolloutEnvironment
 
-from .serving import TRAINING, World, serve_worlds
-from .worlds import ODD_NAMES
+from ..support.bridge_environments import ODD_NAMES
+from ..support.bridge_server import TRAINING, EnvServer, serve_environments
 
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 from .players import ConcurrentScripted, PlainScripted, call, make_trainer
@@ -27,19 +27,21 @@ ROW = {"task_split": "train", "task_index": 0}
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with serve_worlds(tmp_path_factory.mktemp("tools"), "Schemas", "Odd", "Pictures", "Judged") as found:
+def env_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvServer]:
+    with serve_environments(
+        tmp_path_factory.mktemp("tools"), "Schemas", "Odd", "Pictures", "Judged"
+    ) as found:
         yield found
 
 
-def _place(world: World, name: str, row: dict[str, Any] | None = None, **more: Any) -> Any:
-    environment = EnvironmentSpec(world.url, env_name=name, **more).environment_factory()
+def _place(env_server: EnvServer, name: str, row: dict[str, Any] | None = None, **more: Any) -> Any:
+    environment = EnvironmentSpec(env_server.url, env_name=name, **more).environment_factory()
     environment.reset(**(row or ROW))
     return environment
 
 
-def _listed(world: World, name: str) -> dict[str, Any]:
-    found = httpx.get(f"{world.url}/{name}/tools").json()["tools"]
+def _listed(env_server: EnvServer, name: str) -> dict[str, Any]:
+    found = httpx.get(f"{env_server.url}/{name}/tools").json()["tools"]
     return {tool["name"]: tool for tool in found}
 
 
@@ -47,19 +49,19 @@ def _listed(world: World, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("cls", [PlainScripted, ConcurrentScripted])
-def test_the_model_reads_the_whole_schemas(world: World, tmp_path: Path, cls: type) -> None:
+def test_the_model_reads_the_whole_schemas(env_server: EnvServer, tmp_path: Path, cls: type) -> None:
     read: list[str] = []
 
     def player(text: str) -> str:
         read.append(text)
         return "Nothing to do."
 
-    spec = EnvironmentSpec(world.url, env_name="Schemas")
+    spec = EnvironmentSpec(env_server.url, env_name="Schemas")
     make_trainer(cls, tmp_path, player=player, spec=spec, batch=2).train()
     spec.close()
     [block] = re.findall(r"<tools>\n(.*?)\n</tools>", read[0], re.DOTALL)
     shown = {tool["function"]["name"]: tool["function"] for tool in map(json.loads, block.splitlines())}
-    listed = _listed(world, "schemas")
+    listed = _listed(env_server, "schemas")
     assert set(shown) == set(listed) == {"draw", "short", "nothing"}
     for name, tool in listed.items():
         assert shown[name]["description"] == tool["description"]
@@ -71,10 +73,10 @@ def test_the_model_reads_the_whole_schemas(world: World, tmp_path: Path, cls: ty
     assert shown["nothing"]["parameters"]["type"] == "object"
 
 
-def test_what_the_model_leaves_out_is_not_sent(world: World) -> None:
-    environment = _place(world, "Schemas")
+def test_what_the_model_leaves_out_is_not_sent(env_server: EnvServer) -> None:
+    environment = _place(env_server, "Schemas")
     assert environment.draw(colour="red", points=[{"x": 1}]) == '{"colour":"red","points":[{"x":1}]}'
-    assert world.diary.lines("call", tool="draw")[-1]["given"] == ["colour", "points"]
+    assert env_server.diary.lines("call", tool="draw")[-1]["given"] == ["colour", "points"]
     assert environment.draw(colour="red", points=[{"x": 1}], label=None) == (
         '{"colour":"red","points":[{"x":1}],"label":null}'
     )
@@ -83,8 +85,8 @@ def test_what_the_model_leaves_out_is_not_sent(world: World) -> None:
     environment.live.close()
 
 
-def test_what_the_model_got_wrong_is_answered_in_words(world: World) -> None:
-    environment = _place(world, "Schemas")
+def test_what_the_model_got_wrong_is_answered_in_words(env_server: EnvServer) -> None:
+    environment = _place(env_server, "Schemas")
     for arguments in ({}, {"colour": "green", "points": [{"x": 1}]}, {"colour": "red", "points": "none"}):
         answer = environment.draw(**arguments)
         assert isinstance(answer, str)
@@ -98,8 +100,8 @@ def test_what_the_model_got_wrong_is_answered_in_words(world: World) -> None:
 # Names
 
 
-def test_each_tool_is_found_by_trl_and_reaches_the_environment(world: World) -> None:
-    environment = _place(world, "Odd", reward="sum")
+def test_each_tool_is_found_by_trl_and_reaches_the_environment(env_server: EnvServer) -> None:
+    environment = _place(env_server, "Odd", reward="sum")
     tools = {
         tool.__name__: tool
         for attribute, tool in vars(environment).items()
@@ -121,14 +123,16 @@ def test_each_tool_is_found_by_trl_and_reaches_the_environment(world: World) -> 
 
 
 @pytest.mark.parametrize("cls", [PlainScripted, ConcurrentScripted])
-def test_a_model_calls_oddly_named_tools_in_training(world: World, tmp_path: Path, cls: type) -> None:
+def test_a_model_calls_oddly_named_tools_in_training(
+    env_server: EnvServer, tmp_path: Path, cls: type
+) -> None:
     names = ["reset", "get_reward", "do-it", "_private", "class", "reward", "spec"]
 
     def player(text: str) -> str:
         turn = text.count("<tool_response>")
         return call(names[turn], text="hi") if turn < len(names) else "Done."
 
-    spec = EnvironmentSpec(world.url, env_name="Odd", reward="sum")
+    spec = EnvironmentSpec(env_server.url, env_name="Odd", reward="sum")
     trainer = make_trainer(
         cls,
         tmp_path,
@@ -163,8 +167,8 @@ def test_names_for_models_are_all_different() -> None:
 # Pictures
 
 
-def test_pictures_are_handed_on(world: World) -> None:
-    environment = _place(world, "Pictures")
+def test_pictures_are_handed_on(env_server: EnvServer) -> None:
+    environment = _place(env_server, "Pictures")
     prompt = environment.reset(**ROW)
     assert [part["type"] for part in prompt] == ["text", "image", "text"]
     assert prompt[0] == {"type": "text", "text": "before"}
@@ -176,16 +180,16 @@ def test_pictures_are_handed_on(world: World) -> None:
     environment.live.close()
 
 
-def test_without_pictures_the_model_reads_that_there_was_one(world: World) -> None:
-    environment = _place(world, "Pictures", images=False)
+def test_without_pictures_the_model_reads_that_there_was_one(env_server: EnvServer) -> None:
+    environment = _place(env_server, "Pictures", images=False)
     assert environment.reset(**ROW) == "before\n[image: image/png]\nafter"
     assert environment.show() == "[image: image/png]\nblue"
     assert environment.reset(**{**ROW, "task_index": 1}) == "before\n[image: image/png]\nafter"
     environment.live.close()
 
 
-def test_a_picture_that_is_none_is_a_fault_of_the_environment(world: World) -> None:
-    environment = _place(world, "Pictures")
+def test_a_picture_that_is_none_is_a_fault_of_the_environment(env_server: EnvServer) -> None:
+    environment = _place(env_server, "Pictures")
     environment.show(good=False)
     assert (environment.episode.fault, environment.reward) == ("bad_image", None)
     assert environment.reset(**{**ROW, "task_index": 1}) == ""
@@ -198,10 +202,10 @@ def test_a_picture_that_is_none_is_a_fault_of_the_environment(world: World) -> N
 # Terminal tools
 
 
-def test_a_plain_message_is_graded_by_the_terminal_tool(world: World) -> None:
-    spec = EnvironmentSpec(world.url, env_name="Judged")
+def test_a_plain_message_is_graded_by_the_terminal_tool(env_server: EnvServer) -> None:
+    spec = EnvironmentSpec(env_server.url, env_name="Judged")
     assert list(spec.tools.names) == ["hint"], "a terminal tool is not for models to call"
-    said: list[Any] = [
+    expected: list[Any] = [
         [{"role": "assistant", "content": "yes"}],
         [{"role": "assistant", "content": "maybe"}],
         "yes",
@@ -210,18 +214,18 @@ def test_a_plain_message_is_graded_by_the_terminal_tool(world: World) -> None:
         [],
         [{"role": "assistant", "content": [{"type": "text", "text": "yes"}]}],
     ]
-    places = [spec.environment_factory() for _ in said]
+    places = [spec.environment_factory() for _ in expected]
     for place in places:
         place.reset(**ROW)
-    rewards = spec.reward_funcs(environments=places, completions=said, prompts=[])
+    rewards = spec.reward_funcs(environments=places, completions=expected, prompts=[])
     assert rewards == [1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]
     assert [place.finished for place in places] == [True, True, True, False, False, False, True]
-    assert spec.reward_funcs(environments=places, completions=said) == rewards, "graded twice"
+    assert spec.reward_funcs(environments=places, completions=expected) == rewards, "graded twice"
     spec.close()
 
 
-def test_a_terminal_tool_can_be_offered_beside_the_others(world: World) -> None:
-    environment = _place(world, "Judged", terminal="tool")
+def test_a_terminal_tool_can_be_offered_beside_the_others(env_server: EnvServer) -> None:
+    environment = _place(env_server, "Judged", terminal="tool")
     assert set(environment.live.tools.names) == {"hint", "answer"}
     [schema] = [s for s in environment.live.tools.schemas if s["function"]["name"] == "answer"]
     assert schema["function"]["parameters"]["required"] == ["text"]

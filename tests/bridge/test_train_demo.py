@@ -32,7 +32,7 @@ from train_demo.transcripts import encode, render
 
 from tests.interop.servers import serve
 
-from .launching import trainers
+from ..support.trainers import trainers
 
 pytestmark = pytest.mark.process
 
@@ -102,7 +102,7 @@ def test_measuring_a_gpu_where_there_is_none_says_so_and_exits_with_2() -> None:
 
 @pytest.mark.timeout(300)  # ten seconds where nothing else runs
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")  # TRL's, of what it sets itself
-def test_the_measurement_for_gpus_gives_its_figures_on_any_device(
+def test_the_measurement_for_gpus_gives_its_numbers_on_any_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", SEARCHED)
@@ -113,11 +113,11 @@ def test_the_measurement_for_gpus_gives_its_figures_on_any_device(
     monkeypatch.setattr(training, "make_trainer", short)
     small = {"hidden_size": 32, "num_hidden_layers": 1, "num_key_value_heads": 1, "head_dim": 16}
     gpu.measure(0, tmp_path, Screen(Console(file=StringIO())), device="cpu", size=small, batches=4)
-    figures = json.loads((tmp_path / "gpu.json").read_text())
-    assert figures["device"] == "cpu"
-    assert 30_000 < figures["model_parameters"] < 150_000
-    assert figures["episodes_per_second"] == pytest.approx(figures["steps_per_second"] / 4 * 16)
-    assert 0 < figures["environment_share"] < 1
+    measured = json.loads((tmp_path / "gpu.json").read_text())
+    assert measured["device"] == "cpu"
+    assert 30_000 < measured["model_parameters"] < 150_000
+    assert measured["episodes_per_second"] == pytest.approx(measured["steps_per_second"] / 4 * 16)
+    assert 0 < measured["environment_share"] < 1
 
 
 def test_the_script_explains_itself_without_installing_anything() -> None:
@@ -195,16 +195,16 @@ def scripted(spec: EnvironmentSpec, episodes: int = 60) -> list[list[dict[str, A
 
 
 def test_scripted_episodes_look_and_then_say_the_right_word_seldom(spec: EnvironmentSpec) -> None:
-    said, right = [], 0
+    printed, right = [], 0
     for number, messages in enumerate(scripted(spec, 200)):
         task = TASKS["train"][number % 20]
         look, opened = (messages[at]["tool_calls"][0]["function"] for at in (1, 3))
         assert (look["name"], look["arguments"]) == ("look", {"door": task["door"]})
         assert code_word(task) in messages[2]["content"]
-        said.append(opened["arguments"]["code"])
-        right += said[-1] == code_word(task)
-        assert ("opens" in messages[4]["content"]) == (said[-1] == code_word(task))
-    assert set(said) == set(WORDS)
+        printed.append(opened["arguments"]["code"])
+        right += printed[-1] == code_word(task)
+        assert ("opens" in messages[4]["content"]) == (printed[-1] == code_word(task))
+    assert set(printed) == set(WORDS)
     assert 0.3 < right / 200 < 0.5, "a quarter, and a fifth of the rest"
 
 
@@ -270,7 +270,7 @@ def report(rewards: list[float], after: float) -> Report:
     ],
     ids=["learned", "end too low", "held out too low", "began too high"],
 )
-def test_a_run_shows_learning_only_by_all_three_figures(
+def test_a_run_shows_learning_only_by_all_three_metrics(
     rewards: list[float], after: float, learned: bool, tmp_path: Path
 ) -> None:
     made = report(rewards, after)

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from orsay_trl import EnvironmentSpec
 
-from .launching import trainers
-from .serving import TRAINING, World, serve_worlds
+from ..support.bridge_server import TRAINING, EnvServer, serve_environments
+from ..support.trainers import trainers
 
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 import torch
@@ -33,22 +33,22 @@ pytestmark = [pytest.mark.process, *TRAINING]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvServer]:
     names = ("Words", "Judged", "Unseeded", "Broken")
-    with serve_worlds(tmp_path_factory.mktemp("trainer"), *names) as found:
+    with serve_environments(tmp_path_factory.mktemp("trainer"), *names) as found:
         yield found
 
 
 @pytest.fixture
-def world(server: World) -> World:
+def env_server(server: EnvServer) -> EnvServer:
     """The server with an empty diary."""
     server.diary.clear()
     return server
 
 
 @pytest.fixture
-def spec(world: World) -> Iterator[EnvironmentSpec]:
-    made = EnvironmentSpec(world.url, attach=False, discover_task_tools=False)
+def spec(env_server: EnvServer) -> Iterator[EnvironmentSpec]:
+    made = EnvironmentSpec(env_server.url, attach=False, discover_task_tools=False)
     yield made
     made.close()
 
@@ -140,7 +140,7 @@ class Trained:
 
 
 @pytest.fixture(scope="module")
-def trained(server: World, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trained]:
+def trained(server: EnvServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trained]:
     """The same batch in TRL's trainer and in ours, each task played in its own way."""
     found = {}
     for name, cls in WATCHED.items():
@@ -173,7 +173,9 @@ def test_ours_samples_scores_and_masks_as_trls(trained: dict[str, Trained]) -> N
 # Generation
 
 
-def test_nothing_is_generated_after_the_end(world: World, spec: EnvironmentSpec, tmp_path: Path) -> None:
+def test_nothing_is_generated_after_the_end(
+    env_server: EnvServer, spec: EnvironmentSpec, tmp_path: Path
+) -> None:
     ours = _run(ConcurrentScripted, tmp_path, spec, says_it, batch=4)
     assert ours.generated == [4, 4, 4]
     assert logged(ours, "env/length") == [3.0]
@@ -192,7 +194,7 @@ def test_only_those_who_still_play_generate(trained: dict[str, Trained]) -> None
 # Calls
 
 
-def test_calls_of_a_turn_run_at_the_same_time(world: World, tmp_path: Path) -> None:
+def test_calls_of_a_turn_run_at_the_same_time(env_server: EnvServer, tmp_path: Path) -> None:
     def player(text: str) -> str:
         return call("together", seconds=0.1) if turns_of(text) < 2 else "Done."
 
@@ -204,7 +206,7 @@ def test_calls_of_a_turn_run_at_the_same_time(world: World, tmp_path: Path) -> N
             seen += [found["most"] for e in environments for found in e.metadata if found]
             return [0.0] * len(environments)
 
-        spec = EnvironmentSpec(world.url, attach=False, discover_task_tools=False)
+        spec = EnvironmentSpec(env_server.url, attach=False, discover_task_tools=False)
         trainer = make_trainer(
             cls, tmp_path, player=player, spec=spec, batch=8, reward_funcs=[spec.reward_funcs, watch]
         )
@@ -217,22 +219,22 @@ def test_calls_of_a_turn_run_at_the_same_time(world: World, tmp_path: Path) -> N
 
 
 def test_sessions_open_together_and_end_with_the_training(
-    world: World, spec: EnvironmentSpec, tmp_path: Path
+    env_server: EnvServer, spec: EnvironmentSpec, tmp_path: Path
 ) -> None:
     _run(ConcurrentScripted, tmp_path, spec, says_it, batch=8, steps=2)
     assert spec.pool.open_episodes == 0
-    assert len(world.diary.lines("setup")) == 16
-    first = [line["event"] for line in world.diary.lines() if line["event"] in ("setup", "call")][:8]
+    assert len(env_server.diary.lines("setup")) == 16
+    first = [line["event"] for line in env_server.diary.lines() if line["event"] in ("setup", "call")][:8]
     assert first == ["setup"] * 8
-    assert world.diary.open_sessions() == set()
+    assert env_server.diary.open_sessions() == set()
 
 
 @pytest.mark.parametrize("name", WATCHED)
 def test_each_call_is_made_once(trained: dict[str, Trained], name: str) -> None:
     made = Counter((line["tool"], line.get("word"), line.get("where")) for line in trained[name].calls)
-    said: dict[Any, int] = {("say", word, None): 2 for word in ("apple", "pear", "cherry", "quince")}
-    said |= {("say", "no", None): 4, ("look", None, "here"): 4, ("look", None, "up"): 2}
-    assert made == {**said, ("points", None, None): 4}, "lime's call is no call"
+    called: dict[Any, int] = {("say", word, None): 2 for word in ("apple", "pear", "cherry", "quince")}
+    called |= {("say", "no", None): 4, ("look", None, "here"): 4, ("look", None, "up"): 2}
+    assert made == {**called, ("points", None, None): 4}, "lime's call is no call"
 
 
 def test_calls_are_the_same_as_trls(trained: dict[str, Trained]) -> None:
@@ -245,7 +247,7 @@ def test_calls_are_the_same_as_trls(trained: dict[str, Trained]) -> None:
     assert made["ours"] == made["trl"]
 
 
-def test_cut_short_ours_is_as_trls(world: World, tmp_path: Path) -> None:
+def test_cut_short_ours_is_as_trls(env_server: EnvServer, tmp_path: Path) -> None:
     def player(text: str) -> str:
         plan = [call("look", where="x" * 5), call("look", where="y" * 25), call("look", where="z")]
         return plan[turns_of(text) % 3]
@@ -258,11 +260,11 @@ def test_cut_short_ours_is_as_trls(world: World, tmp_path: Path) -> None:
     ):
         seen = {}
         for name, cls in WATCHED.items():
-            world.diary.clear()
-            spec = EnvironmentSpec(world.url, attach=False, discover_task_tools=False)
+            env_server.diary.clear()
+            spec = EnvironmentSpec(env_server.url, attach=False, discover_task_tools=False)
             trainer = _run(cls, tmp_path, spec, player, batch=8, arguments=arguments)
             spec.close()
-            seen[name] = (_batch(trainer), len(world.diary.lines("call")), trainer.generated)
+            seen[name] = (_batch(trainer), len(env_server.diary.lines("call")), trainer.generated)
         assert seen["ours"] == seen["trl"]
         assert max(len(ids) for ids, _ in seen["ours"][0]) <= trainer.max_completion_length
 
@@ -282,8 +284,8 @@ def _losing(lost: str) -> Callable[[str], str]:
 
 
 @pytest.mark.parametrize("cls", [ConcurrentWatched])
-def test_a_lost_rollout_counts_in_no_sum(world: World, tmp_path: Path, cls: type) -> None:
-    spec = EnvironmentSpec(world.url, attach=False, discover_task_tools=False, indices=[0, 1])
+def test_a_lost_rollout_counts_in_no_sum(env_server: EnvServer, tmp_path: Path, cls: type) -> None:
+    spec = EnvironmentSpec(env_server.url, attach=False, discover_task_tools=False, indices=[0, 1])
     trainer = _run(cls, tmp_path, spec, _losing("pear"), batch=4)
     spec.close()
     [output] = trainer.outputs
@@ -316,7 +318,7 @@ class _Group:
     [("grpo", 0.0), ("grpo", 0.5), ("dapo", 0.0), ("dapo", 0.5), ("dr_grpo", 0.0), ("bnpo", 0.0)],
 )
 def test_a_lost_rollout_leaves_the_step_as_if_it_had_not_been(
-    world: World, tmp_path: Path, loss: str, beta: float
+    env_server: EnvServer, tmp_path: Path, loss: str, beta: float
 ) -> None:
     torch.manual_seed(0)
     start = smallest(tiny.tokenizer())
@@ -326,7 +328,7 @@ def test_a_lost_rollout_leaves_the_step_as_if_it_had_not_been(
     for plans in ([*kept[:1], call("fail"), *kept[1:]], kept):
         model = copy.deepcopy(start)
         model.config._name_or_path = str(tmp_path / "start")
-        spec = EnvironmentSpec(world.url, attach=False, discover_task_tools=False, indices=[0])
+        spec = EnvironmentSpec(env_server.url, attach=False, discover_task_tools=False, indices=[0])
         arguments = {
             "loss_type": loss,
             "beta": beta,
@@ -388,34 +390,34 @@ class ConcurrentStumbling(GRPOTrainer, Stumbling, Scripted, trl.GRPOTrainer):  #
 
 
 @pytest.mark.parametrize("cls", [PlainStumbling, ConcurrentStumbling], ids=["attached", "ours"])
-def test_sessions_end_when_training_fails(world: World, tmp_path: Path, cls: type) -> None:
-    spec = EnvironmentSpec(world.url, discover_task_tools=False)
+def test_sessions_end_when_training_fails(env_server: EnvServer, tmp_path: Path, cls: type) -> None:
+    spec = EnvironmentSpec(env_server.url, discover_task_tools=False)
     trainer = make_trainer(cls, tmp_path, player=says_it, spec=spec, batch=4, steps=4)
     with pytest.raises(OSError, match="the model broke"):
         trainer.train()
     assert isinstance(trainer, ConcurrentEnvironments)
-    assert len(world.diary.lines("setup")) == 8
-    assert world.diary.open_sessions() == set()
+    assert len(env_server.diary.lines("setup")) == 8
+    assert env_server.diary.open_sessions() == set()
     assert spec.pool.open_episodes == 0
     spec.close()
 
 
 def test_sessions_end_by_the_callback_with_trls_own_trainer(
-    world: World, spec: EnvironmentSpec, tmp_path: Path
+    env_server: EnvServer, spec: EnvironmentSpec, tmp_path: Path
 ) -> None:
     _run(PlainScripted, tmp_path, spec, says_it, batch=4, callbacks=[spec.callback()])
-    assert len(world.diary.lines("setup")) == 4
-    assert world.diary.open_sessions() == set()
+    assert len(env_server.diary.lines("setup")) == 4
+    assert env_server.diary.open_sessions() == set()
 
 
-def test_sessions_end_with_the_process_without_a_callback(world: World, tmp_path: Path) -> None:
+def test_sessions_end_with_the_process_without_a_callback(env_server: EnvServer, tmp_path: Path) -> None:
     code = f"""
 import os, sys, pathlib, warnings
 warnings.simplefilter("ignore")
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
 from tests.bridge.players import PlainScripted, call, make_trainer
 from orsay_trl import EnvironmentSpec
-spec = EnvironmentSpec({world.url!r}, attach=False, discover_task_tools=False)
+spec = EnvironmentSpec({env_server.url!r}, attach=False, discover_task_tools=False)
 player = lambda text: call("look") if "here:" not in text else "Done."
 make_trainer(PlainScripted, pathlib.Path({str(tmp_path)!r}), player=player, spec=spec, batch=4).train()
 print("open", spec.pool.open_episodes)
@@ -423,27 +425,27 @@ print("open", spec.pool.open_episodes)
     done = trainers().run(["-c", code], timeout=100)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "open 4" in done.stdout
-    assert len(world.diary.lines("setup")) == 4
-    assert world.diary.open_sessions() == set()
+    assert len(env_server.diary.lines("setup")) == 4
+    assert env_server.diary.open_sessions() == set()
 
 
 # attach()
 
 
-def test_a_plain_trainer_is_attached_from_the_second_batch_on(world: World, tmp_path: Path) -> None:
-    spec = EnvironmentSpec(world.url, discover_task_tools=False)
+def test_a_plain_trainer_is_attached_from_the_second_batch_on(env_server: EnvServer, tmp_path: Path) -> None:
+    spec = EnvironmentSpec(env_server.url, discover_task_tools=False)
     trainer = _run(PlainScripted, tmp_path, spec, says_it, batch=4, steps=3)
     assert isinstance(trainer, ConcurrentEnvironments)
     assert isinstance(trainer, PlainScripted)
     assert type(trainer).__name__ == "PlainScripted"
     assert trainer.generated == [4, 4, 4, 4] + [4, 4, 4] * 2
     assert logged(trainer, "reward") == [1.0] * 3
-    assert world.diary.open_sessions() == set()
+    assert env_server.diary.open_sessions() == set()
     spec.close()
 
 
 def test_attach_takes_effect_at_once_and_twice_does_no_harm(
-    world: World, spec: EnvironmentSpec, tmp_path: Path
+    env_server: EnvServer, spec: EnvironmentSpec, tmp_path: Path
 ) -> None:
     trainer = make_trainer(PlainScripted, tmp_path, player=says_it, spec=spec, batch=4)
     assert attach(attach(trainer)) is trainer
@@ -461,7 +463,9 @@ class OfTheUser(Watching, PlainScripted):
         super().log({**logs, "mine": 1.0}, *args)
 
 
-def test_a_class_of_the_user_stays_what_it_is(world: World, spec: EnvironmentSpec, tmp_path: Path) -> None:
+def test_a_class_of_the_user_stays_what_it_is(
+    env_server: EnvServer, spec: EnvironmentSpec, tmp_path: Path
+) -> None:
     trainer = attach(make_trainer(OfTheUser, tmp_path, player=says_it, spec=spec, batch=4))
     trainer.train()
     assert trainer.generated == [4, 4, 4]
@@ -477,10 +481,10 @@ class FromTheFuture(PlainScripted):
 
 
 def test_an_unknown_trl_is_trained_with_one_call_after_another(
-    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    env_server: EnvServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "orsay_trl")
-    spec = EnvironmentSpec(world.url, discover_task_tools=False)
+    spec = EnvironmentSpec(env_server.url, discover_task_tools=False)
     trainer = make_trainer(FromTheFuture, tmp_path, player=says_it, spec=spec, batch=4, steps=2)
     with pytest.raises(RuntimeError, match="_tool_call_loop"):
         attach(trainer)
@@ -495,8 +499,8 @@ def test_an_unknown_trl_is_trained_with_one_call_after_another(
 # What is logged
 
 
-def test_the_log_tells_what_happened(world: World, tmp_path: Path) -> None:
-    spec = EnvironmentSpec(world.url, run="a-run", discover_task_tools=False, indices=[0, 1, 2, 3])
+def test_the_log_has_what_happened(env_server: EnvServer, tmp_path: Path) -> None:
+    spec = EnvironmentSpec(env_server.url, run="a-run", discover_task_tools=False, indices=[0, 1, 2, 3])
 
     def player(text: str) -> str:
         word, turn = word_of(text), turns_of(text)
@@ -535,7 +539,7 @@ def test_the_log_tells_what_happened(world: World, tmp_path: Path) -> None:
     assert len(set(ids)) == len(ids) == 8
 
     def labelled() -> list[dict[str, Any]]:
-        ended = world.process.events("session_ended")
+        ended = env_server.process.events("session_ended")
         labels = [json.loads(line["run"]) for line in ended if "run" in line]
         return [label for label in labels if label.get("run") == "a-run"]
 
@@ -547,8 +551,8 @@ def test_the_log_tells_what_happened(world: World, tmp_path: Path) -> None:
     assert {label["rollout"] for label in mine if label["step"] == 1} == set(ids)
 
 
-def test_evaluation_plays_its_own_split_during_training(world: World, tmp_path: Path) -> None:
-    spec = EnvironmentSpec(world.url, discover_task_tools=False)
+def test_evaluation_plays_its_own_split_during_training(env_server: EnvServer, tmp_path: Path) -> None:
+    spec = EnvironmentSpec(env_server.url, discover_task_tools=False)
     trainer = _run(
         ConcurrentScripted,
         tmp_path,
@@ -562,12 +566,14 @@ def test_evaluation_plays_its_own_split_during_training(world: World, tmp_path: 
     spec.close()
     assert logged(trainer, "eval_reward") == [1.0, 1.0]
     assert logged(trainer, "eval_env/success") == [1.0, 1.0]
-    played = Counter(line["id"].split("-")[0] for line in world.diary.lines("setup"))
+    played = Counter(line["id"].split("-")[0] for line in env_server.diary.lines("setup"))
     assert played == {"word": 8, "test": 2 * 3 * 2}
-    assert world.diary.open_sessions() == set()
+    assert env_server.diary.open_sessions() == set()
 
 
-def test_evaluation_alone_ends_its_sessions_too(world: World, spec: EnvironmentSpec, tmp_path: Path) -> None:
+def test_evaluation_alone_ends_its_sessions_too(
+    env_server: EnvServer, spec: EnvironmentSpec, tmp_path: Path
+) -> None:
     trainer = make_trainer(
         ConcurrentScripted,
         tmp_path,
@@ -578,7 +584,7 @@ def test_evaluation_alone_ends_its_sessions_too(world: World, spec: EnvironmentS
     )
     assert trainer.evaluate()["eval_reward"] == 1.0
     spec.close()
-    assert world.diary.open_sessions() == set()
+    assert env_server.diary.open_sessions() == set()
 
 
 # A server that samples groups
@@ -612,21 +618,26 @@ class ConcurrentServed(FromOnePrompt, ConcurrentScripted):
 
 @pytest.mark.parametrize("cls", [PlainServed, ConcurrentServed], ids=["trl", "ours"])
 def test_a_group_with_several_prompts_is_refused_where_it_is_sampled_from_one(
-    world: World, tmp_path: Path, cls: type
+    env_server: EnvServer, tmp_path: Path, cls: type
 ) -> None:
-    spec = EnvironmentSpec(world.url, env_name="Unseeded", discover_task_tools=False)
+    spec = EnvironmentSpec(env_server.url, env_name="Unseeded", discover_task_tools=False)
     trainer = make_trainer(cls, tmp_path, player=lambda text: "Hm.", spec=spec)
     with pytest.raises(ValueError, match="seed_field"):
         trainer.train()
     spec.close()
-    assert world.diary.open_sessions() == set()
+    assert env_server.diary.open_sessions() == set()
 
 
 def test_a_group_whose_first_rollout_has_no_prompt_is_lost_with_trls_own_trainer(
-    world: World, tmp_path: Path
+    env_server: EnvServer, tmp_path: Path
 ) -> None:
     spec = EnvironmentSpec(
-        world.url, env_name="Broken", discover_task_tools=False, indices=[2], retries=0, max_fault_share=1.0
+        env_server.url,
+        env_name="Broken",
+        discover_task_tools=False,
+        indices=[2],
+        retries=0,
+        max_fault_share=1.0,
     )
     trainer = make_trainer(
         PlainServed, tmp_path, player=lambda text: call("points", number=1), spec=spec, batch=4, generations=4
@@ -644,8 +655,8 @@ def test_a_group_whose_first_rollout_has_no_prompt_is_lost_with_trls_own_trainer
     spec.close()
 
 
-def test_a_rollout_without_a_session_has_its_groups_prompt(world: World) -> None:
-    spec = EnvironmentSpec(world.url, env_name="Broken", discover_task_tools=False, retries=0)
+def test_a_rollout_without_a_session_has_its_groups_prompt(env_server: EnvServer) -> None:
+    spec = EnvironmentSpec(env_server.url, env_name="Broken", discover_task_tools=False, retries=0)
     rows = [{"task_split": "train", "task_index": index} for index in (0, 2, 2)]
     lost, one, two = spec.prepare(rows, one_prompt_per_task=True)
     assert (lost.fault, lost.observation, one.observation) == ("setup_error", "", "Say the word: x.")

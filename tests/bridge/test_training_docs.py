@@ -13,10 +13,10 @@ pytest.importorskip("trl", reason="needs the extra 'trl'")
 
 from orsay_trl.testing import tiny_model as tiny
 
-from tests.docs.texts import EXAMPLES
 from tests.interop.servers import BUNDLED, serve
+from tests.support.documentation import EXAMPLES
 
-from .launching import OFFLINE, trainers
+from ..support.trainers import OFFLINE, trainers
 
 TRAINING = EXAMPLES / "training"
 LIMIT_S = 110

@@ -13,9 +13,9 @@ import pytest
 pytest.importorskip("torch", reason="needs the extra 'trl'")
 pytest.importorskip("trl", reason="needs the extra 'trl'")
 
-from .launching import ranks as launched
-from .serving import World, serve_worlds
-from .worlds import WORDS
+from ..support.bridge_environments import WORDS
+from ..support.bridge_server import EnvServer, serve_environments
+from ..support.trainers import ranks as launched
 
 LIMIT_S = 160
 pytestmark = [pytest.mark.process, pytest.mark.timeout(LIMIT_S + 40)]
@@ -23,19 +23,19 @@ NOBODY, STEPS = "9", "9109"  # who loses all rollouts, step by step
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with serve_worlds(tmp_path_factory.mktemp("world"), "Words") as world:
-        yield world
+def env_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvServer]:
+    with serve_environments(tmp_path_factory.mktemp("server"), "Words") as env_server:
+        yield env_server
 
 
 @pytest.fixture(scope="module")
 def run(
-    world: World, tmp_path_factory: pytest.TempPathFactory
+    env_server: EnvServer, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[list[subprocess.CompletedProcess[str]], list[dict[str, Any]]]:
     """A run in which now one loses all its rollouts, now the other; and then one more, which must fail."""
     folder = tmp_path_factory.mktemp("ranks")
-    with serve_worlds(tmp_path_factory.mktemp("second"), "Words") as second:
-        arguments = ["-m", "tests.bridge.rank", world.url, second.url, str(folder), "--losing", STEPS]
+    with serve_environments(tmp_path_factory.mktemp("second"), "Words") as second:
+        arguments = ["-m", "tests.bridge.rank", env_server.url, second.url, str(folder), "--losing", STEPS]
         done = launched(arguments, timeout=LIMIT_S)
     found = [folder / f"rank-{rank}.json" for rank in range(2)]
     assert all(path.exists() for path in found), [each.stderr[-4000:] for each in done]
@@ -109,9 +109,9 @@ def test_metrics_are_those_of_both(ranks: list[dict[str, Any]]) -> None:
     assert [entry["reward"] for entry in found] == [0.5] * 4
 
 
-def test_all_sessions_are_closed(ranks: list[dict[str, Any]], world: World) -> None:
-    assert len(world.diary.lines("setup")) >= 4 * len(STEPS)
-    assert world.diary.open_sessions() == set()
+def test_all_sessions_are_closed(ranks: list[dict[str, Any]], env_server: EnvServer) -> None:
+    assert len(env_server.diary.lines("setup")) >= 4 * len(STEPS)
+    assert env_server.diary.open_sessions() == set()
     assert [rank["open"] for rank in ranks] == [0, 0]
 
 

@@ -28,9 +28,9 @@ from transformers import AutoModelForCausalLM
 
 from tests.interop import venvs
 
-from .standin import engine
-from .standin.processes import ServedModel, stand_in, vllm
-from .standin.questions import MAX_MODEL_LEN, MODEL, QUESTIONS, RECORDED, ask, difference
+from ..support.model_server import engine
+from ..support.model_server.processes import ServedModel, serve_model, vllm
+from ..support.model_server.questions import MAX_MODEL_LEN, MODEL, QUESTIONS, RECORDED, ask, difference
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(1500)]  # the first test installs and starts vLLM
 CLOSE = 1e-3
@@ -48,7 +48,7 @@ def served(
 ) -> Iterator[ServedModel]:
     folder = Path(shutil.copytree(model_folder, tmp_path_factory.mktemp("real") / "model"))
     if request.param == "stand-in":
-        with stand_in(folder, name=MODEL, max_model_len=MAX_MODEL_LEN) as server:
+        with serve_model(folder, name=MODEL, max_model_len=MAX_MODEL_LEN) as server:
             yield server
         return
     _wants_vllm()
@@ -152,7 +152,7 @@ async def test_a_turn_ends_at_its_end_token_its_limit_or_the_context(served: Ser
         assert (full.finish_reason, len(full.token_ids)) == ("length", 1)
 
 
-async def test_refusals_are_told_apart(served: ServedModel) -> None:
+async def test_refusals_are_distinguished(served: ServedModel) -> None:
     async with VLLMSampler(served.base_url) as sampler:
         with pytest.raises(PromptTooLong):
             await sampler.sample([64] * MAX_MODEL_LEN, max_tokens=1)

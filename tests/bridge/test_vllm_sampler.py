@@ -23,10 +23,10 @@ from orsay_trl.rollout.vllm import (
     server_url,
 )
 
-from tests.client.proxy import CutProxy
-from tests.client.scripted import Reply, Request, Scripted
+from tests.support.cut_proxy import CutProxy
+from tests.support.scripted_server import Reply, Request, ScriptedServer
 
-from .standin.processes import ServedModel, stand_in
+from ..support.model_server.processes import ServedModel, serve_model
 
 pytestmark = pytest.mark.process
 
@@ -37,7 +37,7 @@ END = 693
 
 @pytest.fixture(scope="module")
 def guarded(model_folder: Path) -> Iterator[ServedModel]:
-    with stand_in(model_folder, api_key="s3cret") as served:
+    with serve_model(model_folder, api_key="s3cret") as served:
         yield served
 
 
@@ -48,9 +48,9 @@ def sampler(
 
 
 async def test_a_sample_holds_the_sampled_ids_with_the_end_token_and_a_logprob_for_each(
-    standin: ServedModel,
+    model_server: ServedModel,
 ) -> None:
-    async with sampler(standin.base_url, sampling=GREEDY) as vllm:
+    async with sampler(model_server.base_url, sampling=GREEDY) as vllm:
         ended = await vllm.sample([64, 65, 66], max_tokens=50)
         cut = await vllm.sample([64, 65, 66], max_tokens=2)
     assert ended.finish_reason == "stop" and ended.token_ids[-1] == END
@@ -60,8 +60,10 @@ async def test_a_sample_holds_the_sampled_ids_with_the_end_token_and_a_logprob_f
 
 
 @pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/"])
-async def test_the_first_request_finds_the_model_and_its_context(standin: ServedModel, suffix: str) -> None:
-    vllm = sampler(standin.base_url + suffix)
+async def test_the_first_request_finds_the_model_and_its_context(
+    model_server: ServedModel, suffix: str
+) -> None:
+    vllm = sampler(model_server.base_url + suffix)
     known: list[object] = [vllm.model, vllm.max_model_len]
     try:
         await vllm.sample([64], max_tokens=1)
@@ -70,19 +72,19 @@ async def test_the_first_request_finds_the_model_and_its_context(standin: Served
     assert [*known, vllm.model, vllm.max_model_len] == [None, None, "tiny", 4096]
 
 
-async def test_models_are_asked_for_once_however_many_start_together(standin: ServedModel) -> None:
-    standin.seen()
-    async with sampler(standin.base_url) as vllm:
+async def test_models_are_asked_for_once_however_many_start_together(model_server: ServedModel) -> None:
+    model_server.seen()
+    async with sampler(model_server.base_url) as vllm:
         await asyncio.gather(*(vllm.sample([64], max_tokens=1) for _ in range(10)))
-    assert standin.seen()["requests"] == {"/v1/models": 1, "/v1/completions": 10}
+    assert model_server.seen()["requests"] == {"/v1/models": 1, "/v1/completions": 10}
 
 
-async def test_all_sampling_settings_are_sent_and_a_seed_never(standin: ServedModel) -> None:
+async def test_all_sampling_settings_are_sent_and_a_seed_never(model_server: ServedModel) -> None:
     wanted = Sampling(1.5, 0.9, 7, 0.01, 1.1, (5,))
     for sampling, top_k in ((Sampling(), 0), (wanted, 7)):
-        async with sampler(standin.base_url, sampling=sampling) as vllm:
+        async with sampler(model_server.base_url, sampling=sampling) as vllm:
             await vllm.sample([64, 65], max_tokens=3)
-        assert standin.seen()["last"] == {
+        assert model_server.seen()["last"] == {
             "model": "tiny",
             "prompt": [64, 65],
             "max_tokens": 3,
@@ -99,22 +101,22 @@ async def test_all_sampling_settings_are_sent_and_a_seed_never(standin: ServedMo
         }
 
 
-async def test_a_stop_token_ends_the_turn(standin: ServedModel) -> None:
-    async with sampler(standin.base_url, sampling=Sampling(0, stop_token_ids=(416,))) as vllm:
+async def test_a_stop_token_ends_the_turn(model_server: ServedModel) -> None:
+    async with sampler(model_server.base_url, sampling=Sampling(0, stop_token_ids=(416,))) as vllm:
         made = await vllm.sample([64, 65, 66], max_tokens=50)
     assert made.finish_reason == "stop" and made.token_ids[-1] == 416
 
 
-async def test_no_more_requests_than_allowed_are_in_flight(standin: ServedModel) -> None:
-    standin.seen()
-    async with sampler(standin.base_url, sampling=GREEDY, concurrency=3) as vllm:
+async def test_no_more_requests_than_allowed_are_in_flight(model_server: ServedModel) -> None:
+    model_server.seen()
+    async with sampler(model_server.base_url, sampling=GREEDY, concurrency=3) as vllm:
         made = await asyncio.gather(*(vllm.sample([64, at], max_tokens=20) for at in range(12)))
     assert len({tuple(one.token_ids) for one in made}) > 1
-    assert 1 < standin.seen()["most_at_once"] <= 3
+    assert 1 < model_server.seen()["most_at_once"] <= 3
 
 
-async def test_a_prompt_without_room_for_a_token_is_told_apart(standin: ServedModel) -> None:
-    async with sampler(standin.base_url) as vllm:
+async def test_a_prompt_without_room_for_a_token_is_distinguished(model_server: ServedModel) -> None:
+    async with sampler(model_server.base_url) as vllm:
         with pytest.raises(PromptTooLong, match="4096 tokens and the model's context is 4096"):
             await vllm.sample([64] * 4096, max_tokens=1)
         assert len((await vllm.sample([64] * 4095, max_tokens=5)).token_ids) == 1
@@ -123,30 +125,30 @@ async def test_a_prompt_without_room_for_a_token_is_told_apart(standin: ServedMo
             await vllm.sample([64] * 4097, max_tokens=1)
 
 
-async def test_an_unknown_model_is_refused_with_those_that_are_served(standin: ServedModel) -> None:
-    vllm = sampler(standin.base_url, "large")
+async def test_an_unknown_model_is_refused_with_those_that_are_served(model_server: ServedModel) -> None:
+    vllm = sampler(model_server.base_url, "large")
     with pytest.raises(UnknownModel, match="does not serve 'large': it serves tiny"):
         await vllm.sample([64], max_tokens=1)
     await vllm.aclose()
-    async with sampler(standin.base_url) as vllm:
+    async with sampler(model_server.base_url) as vllm:
         vllm.model = "gone"  # served before, not any more
         with pytest.raises(UnknownModel, match=r"'gone'.*Valid aliases: tiny"):
             await vllm.sample([64], max_tokens=1)
 
 
-async def test_a_wrong_request_is_not_repeated_and_the_server_is_quoted(standin: ServedModel) -> None:
-    async with sampler(standin.base_url) as vllm:
-        standin.seen()
+async def test_a_wrong_request_is_not_repeated_and_the_server_is_quoted(model_server: ServedModel) -> None:
+    async with sampler(model_server.base_url) as vllm:
+        model_server.seen()
         with pytest.raises(RequestRefused, match="answered 400: Token id 100000 is out of vocabulary"):
             await vllm.sample([100000], max_tokens=1)
-    assert standin.seen()["requests"] == {"/v1/completions": 1}
+    assert model_server.seen()["requests"] == {"/v1/completions": 1}
 
 
 @pytest.mark.parametrize(("prompt", "max_tokens"), [([], 1), ([64], 0)])
 async def test_an_impossible_request_is_not_sent(
-    standin: ServedModel, prompt: list[int], max_tokens: int
+    model_server: ServedModel, prompt: list[int], max_tokens: int
 ) -> None:
-    async with sampler(standin.base_url) as vllm:
+    async with sampler(model_server.base_url) as vllm:
         with pytest.raises(ValueError, match="at least"):
             await vllm.sample(prompt, max_tokens=max_tokens)
 
@@ -171,16 +173,16 @@ async def test_a_dead_engine_stops_everything(guarded: ServedModel) -> None:  # 
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_broken_connections_are_tried_again(standin: ServedModel, times: int) -> None:
-    async with CutProxy(standin.base_url) as proxy, sampler(proxy.url, sampling=GREEDY) as vllm:
+async def test_broken_connections_are_tried_again(model_server: ServedModel, times: int) -> None:
+    async with CutProxy(model_server.base_url) as proxy, sampler(proxy.url, sampling=GREEDY) as vllm:
         proxy.cut(b"POST /v1/completions", times=times)
         made = await vllm.sample([64, 65, 66], max_tokens=50)
         assert proxy.cuts == times
     assert made.token_ids[-1] == END
 
 
-async def test_a_server_that_stays_away_is_named(standin: ServedModel) -> None:
-    async with CutProxy(standin.base_url) as proxy, sampler(proxy.url) as vllm:
+async def test_a_server_that_stays_away_is_named(model_server: ServedModel) -> None:
+    async with CutProxy(model_server.base_url) as proxy, sampler(proxy.url) as vllm:
         proxy.cut(b"POST /v1/completions", times=99)
         with pytest.raises(ServerLost, match=f"3 times in a row: POST {proxy.url}/v1/completions"):
             await vllm.sample([64], max_tokens=1)
@@ -191,8 +193,8 @@ async def test_a_server_that_stays_away_is_named(standin: ServedModel) -> None:
     await vllm.aclose()
 
 
-def test_another_event_loop_is_refused_with_a_reason(standin: ServedModel) -> None:
-    vllm = sampler(standin.base_url)
+def test_another_event_loop_is_refused_with_a_reason(model_server: ServedModel) -> None:
+    vllm = sampler(model_server.base_url)
     with asyncio.Runner() as first, asyncio.Runner() as second:
         first.run(vllm.sample([64], max_tokens=1))
         with pytest.raises(RuntimeError, match="another event loop"):
@@ -224,7 +226,7 @@ def lying(change: Change) -> Callable[[Request, Reply], Awaitable[None]]:
 
 
 async def test_the_plain_answer_of_the_lying_server_is_believed() -> None:
-    async with Scripted(lying(lambda choice: None)) as server, sampler(server.url) as vllm:
+    async with ScriptedServer(lying(lambda choice: None)) as server, sampler(server.url) as vllm:
         assert await vllm.sample([1, 2], max_tokens=2) == Sample([7, 8], [-0.5, -0.25], "stop")
 
 
@@ -237,7 +239,7 @@ async def test_a_cancelled_sample_gives_its_place_back() -> None:
             await asyncio.Event().wait()
         await plain(request, reply)
 
-    server = Scripted(handle)
+    server = ScriptedServer(handle)
     async with server, sampler(server.url, concurrency=1) as vllm:
         task = asyncio.create_task(vllm.sample([1], max_tokens=2))
         await arrived.wait()
@@ -270,7 +272,7 @@ async def test_a_cancelled_sample_gives_its_place_back() -> None:
 async def test_an_answer_that_would_spoil_training_is_an_error(
     change: Change, kind: type[SamplerError], message: str
 ) -> None:
-    async with Scripted(lying(change)) as server, sampler(server.url) as vllm:
+    async with ScriptedServer(lying(change)) as server, sampler(server.url) as vllm:
         with pytest.raises(kind, match=message):
             await vllm.sample([1, 2, 3], max_tokens=2)
     assert len(server.sent("/v1/completions")) == 1
@@ -281,7 +283,7 @@ async def test_an_answer_that_would_spoil_training_is_an_error(
     [(Sampling(temperature=0.7), True), (Sampling(top_p=0.9), True), (Sampling(), False)],
 )
 async def test_raw_logprobs_are_noticed_where_they_would_be_wrong(sampling: Sampling, asked: bool) -> None:
-    async with Scripted(lying(lambda choice: None)) as server:
+    async with ScriptedServer(lying(lambda choice: None)) as server:
         vllm = sampler(server.url, sampling=sampling)
         if asked:
             with pytest.raises(RawLogprobs, match="--logprobs-mode processed_logprobs"):
@@ -302,7 +304,7 @@ async def test_a_busy_server_is_asked_again(status: int) -> None:
         else:
             await plain(request, reply)
 
-    server = Scripted(handle)
+    server = ScriptedServer(handle)
     async with server, sampler(server.url) as vllm:
         assert (await vllm.sample([1], max_tokens=2)).token_ids == [7, 8]
     assert len(server.sent("/v1/completions")) == 2
@@ -313,7 +315,7 @@ async def test_something_else_than_vllm_is_recognised(body: bytes) -> None:
     async def handle(request: Request, reply: Reply) -> None:
         await reply.raw(body)
 
-    async with Scripted(handle) as server:
+    async with ScriptedServer(handle) as server:
         vllm = sampler(server.url)
         with pytest.raises((UnusableAnswer, UnknownModel), match=r"not vLLM's|no model"):
             await vllm.open()

@@ -99,10 +99,10 @@ def test_a_person_at_a_terminal_finds_the_number_by_halving(url: str) -> None:
         terminal.until(r"\n> ")
         number = (low + high) // 2
         terminal.type(f"{number}\n")
-        said = terminal.until("higher|lower|Correct")
-        if said.endswith("Correct"):
+        output = terminal.until("higher|lower|Correct")
+        if output.endswith("Correct"):
             break
-        low, high = (number + 1, high) if said.endswith("higher") else (low, number - 1)
+        low, high = (number + 1, high) if output.endswith("higher") else (low, number - 1)
     terminal.until(r"The episode is over\. Reward in all: 1")
     assert terminal.exit_code() == 0
 
@@ -231,7 +231,7 @@ def wait_until_it_reads(pid: int) -> None:
     while time.monotonic() < end:
         try:
             number = Path(f"/proc/{pid}/syscall").read_text().split()[0]
-        except OSError:  # the kernel does not tell
+        except OSError:  # the kernel does not report it
             time.sleep(1)
             return
         if number in ("0", "7", "23", "63", "72", "73", "270"):  # read, poll and select, on x86-64 and Arm

@@ -1,4 +1,4 @@
-"""``orsay serve``: what a wrong command line is told, and what the options do."""
+"""``orsay serve``: errors of a wrong command line, and what the options do."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def written(folder: Path, text: str, name: str = "env.py") -> str:
 
 
 def refused(*arguments: str, **variables: str) -> str:
-    """What is said when the server does not start."""
+    """The error when the server does not start."""
     done = orsay_serve(*arguments, **variables)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
@@ -70,8 +70,8 @@ def test_without_an_environment_it_says_what_to_write() -> None:
 
 
 def test_a_module_that_is_not_there_is_named_with_its_neighbours(fine: str) -> None:
-    assert "no file 'enw.py'" in (said := refused(fine.replace("env.py", "enw.py") + ":Fine"))
-    assert "did you mean 'env.py'?" in said
+    assert "no file 'enw.py'" in (message := refused(fine.replace("env.py", "enw.py") + ":Fine"))
+    assert "did you mean 'env.py'?" in message
     assert "no module 'nothing_of_this_name'" in refused("nothing_of_this_name:Fine")
 
 
@@ -80,19 +80,19 @@ def test_a_class_that_is_not_there_is_named_with_its_neighbours(fine: str) -> No
 
 
 def test_a_class_without_tools_is_named(tmp_path: Path) -> None:
-    assert "Fine" in (said := refused(written(tmp_path, WITHOUT_TOOLS) + ":Fine"))
-    assert "tool" in said
+    assert "Fine" in (message := refused(written(tmp_path, WITHOUT_TOOLS) + ":Fine"))
+    assert "tool" in message
 
 
 def test_a_malformed_tool_is_named_with_its_file(tmp_path: Path) -> None:
-    assert "env.py" in (said := refused(written(tmp_path, BAD_TOOL)))
-    assert "'go'" in said or "go" in said
-    assert "where" in said
+    assert "env.py" in (message := refused(written(tmp_path, BAD_TOOL)))
+    assert "'go'" in message or "go" in message
+    assert "where" in message
 
 
 def test_an_import_that_fails_is_named_with_its_line(tmp_path: Path) -> None:
-    assert "env.py:1" in (said := refused(written(tmp_path, RAISES)))
-    assert "nothing_of_this_name" in said
+    assert "env.py:1" in (message := refused(written(tmp_path, RAISES)))
+    assert "nothing_of_this_name" in message
 
 
 def test_two_classes_of_one_name_are_refused(fine: str, tmp_path: Path) -> None:
@@ -103,15 +103,15 @@ def test_two_classes_of_one_name_are_refused(fine: str, tmp_path: Path) -> None:
 def test_a_port_in_use_is_named_with_the_way_out(fine: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        said = refused(fine, "--port", str(port))
-    assert f"cannot listen on 127.0.0.1:{port}" in said
-    assert "another --port, or 0 for any free one" in said
+        message = refused(fine, "--port", str(port))
+    assert f"cannot listen on 127.0.0.1:{port}" in message
+    assert "another --port, or 0 for any free one" in message
 
 
 def test_listening_wider_without_keys_is_refused_until_it_is_asked_for(fine: str) -> None:
-    said = refused(fine, "--host", "0.0.0.0")
-    assert "ORSAY_API_KEYS" in said
-    assert "--allow-anonymous" in said
+    message = refused(fine, "--host", "0.0.0.0")
+    assert "ORSAY_API_KEYS" in message
+    assert "--allow-anonymous" in message
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_a_lost_worker_is_a_lost_session_too() -> None:
     assert isinstance(errors.fault("worker_lost", "x"), errors.SessionLost)
 
 
-def test_answers_and_faults_are_told_apart_by_type() -> None:
+def test_answers_and_faults_are_distinguished_by_type() -> None:
     assert not issubclass(errors.ToolRefused, errors.Fault)
     assert not issubclass(errors.RequestError, errors.Fault)
 

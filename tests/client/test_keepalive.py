@@ -6,8 +6,8 @@ import pytest
 from orsay_client import AsyncClient, SessionLost
 from orsay_client.keepalive import Keepalive
 
-from .scripted import Reply, Request, Scripted, ors
-from .waiting import until
+from ..support.scripted_server import Reply, Request, ScriptedServer, ors
+from ..support.waiting import until
 
 
 class Quiet:
@@ -96,7 +96,7 @@ async def test_a_session_lost_on_the_server_is_noticed_before_the_next_call(stat
         pinged.set()
 
     async with (
-        Scripted(ors(others={"/ping": ping})) as server,
+        ScriptedServer(ors(others={"/ping": ping})) as server,
         AsyncClient(server.url, keepalive_s=0.02) as client,
     ):
         async with client.environment().session(task_spec={}) as session:
@@ -124,7 +124,7 @@ async def test_other_answers_to_a_ping_end_nothing(status: int) -> None:
         return await reply.json({}, status)
 
     async with (
-        Scripted(ors(others={"/ping": ping})) as server,
+        ScriptedServer(ors(others={"/ping": ping})) as server,
         AsyncClient(server.url, keepalive_s=0.02) as client,
         client.environment().session(task_spec={}) as session,
     ):
@@ -148,7 +148,7 @@ async def test_pings_go_on_while_a_call_runs() -> None:
         await ors()(request, reply)
 
     async with (
-        Scripted(ors(call=call, others={"/ping": ping})) as server,
+        ScriptedServer(ors(call=call, others={"/ping": ping})) as server,
         AsyncClient(server.url, keepalive_s=0.02) as client,
         client.environment().session(task_spec={}) as session,
     ):

@@ -13,8 +13,8 @@ from orsay_protocol import Message, TextBlock, ToolCallBlock
 
 from tests.support.servers import running
 
-from ..attack.odd import INPUTS, NAMES, inputs
-from .scripted import Reply, Request, Scripted, ors
+from ..support.odd_inputs import INPUTS, NAMES, inputs
+from ..support.scripted_server import Reply, Request, ScriptedServer, ors
 from .test_peers import Peer, command
 
 pytestmark = pytest.mark.process
@@ -127,7 +127,7 @@ async def test_an_answer_that_the_body_is_no_input_is_a_refused_call(status: int
         else:
             await reply.json({"detail": "nothing like that"}, status)
 
-    async with Scripted(ors(call=refuse)) as server:
+    async with ScriptedServer(ors(call=refuse)) as server:
         async with session_at(server.url) as session:
             with pytest.raises(ToolRefused, match=str(status) if html else "nothing like that"):
                 await session.call("echo", {"text": "x"})
@@ -154,12 +154,12 @@ async def test_an_answer_that_is_about_more_than_the_input_ends_more_than_the_ca
     async def refuse(request: Request, reply: Reply) -> None:
         await reply.json({"detail": "no"}, status, headers)
 
-    async with Scripted(ors(call=refuse)) as server, session_at(server.url) as session:
+    async with ScriptedServer(ors(call=refuse)) as server, session_at(server.url) as session:
         with pytest.raises(error):
             await session.call("echo", {"text": "x"})
 
 
-async def test_a_call_that_has_begun_is_not_told_as_refused() -> None:
+async def test_a_call_that_has_begun_is_not_reported_as_refused() -> None:
     async def begin_then_refuse(request: Request, reply: Reply) -> None:
         if "task_id" in request.json():
             await reply.json({"detail": "what is that?"}, 422)
@@ -169,7 +169,7 @@ async def test_a_call_that_has_begun_is_not_told_as_refused() -> None:
         reply.cut()
 
     async with (
-        Scripted(ors(call=begin_then_refuse)) as server,
+        ScriptedServer(ors(call=begin_then_refuse)) as server,
         AsyncClient(server.url, retry=QUICK) as client,
         client.environment().session(task_spec={}) as session,
     ):

@@ -24,7 +24,7 @@ from orsay_protocol import TextBlock
 
 from tests.support.servers import running
 
-from .proxy import CutProxy
+from ..support.cut_proxy import CutProxy
 
 pytestmark = pytest.mark.process
 

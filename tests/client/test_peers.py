@@ -27,8 +27,8 @@ from orsay_protocol import GroupCandidate, Message, TextBlock
 from tests.support.servers import running
 
 from ..interop.venvs import python_for
-from .proxy import CutProxy
-from .waiting import until
+from ..support.cut_proxy import CutProxy
+from ..support.waiting import until
 
 pytestmark = [pytest.mark.process, pytest.mark.conformance("C3")]
 

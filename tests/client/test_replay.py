@@ -18,7 +18,7 @@ def output(
 
 
 class Scripted:
-    """A session that answers as it is told, call by call."""
+    """A session with scripted answers, call by call."""
 
     def __init__(self, *answers: ToolOutput | Exception) -> None:
         self.answers = list(answers)
@@ -63,11 +63,11 @@ IMAGE = ImageBlock(data="aGVsbG8=", mimeType="image/png")
     ],
     ids=["text", "reward", "end", "refusal", "image"],
 )
-def test_another_answer_is_told_and_nothing_more_is_called(other: ToolOutput | Exception) -> None:
+def test_another_answer_is_reported_and_nothing_more_is_called(other: ToolOutput | Exception) -> None:
     fresh = Scripted(other, output("b"))
-    with pytest.raises(errors.Diverged, match="'look' otherwise") as told:
+    with pytest.raises(errors.Diverged, match="'look' otherwise") as diverged:
         asyncio.run(replay(fresh, answered(output("a", 0.5), output("b")), timeout_s=None))
-    assert (told.value.fault_class, told.value.retryable) == ("diverged", False)
+    assert (diverged.value.fault_class, diverged.value.retryable) == ("diverged", False)
     assert len(fresh.made) == 1
 
 

@@ -27,7 +27,7 @@ from orsay_client import (
 )
 from orsay_protocol.sse import encode_event
 
-from .scripted import Handler, Reply, Request, Scripted, good, ors
+from ..support.scripted_server import Handler, Reply, Request, ScriptedServer, good, ors
 
 QUICK = Retry(tries=3, first_delay_s=0.01, max_delay_s=0.02)
 
@@ -56,7 +56,7 @@ def stream(*events: tuple[str, str]) -> Handler:
     ],
 )
 async def test_the_session_id_comes_in_a_stream(events: list[tuple[str, str]], sid: str) -> None:
-    async with Scripted(ors(others={"/create_session": stream(*events)})) as server:
+    async with ScriptedServer(ors(others={"/create_session": stream(*events)})) as server:
         async with AsyncClient(server.url) as client, client.environment().session(task_spec={}) as session:
             assert session.sid == sid
         (request,) = server.sent("/create_session")
@@ -69,7 +69,7 @@ async def test_the_session_id_comes_in_a_stream(events: list[tuple[str, str]], s
 )
 async def test_an_answer_without_session_id(handler: Handler) -> None:
     async with (
-        Scripted(ors(others={"/create_session": handler})) as server,
+        ScriptedServer(ors(others={"/create_session": handler})) as server,
         AsyncClient(server.url) as client,
     ):
         with pytest.raises(ProtocolError, match="is this an ORS server"):
@@ -77,7 +77,7 @@ async def test_an_answer_without_session_id(handler: Handler) -> None:
 
 
 async def test_what_create_is_sent() -> None:
-    async with Scripted(ors()) as server, AsyncClient(server.url, api_key="key-1234") as client:
+    async with ScriptedServer(ors()) as server, AsyncClient(server.url, api_key="key-1234") as client:
         session = client.environment("My Env").session(
             split="train",
             index=-1,
@@ -105,7 +105,10 @@ async def test_what_create_is_sent() -> None:
 
 
 async def test_paths_carry_the_name_of_the_environment_when_one_is_given() -> None:
-    async with Scripted(ors(others={"/My%20Env/call": ors()})) as server, AsyncClient(server.url) as client:
+    async with (
+        ScriptedServer(ors(others={"/My%20Env/call": ors()})) as server,
+        AsyncClient(server.url) as client,
+    ):
         async with client.environment("My Env").session(task_spec={}) as session:
             with pytest.raises(Exception, match="Not Found"):
                 await session.call("x")
@@ -113,7 +116,7 @@ async def test_paths_carry_the_name_of_the_environment_when_one_is_given() -> No
 
 
 async def test_the_end_of_the_block_ends_the_session_on_the_server() -> None:
-    async with Scripted(ors()) as server, AsyncClient(server.url) as client:
+    async with ScriptedServer(ors()) as server, AsyncClient(server.url) as client:
         with pytest.raises(ZeroDivisionError):
             async with client.environment().session(task_spec={}):
                 raise ZeroDivisionError
@@ -126,14 +129,14 @@ async def test_the_end_of_the_block_ends_the_session_on_the_server() -> None:
 
 
 async def test_our_own_server_needs_no_second_goodbye() -> None:
-    async with Scripted(ors(orsay=True)) as server, AsyncClient(server.url) as client:
+    async with ScriptedServer(ors(orsay=True)) as server, AsyncClient(server.url) as client:
         async with client.environment().session(task_spec={}):
             pass
         assert [r.path for r in server.requests] == ["/create_session", "/create", "/delete"]
 
 
 async def test_delete_is_retried_and_its_failure_is_not_the_callers() -> None:
-    async with Scripted(ors(others={"/delete": answer(503, {})})) as server:
+    async with ScriptedServer(ors(others={"/delete": answer(503, {})})) as server:
         async with AsyncClient(server.url, retry=QUICK) as client, client.environment().session(task_spec={}):
             pass
         assert len(server.sent("/delete")) == 3
@@ -144,7 +147,7 @@ async def test_a_delete_that_hangs_is_given_up() -> None:
         await asyncio.sleep(60)
 
     async with (
-        Scripted(ors(others={"/delete": hang})) as server,
+        ScriptedServer(ors(others={"/delete": hang})) as server,
         asyncio.timeout(20),
         AsyncClient(server.url, close_timeout_s=0.2) as client,
         client.environment().session(task_spec={}),
@@ -167,7 +170,7 @@ async def test_a_cancelled_caller_still_ends_its_session() -> None:
             entered.set()
             await asyncio.sleep(60)
 
-    async with Scripted(ors(others={"/delete": slow_delete}, orsay=True)) as server:
+    async with ScriptedServer(ors(others={"/delete": slow_delete}, orsay=True)) as server:
         async with AsyncClient(server.url) as client:
             task = asyncio.create_task(episode())
             await asyncio.wait_for(entered.wait(), 10)
@@ -186,7 +189,7 @@ async def test_a_caller_cancelled_while_opening_leaves_nothing_behind() -> None:
         creating.set()
         await asyncio.sleep(60)
 
-    async with Scripted(ors(others={"/create": slow_create})) as server:
+    async with ScriptedServer(ors(others={"/create": slow_create})) as server:
         async with AsyncClient(server.url) as client:
             task = asyncio.create_task(client.environment().session(task_spec={}).open())
             await asyncio.wait_for(creating.wait(), 10)
@@ -197,7 +200,7 @@ async def test_a_caller_cancelled_while_opening_leaves_nothing_behind() -> None:
 
 
 async def test_leaving_the_client_ends_sessions_that_are_still_open() -> None:
-    async with Scripted(ors()) as server:
+    async with ScriptedServer(ors()) as server:
         async with AsyncClient(server.url) as client:
             session = client.environment().session(task_spec={})
             await session.open()
@@ -218,7 +221,7 @@ async def test_a_create_whose_answer_was_lost_meets_its_own_session() -> None:
             return reply.cut()
         return await reply.json({"detail": "Session already exists"}, 400, {"X-Orsay": "1"})
 
-    async with Scripted(ors(others={"/create": create})) as server:
+    async with ScriptedServer(ors(others={"/create": create})) as server:
         async with (
             AsyncClient(server.url, retry=QUICK) as client,
             client.environment().session(task_spec={}) as session,
@@ -230,7 +233,7 @@ async def test_a_create_whose_answer_was_lost_meets_its_own_session() -> None:
 
 async def test_a_session_that_exists_at_the_first_try_is_not_ours() -> None:
     handler = ors(others={"/create": answer(400, {"detail": "Session already exists"})})
-    async with Scripted(handler) as server, AsyncClient(server.url, retry=QUICK) as client:
+    async with ScriptedServer(handler) as server, AsyncClient(server.url, retry=QUICK) as client:
         with pytest.raises(BadRequest, match="already exists"):
             await client.environment().session(task_spec={}).open()
         assert not server.sent("/delete")
@@ -240,7 +243,7 @@ async def test_a_create_that_may_have_worked_is_undone() -> None:
     async def cut(request: Request, reply: Reply) -> None:
         reply.cut()
 
-    async with Scripted(ors(others={"/create": cut})) as server:
+    async with ScriptedServer(ors(others={"/create": cut})) as server:
         async with AsyncClient(server.url, retry=QUICK) as client:
             with pytest.raises(ConnectionLost) as lost:
                 await client.environment().session(task_spec={}).open()
@@ -270,7 +273,7 @@ async def test_what_a_refused_create_means(
     status: int, headers: dict[str, str], expected: type[Exception]
 ) -> None:
     handler = ors(others={"/create": answer(status, {"detail": "because"}, headers)})
-    async with Scripted(handler) as server, AsyncClient(server.url, retry=QUICK) as client:
+    async with ScriptedServer(handler) as server, AsyncClient(server.url, retry=QUICK) as client:
         with pytest.raises(expected, match="POST /create: because") as raised:
             await client.environment().session(task_spec={}).open()
         assert type(raised.value) is expected
@@ -279,7 +282,7 @@ async def test_what_a_refused_create_means(
 
 async def test_a_410_names_the_class_of_the_loss() -> None:
     gone = answer(410, {"detail": "worker died"}, {"X-Orsay-Fault": "worker_lost"})
-    async with Scripted(ors(others={"/prompt": gone})) as server, AsyncClient(server.url) as client:
+    async with ScriptedServer(ors(others={"/prompt": gone})) as server, AsyncClient(server.url) as client:
         async with client.environment().session(task_spec={}) as session:
             for _ in range(2):
                 with pytest.raises(WorkerLost, match="worker died"):
@@ -296,7 +299,7 @@ async def test_no_error_repeats_a_key_or_a_secret() -> None:
         await reply.json({"detail": detail}, 422)
 
     async with (
-        Scripted(ors(others={"/create": blab, "/prompt": blab})) as server,
+        ScriptedServer(ors(others={"/create": blab, "/prompt": blab})) as server,
         AsyncClient(server.url, api_key="key-1234") as client,
     ):
         session = client.environment().session(task_spec={}, secrets={"token": "hunter22"})
@@ -318,7 +321,7 @@ async def test_exactly_one_task_source(source: dict[str, object]) -> None:
 
 
 async def test_a_session_is_used_inside_its_block_only() -> None:
-    async with Scripted(ors()) as server, AsyncClient(server.url) as client:
+    async with ScriptedServer(ors()) as server, AsyncClient(server.url) as client:
         session = client.environment().session(task_spec={})
         with pytest.raises(ClientClosed, match="async with"):
             await session.call("x")
@@ -337,7 +340,7 @@ async def test_rewards_are_kept_in_order_and_an_absent_one_is_none() -> None:
         await reply.result(good("x", next(rewards)))
 
     async with (
-        Scripted(ors(call=call)) as server,
+        ScriptedServer(ors(call=call)) as server,
         AsyncClient(server.url) as client,
         client.environment().session(task_spec={}) as session,
     ):
@@ -364,7 +367,7 @@ async def test_a_refusal_that_quotes_a_secret_is_cleaned() -> None:
         await reply.result({"ok": False, "error": "input hunter22 is bad", "reason": "input_validation"})
 
     async with (
-        Scripted(ors(call=refuse)) as server,
+        ScriptedServer(ors(call=refuse)) as server,
         AsyncClient(server.url) as client,
         client.environment().session(task_spec={}, secrets={"token": "hunter22"}) as session,
     ):
@@ -377,7 +380,7 @@ async def test_a_refusal_that_quotes_a_secret_is_cleaned() -> None:
 async def test_a_404_of_group_scoring_has_two_meanings(there: bool) -> None:
     others = {"/ping": answer(200 if there else 404, {"detail": "gone"})}
     async with (
-        Scripted(ors(others=others)) as server,
+        ScriptedServer(ors(others=others)) as server,
         AsyncClient(server.url) as client,
         client.environment().session(task_spec={}) as session,
     ):
@@ -401,7 +404,7 @@ async def test_group_scoring_changes_nothing_and_may_be_asked_twice() -> None:
         return await reply.result({"scores": [{"reward": 0.5, "metadata": None}]})
 
     async with (
-        Scripted(ors(others={"/score_group": score})) as server,
+        ScriptedServer(ors(others={"/score_group": score})) as server,
         AsyncClient(server.url, retry=QUICK) as client,
         client.environment().session(task_spec={}) as session,
     ):
@@ -411,7 +414,7 @@ async def test_group_scoring_changes_nothing_and_may_be_asked_twice() -> None:
 async def test_older_servers_have_neither_messages_nor_tools_of_a_task() -> None:
     tools = {"tools": [{"name": "t", "description": "", "input_schema": None}]}
     async with (
-        Scripted(ors(others={"/tools": answer(200, tools)})) as server,
+        ScriptedServer(ors(others={"/tools": answer(200, tools)})) as server,
         AsyncClient(server.url) as client,
         client.environment().session(task_spec={}) as session,
     ):
@@ -423,7 +426,7 @@ async def test_older_servers_have_neither_messages_nor_tools_of_a_task() -> None
 async def test_the_oldest_servers_have_whole_lists_of_tasks_only() -> None:
     tasks = {"tasks": [{"id": number} for number in range(5)]}
     async with (
-        Scripted(ors(others={"/tasks": answer(200, tasks)})) as server,
+        ScriptedServer(ors(others={"/tasks": answer(200, tasks)})) as server,
         AsyncClient(server.url) as client,
     ):
         found = client.environment().tasks("train")

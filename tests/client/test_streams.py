@@ -26,7 +26,7 @@ from orsay_client import (
 )
 from orsay_protocol import TextBlock
 
-from .scripted import Handler, Reply, Request, Scripted, good, ors
+from ..support.scripted_server import Handler, Reply, Request, ScriptedServer, good, ors
 
 QUICK = Retry(tries=4, first_delay_s=0.01, max_delay_s=0.02)
 
@@ -34,9 +34,9 @@ QUICK = Retry(tries=4, first_delay_s=0.01, max_delay_s=0.02)
 @asynccontextmanager
 async def playing(
     call: Handler, *, orsay: bool = False, retry: Retry = QUICK, **options: Any
-) -> AsyncIterator[tuple[AsyncSession, Scripted]]:
+) -> AsyncIterator[tuple[AsyncSession, ScriptedServer]]:
     async with (
-        Scripted(ors(call=call, orsay=orsay)) as server,
+        ScriptedServer(ors(call=call, orsay=orsay)) as server,
         AsyncClient(server.url, retry=retry, **options) as client,
         client.environment().session(task_spec={}) as session,
     ):
@@ -242,7 +242,7 @@ async def test_a_bare_error_is_an_error_of_the_tool() -> None:
         assert fault.value.message == "line one\nline two" and not fault.value.retryable
 
 
-async def test_a_fault_event_tells_class_id_and_whether_to_retry() -> None:
+async def test_a_fault_event_has_class_id_and_whether_to_retry() -> None:
     events = (("task_id", "t"), wire_fault("time_limit", True), ("error", "too slow"))
     async with playing(failing(*events)) as (session, _):
         with pytest.raises(TimeLimit, match="too slow") as fault:
@@ -328,7 +328,7 @@ async def test_results_are_bounded(event: str) -> None:
 
 
 async def test_a_refused_connection_is_retried_since_nothing_was_sent() -> None:
-    async with Scripted(ors()) as server, AsyncClient(server.url, retry=QUICK) as client:
+    async with ScriptedServer(ors()) as server, AsyncClient(server.url, retry=QUICK) as client:
         session = client.environment().session(task_spec={})
         await session.open()
         await server.__aexit__(None, None, None)

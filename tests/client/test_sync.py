@@ -28,7 +28,7 @@ from orsay_client import (
 )
 from orsay_client.loop_thread import LoopThread
 
-from .scripted import Reply, Request, Scripted, ors
+from ..support.scripted_server import Reply, Request, ScriptedServer, ors
 
 pytestmark = pytest.mark.process
 
@@ -38,14 +38,14 @@ def client_threads() -> list[threading.Thread]:
 
 
 @pytest.fixture
-def server() -> Iterator[Scripted]:
+def server() -> Iterator[ScriptedServer]:
     async def call(request: Request, reply: Reply) -> None:
         if request.json()["name"] == "slow":
             await asyncio.sleep(60)
         await ors()(request, reply)
 
     thread = LoopThread("scripted-server")
-    scripted = Scripted(ors(call=call))
+    scripted = ScriptedServer(ors(call=call))
     thread.run(scripted.__aenter__())
     yield scripted
     thread.run(scripted.__aexit__(None, None, None))
@@ -73,7 +73,7 @@ def test_the_constructors_take_the_same() -> None:
     assert set(inspect.signature(Client).parameters) == theirs
 
 
-def test_pings_go_on_while_the_caller_computes(server: Scripted) -> None:
+def test_pings_go_on_while_the_caller_computes(server: ScriptedServer) -> None:
     with Client(server.url, keepalive_s=0.02) as client, client.environment().session(task_spec={}):
         deadline = time.monotonic() + 20
         while len(server.sent("/ping")) < 3 and time.monotonic() < deadline:
@@ -81,7 +81,7 @@ def test_pings_go_on_while_the_caller_computes(server: Scripted) -> None:
         assert len(server.sent("/ping")) >= 3
 
 
-def test_many_threads_share_one_client(server: Scripted) -> None:
+def test_many_threads_share_one_client(server: ScriptedServer) -> None:
     with Client(server.url) as client:
 
         def episode(_: int) -> bool:
@@ -93,7 +93,7 @@ def test_many_threads_share_one_client(server: Scripted) -> None:
         assert len(client_threads()) == 1
 
 
-def test_closing_ends_sessions_and_the_thread(server: Scripted) -> None:
+def test_closing_ends_sessions_and_the_thread(server: ScriptedServer) -> None:
     client = Client(server.url)
     session = client.environment().session(task_spec={})
     session.open()
@@ -106,7 +106,7 @@ def test_closing_ends_sessions_and_the_thread(server: Scripted) -> None:
         session.call("x")
 
 
-def test_a_forgotten_client_ends_when_nobody_holds_it(server: Scripted) -> None:
+def test_a_forgotten_client_ends_when_nobody_holds_it(server: ScriptedServer) -> None:
     session = Client(server.url).environment().session(task_spec={})
     session.open()
     session.call("x")
@@ -118,7 +118,7 @@ def test_a_forgotten_client_ends_when_nobody_holds_it(server: Scripted) -> None:
     assert len(server.sent("/delete")) == 1
 
 
-def test_an_interrupt_cancels_the_call_and_the_session_goes_on(server: Scripted) -> None:
+def test_an_interrupt_cancels_the_call_and_the_session_goes_on(server: ScriptedServer) -> None:
     with Client(server.url) as client, client.environment().session(task_spec={}) as session:
 
         def interrupt() -> None:
@@ -135,7 +135,7 @@ def test_an_interrupt_cancels_the_call_and_the_session_goes_on(server: Scripted)
         session.call("x")
 
 
-def test_a_close_from_another_thread_frees_the_waiting_one(server: Scripted) -> None:
+def test_a_close_from_another_thread_frees_the_waiting_one(server: ScriptedServer) -> None:
     client = Client(server.url)
     session = client.environment().session(task_spec={})
     session.open()
@@ -162,7 +162,7 @@ def _call_in_child(client: Client, pipe: Connection) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # forking with threads is what this is about
-def test_a_client_taken_through_a_fork_says_so_instead_of_hanging(server: Scripted) -> None:
+def test_a_client_taken_through_a_fork_says_so_instead_of_hanging(server: ScriptedServer) -> None:
     fork = multiprocessing.get_context("fork")
     ours, theirs = fork.Pipe()
     with Client(server.url) as client:

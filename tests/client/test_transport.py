@@ -9,7 +9,7 @@ import httpx
 import pytest
 from orsay_client import AsyncClient, ConnectionLost, ProtocolError, ResultTooLarge, Retry
 
-from .scripted import Handler, Reply, Request, Scripted, ors
+from ..support.scripted_server import Handler, Reply, Request, ScriptedServer, ors
 
 ONCE = Retry(tries=1)
 
@@ -35,7 +35,7 @@ def test_what_is_no_url_is_refused_with_an_example(url: str) -> None:
 
 
 async def test_a_path_in_the_url_stays_before_every_path() -> None:
-    async with Scripted(ors(others={"/a/b/list_environments": names("x")})) as server:
+    async with ScriptedServer(ors(others={"/a/b/list_environments": names("x")})) as server:
         for url in (server.url + "/a/b", server.url + "/a/b/"):
             async with AsyncClient(url) as client:
                 assert await client.environments() == ["x"]
@@ -53,7 +53,7 @@ async def test_redirects_keep_method_headers_and_body_and_permanent_ones_are_rem
         await ors()(Request(request.method, "/call", request.headers, request.body), reply)
 
     others["/first/call"] = call
-    async with Scripted(ors(others=others)) as server, AsyncClient(server.url, api_key="key") as client:
+    async with ScriptedServer(ors(others=others)) as server, AsyncClient(server.url, api_key="key") as client:
         assert await client.environments() == ["first"]
         async with client.environment().session(task_spec={}) as session:
             await session.call("x", {"a": 1})
@@ -65,9 +65,9 @@ async def test_redirects_keep_method_headers_and_body_and_permanent_ones_are_rem
 
 
 async def test_no_redirect_leads_to_another_server() -> None:
-    async with Scripted(names("stolen")) as other:
+    async with ScriptedServer(names("stolen")) as other:
         handler = ors(others={"/list_environments": redirect(308, other.url + "/list_environments")})
-        async with Scripted(handler) as server, AsyncClient(server.url, api_key="key") as client:
+        async with ScriptedServer(handler) as server, AsyncClient(server.url, api_key="key") as client:
             with pytest.raises(ProtocolError, match="redirects to http://127"):
                 await client.environments()
         assert not other.requests
@@ -75,15 +75,15 @@ async def test_no_redirect_leads_to_another_server() -> None:
 
 async def test_redirects_in_a_circle_end() -> None:
     handler = ors(others={"/list_environments": redirect(307, "/list_environments")})
-    async with Scripted(handler) as server, AsyncClient(server.url) as client:
+    async with ScriptedServer(handler) as server, AsyncClient(server.url) as client:
         with pytest.raises(ProtocolError, match="redirects"):
             await client.environments()
 
 
 async def test_the_process_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     async with (
-        Scripted(names("proxied")) as proxy,
-        Scripted(ors(others={"/list_environments": names("x")})) as server,
+        ScriptedServer(names("proxied")) as proxy,
+        ScriptedServer(ors(others={"/list_environments": names("x")})) as server,
     ):
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, proxy.url)
@@ -99,7 +99,7 @@ async def test_the_process_environment_is_not_asked(monkeypatch: pytest.MonkeyPa
 
 
 async def test_connections_are_used_again() -> None:
-    async with Scripted(ors()) as server, AsyncClient(server.url) as client:
+    async with ScriptedServer(ors()) as server, AsyncClient(server.url) as client:
         async with client.environment().session(task_spec={}) as session:
             for _ in range(20):
                 await session.call("x")
@@ -112,7 +112,7 @@ async def test_a_connection_that_the_server_closed_while_idle_is_replaced() -> N
         await ors()(request, reply)
         reply.cut()
 
-    async with Scripted(ors(call=close_after)) as server, AsyncClient(server.url) as client:
+    async with ScriptedServer(ors(call=close_after)) as server, AsyncClient(server.url) as client:
         async with client.environment().session(task_spec={}) as session:
             for _ in range(5):
                 await session.call("x")
@@ -125,7 +125,7 @@ async def test_cookies_of_one_session_never_reach_another() -> None:
         await reply.json(["x"], headers={"Set-Cookie": "backend=1"})
 
     async with (
-        Scripted(ors(others={"/list_environments": cookie})) as server,
+        ScriptedServer(ors(others={"/list_environments": cookie})) as server,
         AsyncClient(server.url) as client,
     ):
         await client.environments()
@@ -147,7 +147,7 @@ async def test_a_server_that_never_answers_is_given_up() -> None:
     async def hang(request: Request, reply: Reply) -> None:
         await asyncio.sleep(60)
 
-    async with Scripted(hang) as server, AsyncClient(server.url, retry=ONCE, timeout_s=0.2) as client:
+    async with ScriptedServer(hang) as server, AsyncClient(server.url, retry=ONCE, timeout_s=0.2) as client:
         with pytest.raises(ConnectionLost, match="no sign of life") as lost:
             await client.environments()
         assert lost.value.may_have_run
@@ -173,14 +173,14 @@ async def test_a_web_page_is_not_an_ors_server(body: bytes) -> None:
     async def page(request: Request, reply: Reply) -> None:
         await reply.raw(body, headers={"Content-Type": "text/html"})
 
-    async with Scripted(page) as server, AsyncClient(server.url) as client:
+    async with ScriptedServer(page) as server, AsyncClient(server.url) as client:
         with pytest.raises(ProtocolError):
             await client.environments()
 
 
 async def test_answers_are_bounded() -> None:
     async with (
-        Scripted(ors(others={"/list_environments": names("x" * 5000)})) as server,
+        ScriptedServer(ors(others={"/list_environments": names("x" * 5000)})) as server,
         AsyncClient(server.url, max_answer_bytes=4000) as client,
     ):
         with pytest.raises(ResultTooLarge, match="4000"):

@@ -19,10 +19,9 @@ from orsay.runtimes.docker.options import DockerOptions
 from orsay.runtimes.remote.options import RemoteOptions
 from orsay.settings import Settings
 
-from tests.support.servers import orsay
-from tests.system.serving import ROOT
+from tests.support.servers import ROOT, orsay
 
-from .serving import ENVS, WORLD, written
+from ..support.config_server import ENVS, SCRIPTED, written
 
 pytestmark = pytest.mark.process
 
@@ -46,27 +45,29 @@ def origins(text: str) -> dict[str, str]:
 
 
 def test_every_setting_is_shown_with_its_value_and_where_it_comes_from(tmp_path: Path) -> None:
-    path = written(tmp_path, f'\nport = 9000\nworkers = 3\nlog_level = "debug"\n[environments.a]\n{WORLD}\n')
+    path = written(
+        tmp_path, f'\nport = 9000\nworkers = 3\nlog_level = "debug"\n[environments.a]\n{SCRIPTED}\n'
+    )
     text = checked(path, ORSAY_WORKERS="5", orsay_idle_limit_s="7.5")
-    told = tomllib.loads(text)
-    assert (told["port"], told["workers"], told["idle_limit_s"]) == (9000, 5, 7.5)
-    said = origins(text)
-    assert set(Settings.model_fields) <= set(said)
-    assert said["port"] == f"{path}:2" and said["log_level"] == f"{path}:4"
-    assert said["workers"] == "variable ORSAY_WORKERS"
-    assert said["idle_limit_s"] == "variable orsay_idle_limit_s"
-    assert said["host"] == said["max_sessions_per_key"] == "default"
+    parsed = tomllib.loads(text)
+    assert (parsed["port"], parsed["workers"], parsed["idle_limit_s"]) == (9000, 5, 7.5)
+    output = origins(text)
+    assert set(Settings.model_fields) <= set(output)
+    assert output["port"] == f"{path}:2" and output["log_level"] == f"{path}:4"
+    assert output["workers"] == "variable ORSAY_WORKERS"
+    assert output["idle_limit_s"] == "variable orsay_idle_limit_s"
+    assert output["host"] == output["max_sessions_per_key"] == "default"
 
 
 def test_entries_are_shown_as_they_are_effective(tmp_path: Path) -> None:
     text = f"""
 [environments.one]
-{WORLD}
+{SCRIPTED}
 [environments.two]
 directory = "{ENVS}/echo"
 [environments.three]
-{WORLD}
-serve = {{ world = "Other world" }}
+{SCRIPTED}
+serve = {{ scripted = "Another name" }}
 workers = 2
 [environments.four]
 image = "games:1"
@@ -76,19 +77,17 @@ volumes = ["./data:/data"]
 url = "http://five:80"
 """
     shown = checked(written(tmp_path, text), ORSAY_ENVIRONMENTS__FIVE__URL="http://other:81")
-    told = tomllib.loads(shown)["environments"]
-    assert list(told) == ["one", "two", "three", "four", "five"]
-    assert told["five"] == {"url": "http://other:81"}
-    assert told["four"] == {"image": "games:1", "memory": "2g", "volumes": [f"{tmp_path}/data:/data"]}
-    assert told["three"]["serve"] == {"world": "Other world"}
+    parsed = tomllib.loads(shown)["environments"]
+    assert list(parsed) == ["one", "two", "three", "four", "five"]
+    assert parsed["five"] == {"url": "http://other:81"}
+    assert parsed["four"] == {"image": "games:1", "memory": "2g", "volumes": [f"{tmp_path}/data:/data"]}
+    assert parsed["three"]["serve"] == {"scripted": "Another name"}
     assert "orsay.toml:2, shares workers with two" in shown
     assert '# class = ["echo_env.env:EchoEnvironment"]' in shown
 
 
 def test_what_is_shown_can_be_read_again(tmp_path: Path) -> None:
-    text = (
-        f"max_sessions = 5\n[environments.one]\n{WORLD}\nworkers = 2\n[environments.two]\nurl = 'http://x'\n"
-    )
+    text = f"max_sessions = 5\n[environments.one]\n{SCRIPTED}\nworkers = 2\n[environments.two]\nurl = 'http://x'\n"
     once = checked(written(tmp_path, text))
     again = checked(written(tmp_path, once, "again.toml"))
     assert tomllib.loads(once) == tomllib.loads(again)
@@ -118,7 +117,7 @@ api_key_variable = "THE_KEY"
     assert broken.returncode == 2 and "very-secret" not in broken.stdout + broken.stderr
 
 
-def test_what_is_wrong_is_told_and_nothing_else(tmp_path: Path) -> None:
+def test_what_is_wrong_is_reported_and_nothing_else(tmp_path: Path) -> None:
     done = orsay_config("--check", str(written(tmp_path, '[environments.a]\ndirectory = "none"\nx = 1\n')))
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{tmp_path}/orsay.toml:3: unknown key 'x' in a" in done.stderr and "Traceback" not in done.stderr
@@ -210,7 +209,7 @@ def test_the_schema_takes_what_the_server_takes(text: str) -> None:
     TABLES[next(iter(table))].model_validate(table)
 
 
-# a table can say all that its runtime can be told
+# a table has all options of its runtime
 
 
 def names(options: Any) -> set[str]:

@@ -14,9 +14,9 @@ from orsay.runtimes.remote.options import RemoteOptions
 from orsay.serving.reconfigure import LIVE
 from orsay.settings import Settings
 
-from tests.docs.texts import ROOT, blocks, cells
+from tests.support.documentation import ROOT, blocks, cells
 
-from .serving import written
+from ..support.config_server import written
 
 PAGE = ROOT / "docs" / "configuration.md"
 SHOWN = [block for block in blocks() if block.page == PAGE and block.language == "toml"]
@@ -35,19 +35,19 @@ def test_files_that_are_shown_are_right(
     assert read(written(folder, getattr(block, "code")), {}).entries  # noqa: B009
 
 
-def test_every_option_of_an_entry_is_told_and_no_other() -> None:
-    told = {
+def test_every_option_of_an_entry_is_documented_and_no_other() -> None:
+    documented = {
         name
         for heading in ("## Environments", "### Classes and folders", "### Images", "### Other servers")
         for row in cells("configuration.md", heading)
         for name in _CODE.findall(row[0])
     }
-    assert told == {
+    assert documented == {
         field.alias or name for kind in TABLES.values() for name, field in kind.model_fields.items()
     }
 
 
-def test_defaults_of_containers_and_upstreams_are_told_as_they_are() -> None:
+def test_defaults_of_containers_and_upstreams_are_documented_as_they_are() -> None:
     defaults = {
         **vars(DockerOptions(image="x")),
         **{name: getattr(RemoteOptions(), name) for name in RemoteOptions.__slots__},
@@ -64,24 +64,28 @@ def test_defaults_of_containers_and_upstreams_are_told_as_they_are() -> None:
             for name, value in zip(names, values, strict=len(values) > 1):
                 if name in defaults:
                     text = value.strip("`")
-                    right = words.get(text) or ((defaults[name],) if text == _as_told(defaults[name]) else ())
+                    right = words.get(text) or (
+                        (defaults[name],) if text == _as_documented(defaults[name]) else ()
+                    )
                     assert defaults[name] in right, (name, value, defaults[name])
 
 
-def _as_told(value: object) -> str:
+def _as_documented(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def test_settings_that_change_at_once_are_told() -> None:
+def test_settings_that_change_at_once_are_documented() -> None:
     text = PAGE.read_text().partition("**Settings** that change at once")[2].partition("\n- ")[0]
-    told = {name for name in _CODE.findall(text) if name in Settings.model_fields}
+    documented = {name for name in _CODE.findall(text) if name in Settings.model_fields}
     workers = {name for name in LIVE if "worker" in name}
     limits = {"call_time_limit_s", "setup_time_limit_s", "teardown_time_limit_s"}
-    assert told - {"host", "port"} == set(LIVE) - workers - limits - {"runtime", "api_keys"}
+    assert documented - {"host", "port"} == set(LIVE) - workers - limits - {"runtime", "api_keys"}
     assert not {"host", "port"} & set(LIVE)
 
 
-def test_mistakes_that_are_shown_are_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes_that_are_documented_are_reported_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (shown,) = [block.code for block in blocks() if block.page == PAGE and block.language == "text"]
     monkeypatch.chdir(tmp_path)
     lines = [""] * 8

@@ -12,11 +12,13 @@ import docker
 import httpx
 import pytest
 
-from tests.engine import image, needs_engine
-from tests.runtimes.stand import Log
-from tests.system.serving import WORLDS, ServerProcess, api_for, until
+from tests.support.author_log import Log
+from tests.support.engine import image, needs_engine
+from tests.support.server_process import ENVIRONMENTS, ServerProcess
+from tests.support.session_api import api_for
+from tests.support.waiting import until
 
-from .serving import configured
+from ..support.config_server import configured
 
 pytestmark = [needs_engine, pytest.mark.timeout(240)]
 
@@ -30,11 +32,11 @@ def containers(name: str) -> list[Any]:
 async def test_an_image_goes_while_its_session_plays_and_comes_again(tmp_path: Path) -> None:
     log = Log(tmp_path)
     tmp_path.chmod(0o777)
-    plain = f'server_name = "test-{tmp_path.name}"\n[environments.plain]\nclass = "{WORLDS}:Plain"\n'
+    plain = f'server_name = "test-{tmp_path.name}"\n[environments.plain]\nclass = "{ENVIRONMENTS}:Plain"\n'
     games = f"""
 [environments.games]
-image = "{image("worlds")}"
-serve = {{ world = "Game" }}
+image = "{image("scripted")}"
+serve = {{ scripted = "Game" }}
 memory = "512m"
 volumes = ["{tmp_path}:{tmp_path}"]
 variables = {{ ORSAY_WORKERS = 1 }}
@@ -68,7 +70,7 @@ variables = {{ ORSAY_WORKERS = 1 }}
 
 
 async def test_an_image_that_is_not_there_changes_nothing(tmp_path: Path) -> None:
-    plain = f'[environments.plain]\nclass = "{WORLDS}:Plain"\n'
+    plain = f'[environments.plain]\nclass = "{ENVIRONMENTS}:Plain"\n'
     with configured(tmp_path, plain) as running:
         running.path.write_text(
             f'{plain}[environments.games]\nimage = "orsay-test-nothing:1"\npull = "never"\n'
@@ -83,11 +85,11 @@ async def test_an_image_that_is_not_there_changes_nothing(tmp_path: Path) -> Non
 @pytest.mark.parametrize("options", [["--runtime", "docker"], []])
 def test_images_are_targets_too(options: list[str], tmp_path: Path) -> None:
     name = f"test-{tmp_path.name}"
-    target = image("worlds") if options else f"docker:{image('worlds')}"
+    target = image("scripted") if options else f"docker:{image('scripted')}"
     process = ServerProcess([*options, target], {"ORSAY_PORT": "0", "ORSAY_SERVER_NAME": name})
     try:
         process.wait_for_url()
-        assert "world" in httpx.get(f"{process.url}/list_environments").json()
+        assert "scripted" in httpx.get(f"{process.url}/list_environments").json()
         assert len(containers(name)) == 1
     finally:
         process.end()

@@ -1,4 +1,4 @@
-"""Where keys of a TOML document stand."""
+"""Lines of the keys of a TOML document."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ m = 3
 '''
 
 
-def test_keys_are_found_where_they_stand() -> None:
+def test_keys_are_found_in_their_lines() -> None:
     assert tomllib.loads(DOCUMENT)
     lines = Lines(DOCUMENT)
     for path, line in {

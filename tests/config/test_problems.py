@@ -1,5 +1,5 @@
-"""What a file that is wrong is told: each thing with its line, all at once, and no secret."""
-# ruff: noqa: E501  # a mistake and what is said of it stand on one line
+"""Errors of a wrong file: each thing with its line, all at once, and no secret."""
+# ruff: noqa: E501  # a mistake and its message are on one line
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orsay.config.entries import ImageTable, UrlTable
 from orsay.errors import ConfigError
 from orsay.serving.resolve import resolve
 
-from .serving import written
+from ..support.config_server import written
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +42,7 @@ IN = entry('class = "os:X"')
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         # settings
         ("prot = 1", "1: unknown key 'prot'; did you mean 'port'?"),
@@ -65,8 +65,8 @@ IN = entry('class = "os:X"')
         ("environments = 3", "1: write a table for each: [environments.LABEL]"),
         # entries
         ("[environments]\na = 3", "2: a must be a table: [environments.a]"),
-        ("[environments.a]", "1: a has no source: say one of class, directory, image, url"),
-        (entry("workers = 1"), "1: a has no source: say one of class, directory, image, url"),
+        ("[environments.a]", "1: a has no source: give one of class, directory, image, url"),
+        (entry("workers = 1"), "1: a has no source: give one of class, directory, image, url"),
         (entry('imag = "x"'), "2: unknown key 'imag' in a; did you mean 'image'?"),
         (entry('class = "m:C"\nimage = "x"'), "3: a has both 'class' and 'image': an entry has one source; make it two"),
         (entry('url = "http://x"\nurll = 1'), "3: unknown key 'urll' in a; did you mean 'url'?"),
@@ -78,8 +78,8 @@ IN = entry('class = "os:X"')
         (entry("class = []"), "2: class: must not be empty"),
         (entry("class = [\n'os:X',\n1]"), "4: class = 1: must be a text in quotation marks"),
         (entry('class = ":X"'), "2: ':X' names no module; write module:Class or path/to/file.py:Class"),
-        (entry('class = "http://x"'), '2: \'http://x\' is no class; say url = "http://x"'),
-        (entry('class = "docker:x:1"'), '2: \'docker:x:1\' is no class; say image = "x:1"'),
+        (entry('class = "http://x"'), '2: \'http://x\' is no class; use url = "http://x"'),
+        (entry('class = "docker:x:1"'), '2: \'docker:x:1\' is no class; use image = "x:1"'),
         (entry('class = "os:X"\npath = "nowhere"'), "3: no folder {folder}/nowhere to import from"),
         (entry('class = "os:X"\nserve = [1]'), '3: serve: name environments, ["a", "b"], or rename them, { a = "another name" }'),
         (entry('image = "x"\n[environments.a.variables]\nA = []'), "4: variables.A: must be a text in quotation marks"),
@@ -89,7 +89,7 @@ IN = entry('class = "os:X"')
         (entry('url = "http://x"\napi_key_file = "f"'), "3: the file of API keys {folder}/f cannot be read: No such file or directory"),
         (entry('url = "http://x"\napi_key_variable = "NO"'), "3: the variable NO that should hold a key is not set"),
         ('[environments."a b"]\nurl = "http://x"', "1: 'a b' cannot be a label: use letters, digits, and . _ - inside"),
-        # what only the surroundings tell
+        # what only the surroundings show
         (entry('image = "x"\nmemory = "5"'), "1: a: image x: memory '5' is no size of at least 6 MiB; write 512m or 2g"),
         (entry('image = "x"\nvolumes = ["data:/data"]'), "1: a: image x: volume 'data:/data' is not /host:/container or /host:/container:ro, with absolute paths"),
         (entry('directory = "nowhere"'), "1: a: no folder {folder}/nowhere; 'orsay init NAME' starts a new project"),
@@ -98,12 +98,12 @@ IN = entry('class = "os:X"')
         (entry('class = "below/none.py:X"'), "1: a: no file {folder}/below/none.py"),
     ],
 )  # fmt: skip
-def test_each_mistake_is_told_with_its_line(text: str, said: str, tmp_path: Path) -> None:
-    assert problems(text) == [f"orsay.toml:{said.replace('{folder}', str(tmp_path))}"]
+def test_each_mistake_is_reported_with_its_line(text: str, message: str, tmp_path: Path) -> None:
+    assert problems(text) == [f"orsay.toml:{message.replace('{folder}', str(tmp_path))}"]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("a = ", "1: this is no TOML: Invalid value"),
         ("a = 1\nb = [1,\n", "3: this is no TOML: Invalid value"),
@@ -112,18 +112,18 @@ def test_each_mistake_is_told_with_its_line(text: str, said: str, tmp_path: Path
         ("[environments.a]\n[environments.a]", "2: this is no TOML: Cannot declare"),
     ],
 )
-def test_what_is_no_toml_is_told_with_its_line(text: str, said: str) -> None:
-    (told,) = problems(text)
-    assert told.startswith(f"orsay.toml:{said}")
+def test_what_is_no_toml_is_reported_with_its_line(text: str, message: str) -> None:
+    (reported,) = problems(text)
+    assert reported.startswith(f"orsay.toml:{message}")
 
 
-def test_bytes_that_are_no_text_are_told_with_their_line() -> None:
+def test_bytes_that_are_no_text_are_reported_with_their_line() -> None:
     Path("orsay.toml").write_bytes(b"port = 1\nhost = '\xff'\n")
     with pytest.raises(ConfigError, match=r"orsay\.toml:2: this is no UTF-8"):
         read(Path("orsay.toml"), {})
 
 
-def test_everything_is_told_at_once_in_the_order_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_is_reported_at_once_in_the_order_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORSAY_WORKERS", "none")
     monkeypatch.setenv("ORSAY_ENVIRONMENTS__A__CPUS", "many")
     text = f"prot = 1\nworkers = 0\n{entry('image = 3')}\n[environments.b]\n{entry('').split(']')[1]}"
@@ -131,7 +131,7 @@ def test_everything_is_told_at_once_in_the_order_of_the_file(monkeypatch: pytest
         "orsay.toml:1: unknown key 'prot'; did you mean 'port'?",
         "orsay.toml:2: workers = 0: must be greater than or equal to 1",
         "orsay.toml:4: image = 3: must be a text in quotation marks",
-        "orsay.toml:6: b has no source: say one of class, directory, image, url",
+        "orsay.toml:6: b has no source: give one of class, directory, image, url",
         'variable ORSAY_ENVIRONMENTS__A__CPUS: cpus = "many": must be a number',
         "command line: port = -1: must be greater than or equal to 0",
         'variable ORSAY_WORKERS: workers = "none": must be a valid integer, unable to parse string as an integer',
@@ -141,20 +141,22 @@ def test_everything_is_told_at_once_in_the_order_of_the_file(monkeypatch: pytest
 def test_a_wider_address_without_keys_is_refused_wherever_they_could_come_from(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (told,) = problems(f'host = "0.0.0.0"\n{IN}')
-    assert "binding to 0.0.0.0 without API keys would let anyone in" in told
+    (reported,) = problems(f'host = "0.0.0.0"\n{IN}')
+    assert "binding to 0.0.0.0 without API keys would let anyone in" in reported
     monkeypatch.setenv("ORSAY_API_KEYS", '["from-elsewhere"]')
     assert fine(f'host = "0.0.0.0"\n{IN}').settings.keys[0].get_secret_value() == "from-elsewhere"
 
 
 @pytest.mark.parametrize("value", ["sk-very-secret", '["sk-very-secret"', '{"sk-very-secret": 1}', "[3]"])
-def test_a_wrong_variable_with_keys_is_told_without_them(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+def test_a_wrong_variable_with_keys_is_reported_without_them(
+    monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
     monkeypatch.setenv("ORSAY_API_KEYS", value)
-    (told,) = problems(IN)
-    assert told.startswith("variable ORSAY_API_KEYS: ") and "very" not in told
+    (reported,) = problems(IN)
+    assert reported.startswith("variable ORSAY_API_KEYS: ") and "very" not in reported
 
 
-def test_no_secret_is_in_what_is_told() -> None:
+def test_no_secret_is_in_a_report() -> None:
     text = f"""
 api_keys = ["very-secret", 3]
 {entry('image = "x"')}
@@ -163,8 +165,8 @@ variables = {{ A = ["very-secret"] }}
 [environments.b]
 url = "ftp://me:very-secret@there"
 """
-    told = problems(text)
-    assert len(told) == 4 and "very-secret" not in "\n".join(told)
+    reported = problems(text)
+    assert len(reported) == 4 and "very-secret" not in "\n".join(reported)
 
 
 # what is right
@@ -178,11 +180,11 @@ def test_variables_reach_into_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found.table.url, found.table.ping_s, found.table.names) == ("http://other:1", 2.5, {"a": "a"})
 
 
-def test_a_variable_for_an_entry_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_for_an_entry_that_is_not_there_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORSAY_ENVIRONMENTS__EHCO__WORKERS", "1")
-    (told,) = problems('[environments.echo]\nurl = "http://one:1"\n')
-    said = "there is no [environments.ehco]; did you mean 'echo'?"
-    assert told == f"variable ORSAY_ENVIRONMENTS__EHCO__WORKERS: {said}"
+    (reported,) = problems('[environments.echo]\nurl = "http://one:1"\n')
+    message = "there is no [environments.ehco]; did you mean 'echo'?"
+    assert reported == f"variable ORSAY_ENVIRONMENTS__EHCO__WORKERS: {message}"
 
 
 def test_paths_are_those_of_the_file_and_not_of_the_folder_it_is_read_in(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.system.serving import WORLDS, server, until
+from tests.support.server_process import ENVIRONMENTS, server
+from tests.support.waiting import until
 
-from .serving import configured
+from ..support.config_server import configured
 
 pytestmark = pytest.mark.process
 
@@ -41,7 +42,7 @@ async def test_code_is_watched_where_the_file_finds_it(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "draft.py").write_text(CODE.replace("WORD", "first"))
     (tmp_path / "server").mkdir()
-    with server(f"{WORLDS}:Plain", workers=1) as upstream:
+    with server(f"{ENVIRONMENTS}:Plain") as upstream:
         text = f"""
 [environments.draft]
 directory = "../elsewhere/code"

@@ -11,13 +11,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.system.serving import WORLDS, ServerProcess, api_for, children, server
+from tests.support.server_process import ENVIRONMENTS, ServerProcess, children, server
+from tests.support.session_api import api_for
 
-from .serving import ENVS, WORLD, FileServer, configured, written
+from ..support.config_server import ENVS, SCRIPTED, FileServer, configured, written
 
 pytestmark = pytest.mark.process
 
-PLAIN = f'class = "{WORLDS}:Plain"'
+PLAIN = f'class = "{ENVIRONMENTS}:Plain"'
 
 
 def hosted(url: str) -> list[str]:
@@ -43,7 +44,7 @@ def script_process(script: Path) -> Iterator[str]:
 
 
 def refused(path: Path, *options: str, **variables: str) -> list[str]:
-    """What is said when the server does not start."""
+    """The error when the server does not start."""
     process = FileServer(path, *options, **variables)
     try:
         assert process.wait() == 2, process.everything
@@ -56,32 +57,32 @@ def refused(path: Path, *options: str, **variables: str) -> list[str]:
 async def play(url: str, name: str) -> str:
     async with api_for(url) as api:
         await api.create(name, number=1)
-        said = await api.call("say" if name != "plain" else "echo", text="hello")
+        message = await api.call("say" if name != "plain" else "echo", text="hello")
         await api.delete()
-    return said.text
+    return message.text
 
 
 async def test_classes_folders_and_other_servers_are_one_list_in_the_order_of_the_file(
     tmp_path: Path,
 ) -> None:
-    with server(f"{WORLDS}:World", f"{WORLDS}:Plain", workers=1) as upstream:
+    with server(f"{ENVIRONMENTS}:Scripted", f"{ENVIRONMENTS}:Plain") as upstream:
         text = f"""
 [environments.far]
 url = "{upstream.url}"
-serve = {{ world = "FarWorld" }}
+serve = {{ scripted = "FarScripted" }}
 
 [environments.echo]
 directory = "{ENVS}/echo"
 
 [environments.near]
-{WORLD}
+{SCRIPTED}
 """
         with configured(tmp_path, text) as gateway:
-            assert hosted(gateway.url) == ["farworld", "echoenvironment", "world"]
-            assert "serves FarWorld, EchoEnvironment, World at" in "".join(gateway.output)
+            assert hosted(gateway.url) == ["farscripted", "echoenvironment", "scripted"]
+            assert "serves FarScripted, EchoEnvironment, Scripted at" in "".join(gateway.output)
             assert len(children(gateway.pid)) == 1, "code without options of its own shares workers"
-            assert await play(gateway.url, "world") == await play(gateway.url, "farworld") == "hello"
-            assert default_of(gateway.url) == "farworld"
+            assert await play(gateway.url, "scripted") == await play(gateway.url, "farscripted") == "hello"
+            assert default_of(gateway.url) == "farscripted"
             async with api_for(gateway.url) as api:
                 assert (await api.get("/plain/tools")).status_code == 404
 
@@ -89,7 +90,7 @@ directory = "{ENVS}/echo"
 async def test_an_entry_with_options_has_workers_of_its_own_and_its_limits_hold(tmp_path: Path) -> None:
     text = f"""
 [environments.small]
-{WORLD}
+{SCRIPTED}
 workers = 2
 max_sessions = 1
 call_time_limit_s = 0.3
@@ -100,28 +101,30 @@ call_time_limit_s = 0.3
     with configured(tmp_path, text) as running:
         assert len(children(running.pid)) == 3
         async with api_for(running.url) as api:
-            await api.create("world")
-            full = await api.other().post("/create", {"env_name": "world", "task_spec": {}})
+            await api.create("scripted")
+            full = await api.other().post("/create", {"env_name": "scripted", "task_spec": {}})
             assert full.status_code == 429 and "1 sessions" in full.text
             await api.other().create("plain")
             assert (await api.call("do_async", how="sleep:20")).fault == "time_limit"
             await api.delete()
-            await api.other().create("world")
+            await api.other().create("scripted")
 
 
 def test_the_file_of_this_folder_is_served_without_being_named(tmp_path: Path) -> None:
-    written(tmp_path, f"port = 0\nworkers = 1\n[environments.a]\n{WORLD}\n")
+    written(tmp_path, f"port = 0\nworkers = 1\n[environments.a]\n{SCRIPTED}\n")
     process = ServerProcess([], {}, folder=tmp_path)
     try:
         process.wait_for_url()
-        assert hosted(process.url) == ["world"]
+        assert hosted(process.url) == ["scripted"]
     finally:
         process.end()
 
 
 def test_targets_are_served_without_the_file_of_this_folder(tmp_path: Path) -> None:
     written(tmp_path, "this is no TOML")
-    process = ServerProcess([f"{WORLDS}:Plain"], {"ORSAY_PORT": "0", "ORSAY_WORKERS": "1"}, folder=tmp_path)
+    process = ServerProcess(
+        [f"{ENVIRONMENTS}:Plain"], {"ORSAY_PORT": "0", "ORSAY_WORKERS": "1"}, folder=tmp_path
+    )
     try:
         process.wait_for_url()
         assert hosted(process.url) == ["plain"]
@@ -131,7 +134,7 @@ def test_targets_are_served_without_the_file_of_this_folder(tmp_path: Path) -> N
 
 def test_a_variable_names_the_file_and_targets_take_its_settings(tmp_path: Path) -> None:
     path = written(tmp_path, "workers = 2\nport = 0\n")
-    process = ServerProcess([f"{WORLDS}:Plain"], {"ORSAY_CONFIG": str(path)})
+    process = ServerProcess([f"{ENVIRONMENTS}:Plain"], {"ORSAY_CONFIG": str(path)})
     try:
         process.wait_for_url()
         assert len(children(process.pid)) == 2
@@ -146,14 +149,14 @@ api_keys = ["of-the-file"]
 call_time_limit_s = 0.001
 
 [environments.a]
-{WORLD}
+{SCRIPTED}
 workers = 7
 """
     variables = {
         "ORSAY_WORKERS": "2",
         "ORSAY_API_KEYS": '["of-the-variable"]',
         "ORSAY_ENVIRONMENTS__A__WORKERS": "1",
-        "ORSAY_ENVIRONMENTS__A__SERVE": '{"world": "Renamed"}',
+        "ORSAY_ENVIRONMENTS__A__SERVE": '{"scripted": "Renamed"}',
     }
     with configured(tmp_path, text, "--api-key", "of-the-option", **variables) as running:
         assert len(children(running.pid)) == 1
@@ -167,17 +170,17 @@ workers = 7
 
 def test_keys_come_from_a_file_beside_it_too(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("# the team\n\n first-key \nsecond-key\n")
-    with configured(tmp_path, f'api_keys_file = "keys"\n[environments.a]\n{WORLD}\n') as running:
+    with configured(tmp_path, f'api_keys_file = "keys"\n[environments.a]\n{SCRIPTED}\n') as running:
         for key, status in {"first-key": 200, "second-key": 200, "# the team": 401, "": 401}.items():
             answer = httpx.get(f"{running.url}/list_environments", headers={"X-API-Key": key})
             assert answer.status_code == status, key
 
 
 async def test_keys_of_other_servers_reach_neither_the_log_nor_environments(tmp_path: Path) -> None:
-    with server(f"{WORLDS}:Plain", workers=1, api_keys=["very-secret-1", "very-secret-2"]) as upstream:
+    with server(f"{ENVIRONMENTS}:Plain", api_keys=["very-secret-1", "very-secret-2"]) as upstream:
         text = f"""
 [environments.near]
-{WORLD}
+{SCRIPTED}
 [environments.far]
 url = "{upstream.url}"
 api_key_variable = "KEY_OF_FAR"
@@ -187,19 +190,19 @@ serve = {{ plain = "second" }}
 """
         variables = {"KEY_OF_FAR": "very-secret-1", "ORSAY_ENVIRONMENTS__SECOND__API_KEY": "very-secret-2"}
         with configured(tmp_path, text, "--log-level", "debug", **variables) as running:
-            assert hosted(running.url) == ["world", "plain", "second"]
+            assert hosted(running.url) == ["scripted", "plain", "second"]
             async with api_for(running.url) as api:
-                seen = (await (await api.create("world")).call("surroundings")).text
+                seen = (await (await api.create("scripted")).call("surroundings")).text
                 assert "ORSAY_PORT" in seen and "very-secret" not in seen
             assert "very-secret" not in running.everything
 
 
 def test_a_script_serves_what_a_file_says(tmp_path: Path) -> None:
-    path = written(tmp_path, f"workers = 1\n[environments.a]\n{WORLD}\n")
+    path = written(tmp_path, f"workers = 1\n[environments.a]\n{SCRIPTED}\n")
     script = f"from orsay import Server\nServer(config={str(path)!r}).run(port=0)\n"
     (tmp_path / "script.py").write_text(script)
     with script_process(tmp_path / "script.py") as url:
-        assert hosted(url) == ["world"]
+        assert hosted(url) == ["scripted"]
 
 
 def test_modules_are_found_beside_the_file_and_in_the_folders_it_names(tmp_path: Path) -> None:
@@ -240,8 +243,8 @@ def test_folders_of_the_file_come_before_the_current_one(tmp_path: Path) -> None
 # what does not start
 
 
-def test_an_error_of_the_file_is_told_with_its_line(tmp_path: Path) -> None:
-    path = written(tmp_path, f"[environments.a]\n{WORLD}\nwokers = 1\n\n[environments.b]\nimage = 3\n")
+def test_an_error_of_the_file_is_reported_with_its_line(tmp_path: Path) -> None:
+    path = written(tmp_path, f"[environments.a]\n{SCRIPTED}\nwokers = 1\n\n[environments.b]\nimage = 3\n")
     assert refused(path) == [
         "orsay serve:",
         f"{path}:3: unknown key 'wokers' in a; did you mean 'workers'?",
@@ -249,52 +252,53 @@ def test_an_error_of_the_file_is_told_with_its_line(tmp_path: Path) -> None:
     ]
 
 
-def test_two_entries_with_one_name_are_told_apart(tmp_path: Path) -> None:
-    path = written(tmp_path, f"[environments.a]\n{WORLD}\n[environments.b]\n{WORLD}\nworkers = 1\n")
-    (said,) = refused(path)
-    assert f"two environments are called 'world': one of 'a' ({path}:1), one of 'b' ({path}:3)" in said
-    assert 'serve = { world = "another name" }' in said
+def test_two_entries_with_one_name_are_distinguished(tmp_path: Path) -> None:
+    path = written(tmp_path, f"[environments.a]\n{SCRIPTED}\n[environments.b]\n{SCRIPTED}\nworkers = 1\n")
+    (message,) = refused(path)
+    assert f"two environments are called 'scripted': one of 'a' ({path}:1), one of 'b' ({path}:3)" in message
+    assert 'serve = { scripted = "another name" }' in message
 
 
-def test_a_class_that_cannot_be_loaded_is_told_with_its_entry(tmp_path: Path) -> None:
-    text = f'[environments.a]\n{WORLD}\n\n[environments.b]\nclass = "{WORLDS}:Wordl"\nworkers = 1\n'
-    (said,) = refused(written(tmp_path, text))
-    assert "'b' (" in said and "orsay.toml:4" in said and "did you mean 'World'" in said
+def test_a_class_that_cannot_be_loaded_is_reported_with_its_entry(tmp_path: Path) -> None:
+    misspelled = f'class = "{ENVIRONMENTS}:Scriptde"'
+    text = f"[environments.a]\n{SCRIPTED}\n\n[environments.b]\n{misspelled}\nworkers = 1\n"
+    (message,) = refused(written(tmp_path, text))
+    assert "'b' (" in message and "orsay.toml:4" in message and "did you mean 'Scripted'" in message
 
 
-def test_a_name_to_serve_that_is_not_there_is_told_with_the_nearest(tmp_path: Path) -> None:
-    path = written(tmp_path, f'[environments.a]\n{WORLD}\nserve = ["wrld"]\n')
-    (said,) = refused(path)
-    assert f"'a' ({path}:1) has no environment 'wrld' to serve; did you mean 'world'?" in said
+def test_a_name_to_serve_that_is_not_there_is_reported_with_the_nearest(tmp_path: Path) -> None:
+    path = written(tmp_path, f'[environments.a]\n{SCRIPTED}\nserve = ["scriptd"]\n')
+    (message,) = refused(path)
+    assert f"'a' ({path}:1) has no environment 'scriptd' to serve; did you mean 'scripted'?" in message
 
 
 def test_a_file_without_environments_needs_targets(tmp_path: Path) -> None:
-    (said,) = refused(written(tmp_path, "workers = 1\n"))
-    assert "has no environments: add a table [environments.LABEL], or name a target" in said
+    (message,) = refused(written(tmp_path, "workers = 1\n"))
+    assert "has no environments: add a table [environments.LABEL], or name a target" in message
 
 
 def test_environments_in_the_file_and_as_targets_are_refused(tmp_path: Path) -> None:
-    (said,) = refused(written(tmp_path, f"[environments.a]\n{WORLD}\n"), f"{WORLDS}:Plain")
-    assert "has environments of its own: name targets or that file, not both" in said
+    (message,) = refused(written(tmp_path, f"[environments.a]\n{SCRIPTED}\n"), f"{ENVIRONMENTS}:Plain")
+    assert "has environments of its own: name targets or that file, not both" in message
 
 
 def test_a_file_that_is_not_there_is_named_with_its_neighbour(tmp_path: Path) -> None:
     written(tmp_path, "", "orsay.toml")
-    (said,) = refused(tmp_path / "orsai.toml")
-    assert "orsai.toml: No such file or directory; did you mean 'orsay.toml'?" in said
+    (message,) = refused(tmp_path / "orsai.toml")
+    assert "orsai.toml: No such file or directory; did you mean 'orsay.toml'?" in message
 
 
 def test_an_entry_can_be_a_server_that_is_down_when_others_are_up(tmp_path: Path) -> None:
     text = f"""
 [environments.near]
-{WORLD}
+{SCRIPTED}
 [environments.down]
 url = "http://127.0.0.1:9"
 start_wait_s = 0.1
 """
     with configured(tmp_path, text) as running:
         assert httpx.get(f"{running.url}/ready").status_code == 200
-        assert hosted(running.url) == ["world"]
+        assert hosted(running.url) == ["scripted"]
         assert httpx.get(f"{running.url}/tools").status_code == 200
         late = httpx.get(f"{running.url}/later/tools")
         assert late.status_code == 503 and "down" in late.text
@@ -306,12 +310,12 @@ def test_without_the_first_environment_requests_that_name_none_wait(tmp_path: Pa
 url = "http://127.0.0.1:9"
 start_wait_s = 0.1
 [environments.near]
-{WORLD}
+{SCRIPTED}
 """
     with configured(tmp_path, text) as running:
-        assert hosted(running.url) == ["world"]
+        assert hosted(running.url) == ["scripted"]
         assert httpx.get(f"{running.url}/tools").status_code == 503
-        assert httpx.get(f"{running.url}/world/tools").status_code == 200
+        assert httpx.get(f"{running.url}/scripted/tools").status_code == 200
 
 
 def test_nothing_is_ready_while_every_server_is_down(tmp_path: Path) -> None:
@@ -322,12 +326,12 @@ def test_nothing_is_ready_while_every_server_is_down(tmp_path: Path) -> None:
 
 
 def test_urls_are_targets_too(tmp_path: Path) -> None:
-    with server(f"{WORLDS}:World", workers=1) as upstream:
+    with server(f"{ENVIRONMENTS}:Scripted") as upstream:
         place = upstream.url.removeprefix("http://")
-        for targets in ([f"{WORLDS}:Plain", upstream.url], ["--runtime", "remote", place]):
+        for targets in ([f"{ENVIRONMENTS}:Plain", upstream.url], ["--runtime", "remote", place]):
             process = ServerProcess(targets, {"ORSAY_PORT": "0", "ORSAY_WORKERS": "1"})
             try:
                 process.wait_for_url()
-                assert hosted(process.url)[-1] == "world"
+                assert hosted(process.url)[-1] == "scripted"
             finally:
                 process.end()

@@ -14,16 +14,18 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.runtimes.stand import Log
-from tests.system.serving import WORLDS, Api, api_for, children, server, until
+from tests.support.author_log import Log
+from tests.support.server_process import ENVIRONMENTS, children, server
+from tests.support.session_api import Api, api_for
+from tests.support.waiting import until
 
-from .serving import WORLD, FileServer, configured, written
+from ..support.config_server import SCRIPTED, FileServer, configured, written
 
 pytestmark = pytest.mark.process
 
-PLAIN = f'class = "{WORLDS}:Plain"'
-ASYNC = f'class = "{WORLDS}:AsyncWorld"'
-FIRST = f"[environments.one]\n{WORLD}\n[environments.two]\n{PLAIN}\nworkers = 1\n"
+PLAIN = f'class = "{ENVIRONMENTS}:Plain"'
+ASYNC = f'class = "{ENVIRONMENTS}:AsyncScripted"'
+FIRST = f"[environments.one]\n{SCRIPTED}\n[environments.two]\n{PLAIN}\nworkers = 1\n"
 
 
 @pytest.fixture
@@ -51,7 +53,7 @@ def steady(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FileServer]:
 
 
 async def reread(running: FileServer, text: str, event: str = "config_taken_up") -> dict[str, Any]:
-    """Change the file, say so, and wait until the log tells what came of it."""
+    """Change the file, say so, and wait until the log reports what came of it."""
     before = len(running.events(event))
     running.path.write_text(text)
     running.signal(signal.SIGHUP)
@@ -72,27 +74,27 @@ async def status_of_create(api: Api, name: str) -> int:
 
 
 async def test_an_environment_is_added_and_played_at_its_own_path(running: FileServer, api: Api) -> None:
-    told = await reread(running, f"{FIRST}\n[environments.three]\n{ASYNC}\n")
-    assert (told["added"], told["removed"], told["changed"]) == (["three"], [], [])
-    assert await hosted(api) == ["world", "asyncworld", "plain"]
-    await api.create("asyncworld")
+    report = await reread(running, f"{FIRST}\n[environments.three]\n{ASYNC}\n")
+    assert (report["added"], report["removed"], report["changed"]) == (["three"], [], [])
+    assert await hosted(api) == ["scripted", "asyncscripted", "plain"]
+    await api.create("asyncscripted")
     body = {"name": "say", "input": {"text": "hello"}}
-    assert "hello" in (await api.post("/asyncworld/call", body)).raise_for_status().text
-    assert (await api.get("/asyncworld/tools")).status_code == 200
+    assert "hello" in (await api.post("/asyncscripted/call", body)).raise_for_status().text
+    assert (await api.get("/asyncscripted/tools")).status_code == 200
 
 
 async def test_a_removed_environment_plays_its_sessions_to_their_end_and_then_stops(
     running: FileServer, api: Api, log: Log
 ) -> None:
-    await api.create("world", log=str(log.path))
+    await api.create("scripted", log=str(log.path))
     place = int((await api.call("where")).text)
     call = asyncio.create_task(api.call("add_later", gate=log.gate("a")))
     await log.has("add")
 
-    told = await reread(running, f"[environments.two]\n{PLAIN}\nworkers = 1\n")
-    assert told["removed"] == ["one"]
+    report = await reread(running, f"[environments.two]\n{PLAIN}\nworkers = 1\n")
+    assert report["removed"] == ["one"]
     assert await hosted(api) == ["plain"]
-    assert await status_of_create(api, "world") == 404
+    assert await status_of_create(api, "scripted") == 404
     assert await status_of_create(api, "plain") == 200
 
     log.open("a")
@@ -103,7 +105,7 @@ async def test_a_removed_environment_plays_its_sessions_to_their_end_and_then_st
     assert log.count("gone") == 1
     await until(lambda: place not in children(running.pid))
     await until(lambda: running.events("environments_gone"))
-    assert "'one'" in running.events("environments_gone")[0]["place"]
+    assert "'one'" in running.events("environments_gone")[0]["runtime"]
 
 
 async def test_sessions_of_what_stays_are_not_touched(running: FileServer, api: Api) -> None:
@@ -117,12 +119,12 @@ async def test_sessions_of_what_stays_are_not_touched(running: FileServer, api: 
 async def test_a_changed_entry_is_replaced_and_its_sessions_end_where_they_began(
     running: FileServer, api: Api
 ) -> None:
-    await api.create("world")
+    await api.create("scripted")
     before = (await api.call("where")).text
     changed = FIRST.replace("[environments.two]", "workers = 2\ncall_time_limit_s = 0.3\n[environments.two]")
-    told = await reread(running, changed)
-    assert told["changed"] == ["one"]
-    fresh = await api.other().create("world")
+    report = await reread(running, changed)
+    assert report["changed"] == ["one"]
+    fresh = await api.other().create("scripted")
     assert (await fresh.call("where")).text != before
     assert (await fresh.call("do_async", how="sleep:20")).fault == "time_limit"
     assert (await api.call("where")).text == before
@@ -130,57 +132,60 @@ async def test_a_changed_entry_is_replaced_and_its_sessions_end_where_they_began
 
 
 async def test_a_renamed_environment_answers_to_its_new_name_only(running: FileServer, api: Api) -> None:
-    await api.create("world")
+    await api.create("scripted")
     await reread(
-        running, FIRST.replace("[environments.two]", 'serve = { world = "Earth" }\n[environments.two]')
+        running, FIRST.replace("[environments.two]", 'serve = { scripted = "Earth" }\n[environments.two]')
     )
     assert await hosted(api) == ["earth", "plain"]
-    assert await status_of_create(api, "world") == 404
+    assert await status_of_create(api, "scripted") == 404
     assert await status_of_create(api, "earth") == 200
     assert (await api.call("say", text="old")).text == "old"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[environments.one\n", ":1: this is no TOML"),
         (
             f"{FIRST}\n[environments.three]\nimgae = 1\n",
             ":8: unknown key 'imgae' in three; did you mean 'image'?",
         ),
-        (f'{FIRST}\n[environments.three]\nclass = "{WORLDS}:Nobody"\n', "has no class 'Nobody'"),
-        (f"{FIRST}\n[environments.three]\n{WORLD}\nworkers = 1\n", "two environments are called 'world'"),
+        (f'{FIRST}\n[environments.three]\nclass = "{ENVIRONMENTS}:Nobody"\n', "has no class 'Nobody'"),
+        (
+            f"{FIRST}\n[environments.three]\n{SCRIPTED}\nworkers = 1\n",
+            "two environments are called 'scripted'",
+        ),
         ("log_level = 3\n", ":1: log_level = 3"),
         ("", "has no environments"),
     ],
 )
-async def test_a_file_that_is_wrong_changes_nothing(steady: FileServer, text: str, said: str) -> None:
+async def test_a_file_that_is_wrong_changes_nothing(steady: FileServer, text: str, message: str) -> None:
     async with api_for(steady.url) as api:
-        await api.create("world")
+        await api.create("scripted")
         places = sorted(children(steady.pid))
-        told = await reread(steady, text, "config_refused")
-        assert said in told["error"] and told["hint"] == "nothing has changed"
-        assert await hosted(api) == ["world", "plain"]
+        report = await reread(steady, text, "config_refused")
+        assert message in report["error"] and report["hint"] == "nothing has changed"
+        assert await hosted(api) == ["scripted", "plain"]
         assert (await api.call("say", text="on")).text == "on"
         await until(lambda: sorted(children(steady.pid)) == places)
         assert (await reread(steady, FIRST))["added"] == []
         await api.delete()
 
 
-async def test_keys_and_the_level_of_the_log_change_and_an_address_is_told_to_wait(
+async def test_keys_and_the_level_of_the_log_change_and_an_address_is_reported_to_wait(
     running: FileServer, api: Api
 ) -> None:
-    await api.create("world")
+    await api.create("scripted")
     text = (
         f'api_keys = ["a-new-key"]\nlog_level = "debug"\nhost = "127.0.0.2"\nmax_body_bytes = 2048\n{FIRST}'
     )
-    told = await reread(running, text)
-    assert told["settings"] == ["api_keys", "log_level"]
+    report = await reread(running, text)
+    assert report["settings"] == ["api_keys", "log_level"]
     assert running.events("settings_need_a_restart")[0]["settings"] == ["host", "max_body_bytes"]
     assert (await api.get("/list_environments")).status_code == 401
     async with api_for(running.url, **{"X-API-Key": "a-new-key"}) as keyed:
-        assert await hosted(keyed) == ["world", "plain"]
-        await keyed.create("world")
+        assert await hosted(keyed) == ["scripted", "plain"]
+        await keyed.create("scripted")
         await keyed.call("say", text="hello")
         await until(lambda: [e for e in running.events("call") if e["level"] == "debug"])
     assert "a-new-key" not in running.everything
@@ -200,15 +205,15 @@ async def test_keys_of_a_file_are_read_again(tmp_path: Path) -> None:
 async def test_the_last_key_cannot_be_taken_away_from_a_server_that_others_reach(tmp_path: Path) -> None:
     text = f'host = "0.0.0.0"\napi_keys = ["the-key"]\n{FIRST}'
     with configured(tmp_path, text) as running:
-        told = await reread(running, FIRST, "config_refused")
-        assert "would let anyone in" in told["error"]
+        report = await reread(running, FIRST, "config_refused")
+        assert "would let anyone in" in report["error"]
         port = running.url.rpartition(":")[2]
         async with api_for(f"http://127.0.0.1:{port}") as api:
             assert (await api.get("/list_environments")).status_code == 401
 
 
 async def test_limits_on_sessions_change(running: FileServer, api: Api) -> None:
-    await api.create("world")
+    await api.create("scripted")
     assert (await reread(running, f"max_sessions = 1\n{FIRST}"))["settings"] == ["max_sessions"]
     assert await status_of_create(api, "plain") == 429
     await reread(running, f"max_sessions = 2\n{FIRST}")
@@ -216,8 +221,8 @@ async def test_limits_on_sessions_change(running: FileServer, api: Api) -> None:
 
 
 async def test_another_server_comes_and_goes_while_calls_run(running: FileServer, api: Api, log: Log) -> None:
-    with server(f"{WORLDS}:World", workers=1) as upstream:
-        far = f'[environments.far]\nurl = "{upstream.url}"\nserve = {{ world = "Far" }}\n'
+    with server(f"{ENVIRONMENTS}:Scripted") as upstream:
+        far = f'[environments.far]\nurl = "{upstream.url}"\nserve = {{ scripted = "Far" }}\n'
         await reread(running, FIRST + far)
         await api.create("far", log=str(log.path))
         call = asyncio.create_task(api.call("add_later", gate=log.gate("a")))
@@ -241,7 +246,7 @@ async def test_signals_while_the_file_is_read_are_all_heeded(running: FileServer
     running.signal(signal.SIGHUP)
 
     async def is_there() -> bool:
-        return "asyncworld" in await hosted(api)
+        return "asyncscripted" in await hosted(api)
 
     async with asyncio.timeout(30):
         while not await is_there():
@@ -263,7 +268,7 @@ async def test_a_server_that_stops_while_it_reads_the_file_stops_cleanly(running
 
 
 def test_without_a_file_a_hang_up_ends_the_server_as_ever(tmp_path: Path) -> None:
-    with server(f"{WORLDS}:Plain", workers=1) as plain:
+    with server(f"{ENVIRONMENTS}:Plain") as plain:
         plain.signal(signal.SIGHUP)
         assert plain.wait() == -signal.SIGHUP
 
@@ -273,9 +278,9 @@ def test_a_server_whose_terminal_goes_away_stops(tmp_path: Path) -> None:
     pid, terminal = pty.fork()
     if pid == 0:
         os.execv(sys.executable, [sys.executable, "-m", "orsay", "serve", "-c", str(path)])
-    said = b""
-    while b" at http://" not in said or not said.endswith(b"\n"):
-        said += os.read(terminal, 4096)
+    message = b""
+    while b" at http://" not in message or not message.endswith(b"\n"):
+        message += os.read(terminal, 4096)
     os.close(terminal)  # the system sends SIGHUP to whoever it was the terminal of
     _, code = os.waitpid(pid, 0)
     assert os.waitstatus_to_exitcode(code) == 0

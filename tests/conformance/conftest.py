@@ -9,13 +9,15 @@ from orsay.conformance import Target
 from ..interop.servers import KIT, RunningServer, serve
 
 RUNTIMES = ("local", "process")
-WORLDS = tuple(f"tests/conformance/worlds.py:{name}" for name in ("Busy", "Fragile", "Huge", "Named", "Odd"))
+ENVIRONMENTS = tuple(
+    f"tests/conformance/environments.py:{name}" for name in ("Busy", "Fragile", "Huge", "Named", "Odd")
+)
 
 
 @pytest.fixture(scope="session", params=RUNTIMES)
 def server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
     """Every environment of these tests with default settings, once on each runtime."""
-    with serve(*KIT, *WORLDS, runtime=request.param, options=["--workers", "2"]) as running:
+    with serve(*KIT, *ENVIRONMENTS, runtime=request.param, options=["--workers", "2"]) as running:
         yield running
 
 

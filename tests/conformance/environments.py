@@ -13,15 +13,15 @@ from orsay import Environment, ListToolsOutput, Split, TextBlock, ToolOutput, To
 __all__ = ["Busy", "Fragile", "Huge", "Named", "Odd"]
 
 
-class _World(Environment):
+class _OneTask(Environment):
     splits: ClassVar = {"train": [{"id": "only"}]}
 
     def prompt(self) -> str:
         return f"task {dict(self.task_spec)}"
 
 
-class Busy(_World):
-    """Tools that tell which others they overlapped with."""
+class Busy(_OneTask):
+    """Tools that return which others they overlapped with."""
 
     async def setup(self) -> None:
         self.running: list[str] = []
@@ -85,7 +85,7 @@ def _append(path: str, line: str) -> None:
         file.write(line + "\n")
 
 
-class Fragile(_World):
+class Fragile(_OneTask):
     """Fails, or takes its time, where its task says: ``fail`` names the place, ``log`` is a file of steps."""
 
     def __init__(self, task_spec: Any = None, secrets: Any = None) -> None:
@@ -115,7 +115,7 @@ class Fragile(_World):
         return "touched"
 
 
-class Huge(_World):
+class Huge(_OneTask):
     """Counts and gets; listing is a mistake that it would notice."""
 
     @classmethod
@@ -157,7 +157,7 @@ class _Box(Toolset):
         return "box"
 
 
-class Named(_World):
+class Named(_OneTask):
     """Goes by a name of its own, and has tools of every kind of visibility."""
 
     toolsets: ClassVar = [_Box]
@@ -196,7 +196,7 @@ class Named(_World):
         return ListToolsOutput(tools=[spec])
 
 
-class Odd(_World):
+class Odd(_OneTask):
     """Tools that return what they should not, or too much of it."""
 
     @tool

@@ -45,9 +45,9 @@ async def test_an_exclusive_tool_runs_alone(server: RunningServer) -> None:
     async with session_of(server.url, "busy") as session:
         names = ("one", "only", "two", "only", "free")
         calls = (session.call(name, {"label": str(i)}) for i, name in enumerate(names))
-        told = dict(zip(names, [text_of(reply) for reply in await asyncio.gather(*calls)], strict=True))
-        assert told["only"] == "alone"
-        assert not any("only" in beside for name, beside in told.items() if name != "only")
+        results = dict(zip(names, [text_of(reply) for reply in await asyncio.gather(*calls)], strict=True))
+        assert results["only"] == "alone"
+        assert not any("only" in beside for name, beside in results.items() if name != "only")
 
 
 @pytest.mark.conformance("P-9-wrong-return", "P-16-fault-event")
@@ -82,8 +82,8 @@ async def test_numbers_in_metadata_that_json_lacks_become_null(server: RunningSe
 @pytest.mark.parametrize("text", ["", "one line", "two\nlines", "a\r\nb\rc", "data: x", "\u2028 é \x00"])
 async def test_an_exception_reaches_the_client_whatever_its_text(server: RunningServer, text: str) -> None:
     async with session_of(server.url, "odd") as session:
-        told = error_of(await session.call("fail", {"text": text}))
-        assert text.replace("\r\n", "\n").replace("\r", "\n") in told
+        results = error_of(await session.call("fail", {"text": text}))
+        assert text.replace("\r\n", "\n").replace("\r", "\n") in results
 
 
 @pytest.mark.conformance("I3")

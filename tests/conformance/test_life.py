@@ -34,7 +34,9 @@ async def test_create_answers_before_setup_is_over(server: RunningServer) -> Non
 
 
 @pytest.mark.conformance("P-6-setup-failed", "P-16-fault-header", "L2")
-async def test_a_failed_setup_is_told_to_everyone_until_delete(server: RunningServer, tmp_path: Path) -> None:
+async def test_a_failed_setup_is_reported_to_everyone_until_delete(
+    server: RunningServer, tmp_path: Path
+) -> None:
     log = tmp_path / "log"
     async with session_of(server.url, "fragile", {"fail": "setup", "log": str(log)}) as session:
         call = {"name": "touch", "input": {}}
@@ -79,7 +81,7 @@ async def test_a_failed_prompt_leaves_the_session_alone(server: RunningServer) -
 
 
 @pytest.mark.conformance("P-6-delete-during-setup", "L2")
-async def test_delete_during_setup_tears_down_and_tells_who_waits(
+async def test_delete_during_setup_tears_down_and_answers_who_waits(
     server: RunningServer, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"

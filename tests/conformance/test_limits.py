@@ -10,7 +10,7 @@ from orsay.conformance.target import Target, TargetSession
 from orsay.settings import Settings
 
 from ..interop.servers import RunningServer, serve
-from .conftest import RUNTIMES, WORLDS
+from .conftest import ENVIRONMENTS, RUNTIMES
 from .playing import open_stream, session_of, text_of
 
 pytestmark = pytest.mark.process
@@ -25,7 +25,7 @@ SMALL = {
 
 @pytest.fixture(scope="module", params=RUNTIMES)
 def small(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
-    with serve(*WORLDS, runtime=request.param, env=SMALL, options=["--workers", "1"]) as running:
+    with serve(*ENVIRONMENTS, runtime=request.param, env=SMALL, options=["--workers", "1"]) as running:
         yield running
 
 
@@ -46,7 +46,7 @@ async def test_a_full_server_says_so_and_takes_the_next_when_one_leaves(small: R
 
 
 @pytest.mark.conformance("P-6-starting")
-async def test_who_waits_too_long_for_setup_is_told_to_come_back(small: RunningServer) -> None:
+async def test_who_waits_too_long_for_setup_is_answered_with_retry_after(small: RunningServer) -> None:
     async with session_of(small.url, "fragile", {"setup_s": 1}) as session:
         call = {"name": "touch", "input": {}}
         for method, path, body in (("GET", "/prompt", None), ("POST", "/call", call)):

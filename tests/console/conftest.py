@@ -15,20 +15,21 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.support.network import own_network
-from tests.system.serving import ServerProcess
+from tests.support.server_process import ServerProcess
 
 from .browsing import Visitor, browser_problem, chromium, visiting
+from .recorded import Recorded, make_journal
 
 __all__ = ["console_server"]
 
 _ROOT = Path(__file__).parents[2]
 _BUNDLED = ("guess", "echo", "arithmetic", "doors")
-_WORLDS = Path(__file__).with_name("worlds.py")
+_ENVIRONMENTS = Path(__file__).with_name("environments.py")
 
 
 @contextmanager
 def console_server(journal: str, *, port: str = "0", **settings: str) -> Iterator[ServerProcess]:
-    """A server of bundled environments and those of worlds.py; ``settings`` by their names."""
+    """A server of bundled environments and those of environments.py; ``settings`` by their names."""
     targets = [f"{name}_env.env:{name.capitalize()}Environment" for name in _BUNDLED]
     found = [
         *(str(_ROOT / "envs" / name) for name in _BUNDLED),
@@ -42,8 +43,8 @@ def console_server(journal: str, *, port: str = "0", **settings: str) -> Iterato
         "ORSAY_JOURNAL": journal,
         **{f"ORSAY_{name.upper()}": value for name, value in settings.items()},
     }
-    worlds = [f"{_WORLDS}:Kitchen", f"{_WORLDS}:Warehouse"]
-    process = ServerProcess(["--port", port, *targets, *worlds], variables)
+    made = [f"{_ENVIRONMENTS}:Kitchen", f"{_ENVIRONMENTS}:Warehouse"]
+    process = ServerProcess(["--port", port, *targets, *made], variables)
     try:
         process.wait_for_url()
         yield process
@@ -61,9 +62,21 @@ def network(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the server of a file keeps its journal."""
+    return tmp_path_factory.mktemp("journal") / "journal.db"
+
+
+@pytest.fixture(scope="module")
+def recorded(journal: Path) -> Recorded:
+    """Sessions that are in the journal before the server starts."""
+    return make_journal(journal)
+
+
+@pytest.fixture(scope="module")
+def console(journal: Path) -> Iterator[ServerProcess]:
     """A server with a journal and without keys."""
-    with console_server(str(tmp_path_factory.mktemp("journal") / "journal.db")) as process:
+    with console_server(str(journal)) as process:
         yield process
 
 
@@ -94,7 +107,7 @@ def phone(browser: Browser, console: ServerProcess, tmp_path: Path) -> Iterator[
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """The report of a test that failed tells what its tab showed then."""
+    """The report of a test that failed has what its tab showed then."""
     report = yield
     here = Path(__file__).parent in item.path.parents
     for value in getattr(item, "funcargs", {}).values() if here and report.failed else ():

@@ -1,4 +1,4 @@
-"""A journal with things in it: what was made up is much, what was said by hand is known word for word."""
+"""A journal with things in it: generated sessions, and a few made by hand that are known word for word."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ from sqlalchemy import Connection, insert
 
 from tests.journal.fill import START, Fill, fill
 
-from .worlds import picture
+from .environments import picture
 
-__all__ = ["Told", "make_journal", "report_of"]
+__all__ = ["Recorded", "make_journal", "report_of"]
 
 _TASKS = 20
 _DAY_S = 86_400.0
 
 
-class Told(dict[str, str]):
+class Recorded(dict[str, str]):
     """Ids of sessions, by what is special about them."""
 
 
-def make_journal(path: Path, what: Fill | None = None) -> Told:
-    """A new SQLite journal: made-up sessions, and three told by hand after them."""
+def make_journal(path: Path, what: Fill | None = None) -> Recorded:
+    """A new SQLite journal: made-up sessions, and three made by hand after them."""
     store = Store(JournalOptions(journal_url(str(path))))
     store.open()
     try:
         with store.engine.connect() as connection:
             fill(connection, what or Fill(sessions=600, steps=15, unlabelled=0.15))
-            told = _tell(connection)
+            ids = _record_by_hand(connection)
             connection.commit()
-        return told
+        return ids
     finally:
         store.close()
 
 
-def _tell(connection: Connection) -> Told:
+def _record_by_hand(connection: Connection) -> Recorded:
     """Two rollouts of one task that differ in their second call, and one with all that can go wrong."""
     first = _session(connection, task="train:7", moves=[("open", "left", 0.0), ("open", "left", 0.0)])
     second = _session(
@@ -59,7 +59,7 @@ def _tell(connection: Connection) -> Told:
         finished=True,
     )
     trouble = _session(connection, task="train:8", moves=[("look", "around", 0.5)], fault="time_limit")
-    return Told(plain=first, better=second, trouble=trouble)
+    return Recorded(plain=first, better=second, trouble=trouble)
 
 
 def _session(
@@ -77,15 +77,15 @@ def _session(
     connection.execute(
         insert(sessions).values(
             id=id,
-            sid=f"told-{id}",
-            server="told",
+            sid=f"made-{id}",
+            server="made",
             environment="cave",
             split=split,
             task_index=int(index),
             task=task,
             owner="",
-            client="told/1",
-            run="told by hand",
+            client="made/1",
+            run="made by hand",
             labelled=True,
             step=3,
             rollout=f"r{id % 1000}",
@@ -107,8 +107,8 @@ def _session(
         )
     )
     blocks = [{"type": "text", "text": "You stand before two doors.\nOne of them is right.", "detail": None}]
-    said = {"prompt": blocks, "messages": [{"role": "system", "blocks": blocks, "detail": None}]}
-    for kind, value in said.items():
+    content = {"prompt": blocks, "messages": [{"role": "system", "blocks": blocks, "detail": None}]}
+    for kind, value in content.items():
         connection.execute(insert(prompts).values(session=id, kind=kind, text=json.dumps(value)))
     for number, (name, word, reward) in enumerate(moves, 1):
         ended = finished and reward == 1.0

@@ -10,7 +10,7 @@ import pytest
 from orsay_client import Client
 from playwright.sync_api import Browser, Route, expect
 
-from tests.system.serving import ServerProcess
+from tests.support.server_process import ServerProcess
 
 from .browsing import ELSEWHERE, Visitor, visiting
 from .conftest import console_server
@@ -96,15 +96,15 @@ def test_a_key_sees_its_own_sessions_only(visitor: Visitor, console: ServerProce
         assert page.get_by_text("of bob").count() == 0
 
 
-def test_a_journal_in_trouble_is_said_on_every_page(browser: Browser, tmp_path: Path) -> None:
+def test_a_journal_in_trouble_is_shown_on_every_page(browser: Browser, tmp_path: Path) -> None:
     nowhere = "postgresql://nobody@127.0.0.1:1/nowhere"
     with console_server(nowhere) as process, visiting(browser, process.url, tmp_path) as visitor:
         page = visitor.open("/environments")
-        page.get_by_role("alert").get_by_text("The journal is in trouble").wait_for()
+        page.get_by_role("alert").get_by_text("The journal cannot be written").wait_for()
         visitor.check_look("trouble", documented=False)
         page.get_by_role("link", name="Live").click()
         visitor.heading("Live")
-        page.get_by_role("alert").get_by_text("The journal is in trouble").wait_for()
+        page.get_by_role("alert").get_by_text("The journal cannot be written").wait_for()
 
 
 def test_a_server_that_stops_is_noticed_and_found_again(browser: Browser, tmp_path: Path) -> None:
@@ -115,11 +115,11 @@ def test_a_server_that_stops_is_noticed_and_found_again(browser: Browser, tmp_pa
         page.get_by_text("No session is open").wait_for()
         process.signal(signal.SIGTERM)
         process.wait()
-        page.get_by_text("The live feed broke off").wait_for()
+        page.get_by_text("The live feed was interrupted").wait_for()
         visitor.check_accessibility()
         port = process.url.rpartition(":")[2]
         with console_server("off", port=port):
-            expect(page.get_by_text("The live feed broke off")).to_have_count(0)
+            expect(page.get_by_text("The live feed was interrupted")).to_have_count(0)
             page.get_by_text("No session is open").wait_for()
 
 

@@ -19,8 +19,10 @@ from orsay.runtimes.execution.episode import Limits
 from orsay.runtimes.local import LocalRuntime
 from orsay.runtimes.router import Member, RouterRuntime
 
-from ..runtimes.worlds import Plain
-from ..system.serving import WORLDS, ServerProcess, api_for, server, until
+from ..support.environments import Plain
+from ..support.server_process import ENVIRONMENTS, ServerProcess, server
+from ..support.session_api import api_for
+from ..support.waiting import until
 from .api import ALICE, BOB, KEYS, LIMIT_S, listening, raw_get
 
 pytestmark = pytest.mark.process
@@ -45,14 +47,16 @@ POLICY = (
 @pytest.fixture(scope="module")
 def plain() -> Iterator[ServerProcess]:
     """A server without keys."""
-    with server(f"{WORLDS}:World", f"{WORLDS}:Plain", server_name="tested") as found:
+    with server(
+        f"{ENVIRONMENTS}:Scripted", f"{ENVIRONMENTS}:Plain", server_name="tested", workers=2
+    ) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def locked() -> Iterator[ServerProcess]:
     """A server with two keys, whose clients read no text of exceptions."""
-    with server(f"{WORLDS}:World", api_keys=KEYS, error_detail="id", runtime="local") as found:
+    with server(f"{ENVIRONMENTS}:Scripted", api_keys=KEYS, error_detail="id", runtime="local") as found:
         yield found
 
 
@@ -60,26 +64,28 @@ def get(served: ServerProcess, path: str, **headers: str) -> httpx.Response:
     return httpx.get(f"{served.url}/console/api/{path}", headers=headers, timeout=LIMIT_S)
 
 
-def test_the_server_tells_what_it_is(plain: ServerProcess) -> None:
+def test_the_server_describes_itself(plain: ServerProcess) -> None:
     found = get(plain, "server").json()
     assert found["name"] == "tested" and found["runtime"] == "process" and found["workers"] == 2
     assert found["keys"] is False and found["journal"] is None
     assert found["started_at"] <= found["now"] and abs(found["now"] - time.time()) < 3600
 
 
-async def test_environments_tell_their_tools_and_their_load(plain: ServerProcess) -> None:
+async def test_environments_show_their_tools_and_their_load(plain: ServerProcess) -> None:
     async with api_for(plain.url) as api:
         before = (await api.http.get("/console/api/environments")).json()
-        one, two = await api.other().create("world"), await api.other().create("plain")
+        one, two = await api.other().create("scripted"), await api.other().create("plain")
         after = (await api.http.get("/console/api/environments")).json()
-        published = (await api.http.get("/world/tools")).json()["tools"]
+        published = (await api.http.get("/scripted/tools")).json()["tools"]
         await one.delete()
         await two.delete()
-    world, other = after
-    assert (world["name"], world["key"], other["key"]) == ("World", "world", "plain")
-    assert world["tools"] == published and world["description"] == "Does what its task says."
-    assert {split["name"] for split in world["splits"]} == {"train", "many", "none"}
-    assert world["state"] == "ready" and world["runtime"] == "process" and world["supports_score_group"]
+    scripted, other = after
+    assert (scripted["name"], scripted["key"], other["key"]) == ("Scripted", "scripted", "plain")
+    assert scripted["tools"] == published and scripted["description"] == "Does what its task says."
+    assert {split["name"] for split in scripted["splits"]} == {"train", "many", "none"}
+    assert (
+        scripted["state"] == "ready" and scripted["runtime"] == "process" and scripted["supports_score_group"]
+    )
     assert [new["sessions"] - old["sessions"] for new, old in zip(after, before, strict=True)] == [1, 1]
 
 
@@ -98,14 +104,14 @@ async def test_a_session_is_seen_from_its_beginning_to_its_end(plain: ServerProc
     gate = tmp_path / "gate"
     async with api_for(plain.url) as api, listening(api.http) as stream, asyncio.timeout(LIMIT_S):
         label = {"X-Orsay-Run": json.dumps({"run": "r/ü\ud800", "step": 1})}
-        created = await api.post("/create", {"env_name": "world", "task_spec": {}}, **label)
+        created = await api.post("/create", {"env_name": "scripted", "task_spec": {}}, **label)
         assert created.status_code == 200
 
         def mine(snapshot: dict[str, Any]) -> Any:
             return next((each for each in snapshot["list"] if each["sid"] == api.sid), None)
 
         seen = mine(await stream.until(lambda snapshot: mine(snapshot)))
-        assert seen["state"] == "ready" and seen["environment"] == "World"
+        assert seen["state"] == "ready" and seen["environment"] == "Scripted"
         assert seen["calls"] == 0 and seen["reward"] is None and not seen["finished"]
         assert seen["run"] == "r/ü\ufffd" and seen["task"].startswith("spec:")
         assert seen["id"] is None  # there is no journal
@@ -159,7 +165,7 @@ async def test_streams_are_bounded_and_given_up_when_their_client_goes(plain: Se
 
 
 async def test_streams_end_with_the_server() -> None:
-    with server(f"{WORLDS}:Plain", runtime="local") as found:
+    with server(f"{ENVIRONMENTS}:Plain", runtime="local") as found:
         async with api_for(found.url) as api, listening(api.http) as stream, asyncio.timeout(LIMIT_S):
             assert await stream.next() is not None
             found.signal(signal.SIGTERM)
@@ -175,7 +181,9 @@ async def test_a_session_ended_from_the_console_is_gone(plain: ServerProcess) ->
         odd.sid = "a%2Fb%20c%25"  # as an address has it
         for each in (await api.create(), odd):
             if each is odd:
-                assert (await each.post("/create", {"env_name": "world", "task_spec": {}})).status_code == 200
+                assert (
+                    await each.post("/create", {"env_name": "scripted", "task_spec": {}})
+                ).status_code == 200
             ended = await api.http.post(f"/console/api/sessions/{each.sid}/end")
             assert ended.status_code == 200 and ended.json()["fault"] is None
             gone = await each.post("/ping")
@@ -185,7 +193,7 @@ async def test_a_session_ended_from_the_console_is_gone(plain: ServerProcess) ->
         assert (await api.http.get(f"/console/api/sessions/{api.sid}/end")).status_code == 405
 
 
-async def test_a_teardown_that_fails_is_told(plain: ServerProcess) -> None:
+async def test_a_teardown_that_fails_is_reported(plain: ServerProcess) -> None:
     async with api_for(plain.url) as api:
         await api.create(teardown="ValueError")
         ended = await api.http.post(f"/console/api/sessions/{api.sid}/end")
@@ -202,7 +210,7 @@ async def test_faults_are_listed_with_what_the_log_calls_them(plain: ServerProce
         found = (await api.http.get("/console/api/faults")).json()
         await api.delete()
     newest = found[0]
-    assert newest["session"] == api.sid and newest["environment"] == "World" and newest["tool"] == "do"
+    assert newest["session"] == api.sid and newest["environment"] == "Scripted" and newest["tool"] == "do"
     assert newest["fault"] == "tool_error" and newest["message"] == "ValueError: no such door"
     assert newest["id"] == json.loads(reply.events[-2].data)["id"]
     await until(lambda: any(line["id"] == newest["id"] for line in plain.events("fault")))
@@ -240,7 +248,7 @@ def test_the_api_wants_a_key(locked: ServerProcess) -> None:
 
 @pytest.mark.parametrize("action", ["create", "call", "delete", "ping", "cancel", "create_session"])
 def test_the_open_page_opens_no_endpoint_of_an_environment(locked: ServerProcess, action: str) -> None:
-    body = {"env_name": "world", "task_spec": {}}
+    body = {"env_name": "scripted", "task_spec": {}}
     headers = {"X-Session-ID": "a-stranger"}
     answer = httpx.post(f"{locked.url}/console/{action}", json=body, headers=headers)
     assert answer.status_code == 405
@@ -341,17 +349,17 @@ def test_an_unknown_path_of_the_api_is_no_page(plain: ServerProcess) -> None:
 
 
 def test_the_console_can_be_switched_off() -> None:
-    with server(f"{WORLDS}:Plain", runtime="local", console="off") as found:
+    with server(f"{ENVIRONMENTS}:Plain", runtime="local", console="off") as found:
         for path in ("/console", "/console/api/server", "/console/icon.svg"):
             assert httpx.get(found.url + path).status_code == 404
         paths = httpx.get(f"{found.url}/openapi.json").json()["paths"]
         assert not [path for path in paths if "console" in path]
 
 
-def test_a_server_that_lets_anyone_in_has_no_console_unless_told() -> None:
+def test_a_server_that_lets_anyone_in_has_no_console_unless_configured() -> None:
     for console, status in (("auto", 404), ("on", 200)):
         anyone: dict[str, Any] = {"host": "0.0.0.0", "allow_anonymous": True}
-        with server(f"{WORLDS}:Plain", runtime="local", console=console, **anyone) as found:
+        with server(f"{ENVIRONMENTS}:Plain", runtime="local", console=console, **anyone) as found:
             local = found.url.replace("0.0.0.0", "127.0.0.1")
             assert httpx.get(f"{local}/console/api/server").status_code == status
             assert httpx.get(f"{local}/console").status_code == status
@@ -359,7 +367,7 @@ def test_a_server_that_lets_anyone_in_has_no_console_unless_told() -> None:
 
 async def test_an_environment_called_console_keeps_its_endpoints(tmp_path: Path) -> None:
     file = tmp_path / "orsay.toml"
-    table = f'[environments.one]\nclass = "{WORLDS}:Plain"\nserve = {{ plain = "Console" }}\n'
+    table = f'[environments.one]\nclass = "{ENVIRONMENTS}:Plain"\nserve = {{ plain = "Console" }}\n'
     file.write_text(f'runtime = "local"\n{table}')
     process = ServerProcess(["--port", "0", "--config", str(file)], {})
     try:

@@ -16,7 +16,8 @@ from orsay.journal.read.filters import Filter
 from sqlalchemy import Engine, create_engine
 
 from ..journal.fill import START, Fill, Filled, fill
-from ..system.serving import WORLDS, ServerProcess, api_for, server
+from ..support.server_process import ENVIRONMENTS, ServerProcess, server
+from ..support.session_api import api_for
 from .api import ALICE, BOB, KEYS, LIMIT_S
 
 pytestmark = pytest.mark.process
@@ -43,7 +44,9 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(journal: Path) -> Iterator[ServerProcess]:
-    with server(f"{WORLDS}:World", f"{WORLDS}:Plain", journal=str(journal), runtime="local") as found:
+    with server(
+        f"{ENVIRONMENTS}:Scripted", f"{ENVIRONMENTS}:Plain", journal=str(journal), runtime="local"
+    ) as found:
         answer = httpx.get(f"{found.url}/console/api/runs", timeout=LIMIT_S)  # the tables are there then
         assert answer.status_code == 200, answer.text
         yield found
@@ -79,7 +82,7 @@ def ids(page: Any) -> list[str]:
 async def play(api: Any, **labels: Any) -> None:
     """One episode of two calls, with its prompt read, labelled."""
     label = {"X-Orsay-Run": json.dumps(labels)} if labels else {}
-    created = await api.post("/create", {"env_name": "world", "task_spec": {"colour": "teal"}}, **label)
+    created = await api.post("/create", {"env_name": "scripted", "task_spec": {"colour": "teal"}}, **label)
     assert created.status_code == 200
     await api.get("/prompt")
     await api.call("say", text="a kingfisher")
@@ -93,7 +96,7 @@ async def test_what_was_played_can_be_read_at_once(served: ServerProcess) -> Non
         page = (await api.http.get("/console/api/trajectories", params={"run": "a run/1"})).json()
         (summary,) = page["items"]
         whole = (await api.http.get(f"/console/api/trajectories/{summary['id']}")).json()
-    assert (summary["sid"], summary["environment"], summary["step"]) == (api.sid, "World", 7)
+    assert (summary["sid"], summary["environment"], summary["step"]) == (api.sid, "Scripted", 7)
     assert summary["reward"] == 0.5 and summary["calls"] == 2 and summary["end_reason"] == "Session deleted"
     assert page["next"] is None and summary.items() <= whole.items()
     assert whole["labels"] == {"model": "m"} and whole["request"]["task_spec"] == {"colour": "teal"}
@@ -119,13 +122,13 @@ async def test_a_session_is_found_by_what_its_client_called_it(served: ServerPro
         await api.create()
         await api.delete()
     (found,) = get(served, "trajectories", sid=api.sid)["items"]
-    assert (found["sid"], found["environment"]) == (api.sid, "World")
+    assert (found["sid"], found["environment"]) == (api.sid, "Scripted")
     assert get(served, "trajectories", sid=api.sid[:-1])["items"] == []
     assert get(served, "trajectories", sid=f"{api.sid}%")["items"] == []
     assert get(served, "trajectories", sid=api.sid, environment="guess")["items"] == []
 
 
-def test_the_journal_tells_how_it_is(served: ServerProcess) -> None:
+def test_the_journal_reports_its_state(served: ServerProcess) -> None:
     assert get(served, "server")["journal"] == {
         "state": "ok",
         "reason": "",
@@ -179,7 +182,7 @@ def test_each_filter_reaches_the_journal(
     assert page == same.model_dump(mode="json") | {"unindexed": page["unindexed"]}
 
 
-def test_words_find_what_was_said(served: ServerProcess, filled: Filled) -> None:
+def test_words_find_messages(served: ServerProcess, filled: Filled) -> None:
     page = get(served, "trajectories", text="kingfisher")
     while page["unindexed"]:
         page = get(served, "trajectories", text="kingfisher")
@@ -187,7 +190,7 @@ def test_words_find_what_was_said(served: ServerProcess, filled: Filled) -> None
     assert get(served, "trajectories", text="kingfisher", environment="guess")["items"] == []
 
 
-def test_runs_and_their_figures_are_those_of_the_journal(
+def test_runs_and_their_metrics_are_those_of_the_journal(
     served: ServerProcess, engine: Engine, filled: Filled
 ) -> None:
     with engine.connect() as connection:
@@ -331,7 +334,7 @@ async def play_as(served: ServerProcess, headers: dict[str, str], run: str) -> N
 
 def test_a_key_sees_what_it_played_itself_and_nothing_else(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"api_keys": KEYS, "journal": str(tmp_path / "journal.db"), "runtime": "local"}
-    with server(f"{WORLDS}:World", **settings) as found:
+    with server(f"{ENVIRONMENTS}:Scripted", **settings) as found:
         asyncio.run(play_as(found, ALICE, "hers"))
         asyncio.run(play_as(found, BOB, "his"))
         hers, his = save(found, REPORT, **ALICE).json()["id"], save(found, REPORT, **BOB).json()["id"]
@@ -363,7 +366,7 @@ def test_a_key_sees_what_it_played_itself_and_nothing_else(tmp_path: Path) -> No
 
 async def test_secrets_are_in_no_answer(served: ServerProcess) -> None:
     async with api_for(served.url) as api, asyncio.timeout(LIMIT_S):
-        body = {"env_name": "world", "task_spec": {}, "secrets": {"TOKEN": "do-not-show-me"}}
+        body = {"env_name": "scripted", "task_spec": {}, "secrets": {"TOKEN": "do-not-show-me"}}
         created = await api.post("/create", body, **{"X-Orsay-Run": "with secrets"})
         assert created.status_code == 200
         await api.call("say", text="it is do-not-show-me")
@@ -384,14 +387,14 @@ async def fail(served: ServerProcess) -> None:
         assert (await api.call("do", how="ValueError")).fault == "tool_error"
         await api.call("win")
         await api.delete()
-        body = {"env_name": "world", "task_spec": {"constructor": "ValueError"}}
+        body = {"env_name": "scripted", "task_spec": {"constructor": "ValueError"}}
         assert (await api.other().post("/create", body)).status_code == 500
 
 
 @pytest.mark.parametrize("detail", ["exception", "id"])
-def test_exceptions_are_told_as_in_answers_to_calls(tmp_path: Path, detail: str) -> None:
+def test_exceptions_are_shown_as_in_answers_to_calls(tmp_path: Path, detail: str) -> None:
     settings: dict[str, Any] = {"api_keys": KEYS, "journal": str(tmp_path / "journal.db"), "runtime": "local"}
-    with server(f"{WORLDS}:World", error_detail=detail, **settings) as found:
+    with server(f"{ENVIRONMENTS}:Scripted", error_detail=detail, **settings) as found:
         asyncio.run(fail(found))
         unopened, failed = get(found, "trajectories", ALICE)["items"]
         step, _ = get(found, f"trajectories/{failed['id']}", ALICE)["steps"]
@@ -401,8 +404,8 @@ def test_exceptions_are_told_as_in_answers_to_calls(tmp_path: Path, detail: str)
             for full in ("true", "false")
         ]
     assert step["fault"] == "tool_error" and unopened["fault"] and failed["end_reason"] == "Session deleted"
-    told = (step["message"], unopened["end_reason"])
-    assert ["no such door" in text for text in told] == [detail == "exception"] * 2
+    reported = (step["message"], unopened["end_reason"])
+    assert ["no such door" in text for text in reported] == [detail == "exception"] * 2
     assert [len(file.splitlines()) for file in files] == [2, 1]
     assert ["no such door" in file for file in files] == [detail == "exception"] * 2
     assert detail == "exception" or step["fault_id"] in step["message"]
@@ -411,9 +414,11 @@ def test_exceptions_are_told_as_in_answers_to_calls(tmp_path: Path, detail: str)
 # when it cannot be read
 
 
-def test_a_journal_that_is_down_is_told_and_does_no_other_harm(tmp_path: Path) -> None:
+def test_a_journal_that_is_down_is_reported_and_does_no_other_harm(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with server(f"{WORLDS}:Plain", runtime="local", journal=str(tmp_path / "file" / "journal.db")) as found:
+    with server(
+        f"{ENVIRONMENTS}:Plain", runtime="local", journal=str(tmp_path / "file" / "journal.db")
+    ) as found:
         answer = refusal(found, "trajectories")
         assert answer.status_code == 503 and answer.headers["x-orsay-code"] == "journal_down"
         assert answer.headers["retry-after"] and str(tmp_path) in answer.json()["detail"]

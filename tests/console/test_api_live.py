@@ -1,4 +1,4 @@
-"""Counting sessions, and the streams that tell of them, without a server around them."""
+"""Counting sessions, and the streams that report them, without a server around them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sessions(number: int, *owners: str) -> dict[tuple[str, str], Session]:
     """Sessions in turn of each owner, all of them being opened."""
     shared = make_shared()
     made = (Session(shared, f"s{at}", owners[at % len(owners)], INFO, b"") for at in range(number))
-    return {session.place: session for session in made}
+    return {session.key: session for session in made}
 
 
 def rates() -> tuple[float, float, float | None, float | None, float | None]:
@@ -58,7 +58,7 @@ async def test_sessions_that_come_and_go_while_they_are_counted_do_no_harm() -> 
     async def disturb() -> None:
         for session in list(live.values())[:4_000]:
             session.end(SessionGone("over"), "deleted")
-            del live[session.place]
+            del live[session.key]
             await asyncio.sleep(0)
 
     tally, _ = await asyncio.gather(count(live, [""]), disturb())
@@ -133,12 +133,12 @@ async def test_a_snapshot_that_fails_does_not_end_the_streams(capfd: pytest.Capt
     assert "snapshot_failed" in capfd.readouterr().out
 
 
-def test_a_fault_is_told_to_all_who_listen_and_once() -> None:
+def test_a_fault_is_reported_to_all_who_listen_and_once() -> None:
     log = FaultLog(show=False)
-    heard: list[tuple[Faulted, dict[str, Any]]] = []
-    log.listen(lambda fault, context: heard.append((fault, context)))
+    received: list[tuple[Faulted, dict[str, Any]]] = []
+    log.listen(lambda fault, context: received.append((fault, context)))
     fault = Faulted("tool_error", "a secret reason")
     log.report(fault, session="s", environment="e")
     log.report(fault, session="s", environment="e")
     log.report(Faulted("unknown_task_id", "unknown task_id"))
-    assert heard == [(fault, {"session": "s", "environment": "e"})]
+    assert received == [(fault, {"session": "s", "environment": "e"})]

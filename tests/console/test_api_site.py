@@ -14,7 +14,7 @@ import orsay
 import pytest
 from orsay.console.site import Site
 
-from ..system.serving import WORLDS, ServerProcess, server
+from ..support.server_process import ENVIRONMENTS, ServerProcess, server
 from .api import raw_get
 
 pytestmark = pytest.mark.process
@@ -162,7 +162,7 @@ async def test_nothing_outside_of_the_folder_can_be_read(built: Path, place: str
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[ServerProcess]:
-    with server(f"{WORLDS}:Plain", runtime="local") as found:
+    with server(f"{ENVIRONMENTS}:Plain", runtime="local") as found:
         yield found
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.texts import ROOT
+from tests.support.documentation import ROOT
 
 pytestmark = pytest.mark.process
 
@@ -34,9 +34,9 @@ def node_problem() -> str | None:
     """Why the page cannot be built here; None when it can."""
     if not shutil.which("node") or not shutil.which("npm"):
         return "node and npm are not installed"
-    said = subprocess.check_output(["node", "--version"], text=True, timeout=60)
-    version = tuple(int(each) for each in said.strip().lstrip("v").split(".")[:2])
-    return None if version >= NODE else f"node {said.strip()} is older than {NODE[0]}.{NODE[1]}"
+    printed = subprocess.check_output(["node", "--version"], text=True, timeout=60)
+    version = tuple(int(each) for each in printed.strip().lstrip("v").split(".")[:2])
+    return None if version >= NODE else f"node {printed.strip()} is older than {NODE[0]}.{NODE[1]}"
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +82,15 @@ def test_the_types_are_those_of_the_openapi_document(project: Path) -> None:
     )
     made = subprocess.check_output(["node", "types.mjs"], cwd=project, input=document, timeout=120)
     assert made.decode() == (SOURCE / "src" / "api" / "types.ts").read_text(), "run scripts/console-types"
+
+
+def test_every_schema_of_the_openapi_document_has_one_form() -> None:
+    document = subprocess.check_output(
+        [sys.executable, str(ROOT / "scripts" / "console_types.py")], timeout=120
+    )
+    names = json.loads(document)["components"]["schemas"]
+    assert "EvaluatedEpisode" in names
+    assert [name for name in names if name.endswith(("-Input", "-Output"))] == []
 
 
 def test_the_page_names_only_files_that_are_there_and_nothing_elsewhere() -> None:

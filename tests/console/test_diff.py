@@ -3,46 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.system.serving import ServerProcess
-
 from .browsing import WAIT_MS, Visitor
-from .conftest import console_server
-from .recorded import Told, make_journal
+from .recorded import Recorded
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("recorded")]
 
 expect.set_options(timeout=WAIT_MS)
-
-
-@pytest.fixture(scope="module")
-def journal(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Told]:
-    path = tmp_path_factory.mktemp("recorded") / "journal.db"
-    return path, make_journal(path)
-
-
-@pytest.fixture(scope="module")
-def told(journal: tuple[Path, Told]) -> Told:
-    return journal[1]
-
-
-@pytest.fixture(scope="module")
-def console(journal: tuple[Path, Told]) -> Iterator[ServerProcess]:
-    with console_server(str(journal[0])) as process:
-        yield process
 
 
 def pairs(page: Page) -> Locator:
     return page.locator("ol.pairs > li")
 
 
-def test_calls_that_belong_together_stand_side_by_side(visitor: Visitor, told: Told) -> None:
-    page = visitor.open(f"/trajectories/diff?a={told['plain']}&b={told['better']}")
+def test_calls_that_belong_together_are_side_by_side(visitor: Visitor, recorded: Recorded) -> None:
+    page = visitor.open(f"/trajectories/diff?a={recorded['plain']}&b={recorded['better']}")
     visitor.heading("Compare cave train/7")
     expect(pairs(page)).to_have_count(3)
     page.get_by_role("listitem", name="call 1 of A and call 1 of B: the same").wait_for()
@@ -63,9 +41,9 @@ def test_calls_that_belong_together_stand_side_by_side(visitor: Visitor, told: T
 
 
 def test_only_differences_are_shown_when_asked_and_keys_go_from_one_to_the_next(
-    visitor: Visitor, told: Told
+    visitor: Visitor, recorded: Recorded
 ) -> None:
-    page = visitor.open(f"/trajectories/diff?a={told['plain']}&b={told['better']}")
+    page = visitor.open(f"/trajectories/diff?a={recorded['plain']}&b={recorded['better']}")
     expect(pairs(page)).to_have_count(3)
     page.keyboard.press("j")
     expect(page.get_by_role("listitem", name="call 2 of A")).to_be_focused()
@@ -79,37 +57,37 @@ def test_only_differences_are_shown_when_asked_and_keys_go_from_one_to_the_next(
     expect(pairs(page)).to_have_count(3)
 
 
-def test_sides_are_swapped_and_chosen_anew(visitor: Visitor, told: Told) -> None:
-    page = visitor.open(f"/trajectories/diff?a={told['plain']}&b={told['better']}")
-    expect(page.get_by_role("combobox", name="Trajectory A")).to_have_value(told["plain"])
+def test_sides_are_swapped_and_chosen_anew(visitor: Visitor, recorded: Recorded) -> None:
+    page = visitor.open(f"/trajectories/diff?a={recorded['plain']}&b={recorded['better']}")
+    expect(page.get_by_role("combobox", name="Trajectory A")).to_have_value(recorded["plain"])
     page.get_by_role("button", name="Swap").click()
     page.get_by_role("listitem", name="call 3 of A and nothing in B").wait_for()
     page.get_by_role("link", name="Open trajectory A").click()
-    page.wait_for_url(f"**/trajectories/{told['better']}")
+    page.wait_for_url(f"**/trajectories/{recorded['better']}")
 
 
-def test_different_tasks_are_compared_with_a_warning(visitor: Visitor, told: Told) -> None:
-    page = visitor.open(f"/trajectories/diff?a={told['plain']}&b={told['trouble']}")
+def test_different_tasks_are_compared_with_a_warning(visitor: Visitor, recorded: Recorded) -> None:
+    page = visitor.open(f"/trajectories/diff?a={recorded['plain']}&b={recorded['trouble']}")
     page.get_by_text("These are not rollouts of one task").wait_for()
     expect(page.get_by_text("fault time_limit: the tool 'wait' took longer")).to_be_visible()
     visitor.check_accessibility()
 
 
-def test_a_trajectory_does_not_differ_from_itself(visitor: Visitor, told: Told) -> None:
-    page = visitor.open(f"/trajectories/diff?a={told['trouble']}&b={told['trouble']}")
+def test_a_trajectory_does_not_differ_from_itself(visitor: Visitor, recorded: Recorded) -> None:
+    page = visitor.open(f"/trajectories/diff?a={recorded['trouble']}&b={recorded['trouble']}")
     page.get_by_text("No call differs.").wait_for()
     assert page.locator("ins, del").count() == 0
 
 
-def test_one_alone_says_how_to_choose_another(visitor: Visitor, told: Told) -> None:
-    page = visitor.open(f"/trajectories/diff?a={told['plain']}")
-    page.get_by_role("heading", name="Two trajectories are needed").wait_for()
-    page.get_by_role("link", name="To the trajectories").click()
+def test_one_alone_says_how_to_choose_another(visitor: Visitor, recorded: Recorded) -> None:
+    page = visitor.open(f"/trajectories/diff?a={recorded['plain']}")
+    page.get_by_role("heading", name="Select two trajectories").wait_for()
+    page.get_by_role("link", name="Go to trajectories").click()
     visitor.heading("Trajectories")
 
 
-def test_a_comparison_fits_a_phone(phone: Visitor, told: Told) -> None:
-    page = phone.open(f"/trajectories/diff?a={told['plain']}&b={told['better']}")
+def test_a_comparison_fits_a_phone(phone: Visitor, recorded: Recorded) -> None:
+    page = phone.open(f"/trajectories/diff?a={recorded['plain']}&b={recorded['better']}")
     expect(pairs(page)).to_have_count(3)
     assert phone.sideways_px() == 0
     phone.check_accessibility()

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.system.serving import WORLDS, ServerProcess, server
+from tests.support.server_process import ENVIRONMENTS, ServerProcess, server
 
 from .api import raw_get
 from .browsing import Visitor
@@ -138,7 +138,7 @@ def test_nothing_else_is_there(console: ServerProcess) -> None:
 
 
 def test_with_keys_they_want_one() -> None:
-    with server(f"{WORLDS}:Plain", runtime="local", api_keys=["the-key"], console="off") as own:
+    with server(f"{ENVIRONMENTS}:Plain", runtime="local", api_keys=["the-key"], console="off") as own:
         for path in (*PAGES, *FILES):
             assert httpx.get(own.url + path).status_code == 401
             assert httpx.get(own.url + path, headers={"X-API-Key": "the-key"}).status_code == 200
@@ -146,6 +146,6 @@ def test_with_keys_they_want_one() -> None:
 
 def test_the_hub_may_show_the_page_of_a_space(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPACE_HOST", "me-a-space.hf.space")
-    with server(f"{WORLDS}:Plain", runtime="local") as own:
+    with server(f"{ENVIRONMENTS}:Plain", runtime="local") as own:
         policy = httpx.get(f"{own.url}/docs").headers["content-security-policy"]
         assert policy.endswith("frame-ancestors 'self' https://huggingface.co")

@@ -61,7 +61,7 @@ def test_an_environment_leads_to_what_was_played_in_it(visitor: Visitor) -> None
     page.get_by_role("button", name="Call look").click()
     page.get_by_text("It glows.").wait_for()
     page.get_by_role("button", name="End the session").click()
-    page.get_by_role("button", name="Play it again").wait_for()
+    page.get_by_role("button", name="Play again").wait_for()
     visitor.open("/environments/kitchen")
     page.get_by_role("main").get_by_role("link", name="Trajectories", exact=True).click()
     page.wait_for_url("**/trajectories?environment=Kitchen")
@@ -79,10 +79,10 @@ def test_a_split_leads_to_the_playground(visitor: Visitor) -> None:
 def test_an_unknown_environment_and_an_unknown_page_say_so(visitor: Visitor) -> None:
     page = visitor.open("/environments/nowhere")
     page.get_by_text("hosts no environment named “nowhere”").wait_for()
-    page.get_by_role("link", name="See what it hosts").click()
+    page.get_by_role("link", name="Show hosted environments").click()
     visitor.heading("Environments")
     visitor.open("/no/such/page")
-    visitor.heading("No such page")
+    visitor.heading("Page not found")
 
 
 def test_the_keyboard_reaches_the_content_and_the_pages(visitor: Visitor) -> None:

@@ -12,7 +12,7 @@ import pytest
 from orsay_eval import compare
 from playwright.sync_api import expect
 
-from tests.system.serving import ServerProcess
+from tests.support.server_process import ServerProcess
 
 from .browsing import WAIT_MS, Visitor
 from .conftest import console_server
@@ -40,7 +40,7 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]
         yield process
 
 
-def test_evaluations_are_listed_and_one_tells_what_was_measured(visitor: Visitor) -> None:
+def test_evaluations_are_listed_and_one_shows_what_was_measured(visitor: Visitor) -> None:
     page = visitor.open("/evaluations")
     visitor.heading("Evaluations")
     row = page.get_by_role("row", name=re.compile("model-tuned"))
@@ -60,7 +60,7 @@ def test_evaluations_are_listed_and_one_tells_what_was_measured(visitor: Visitor
         page.get_by_text(text).wait_for()
     fault = page.get_by_role("alert")
     expect(fault).to_contain_text("1 episode was lost to faults")
-    expect(fault).to_contain_text("Played again after: 2 overloaded.")
+    expect(fault).to_contain_text("Retried after: 2 overloaded.")
     tasks = page.get_by_role("region", name="Tasks")
     expect(tasks.get_by_role("row")).to_have_count(21)
     page.get_by_label("Order of the tasks").select_option("faults")
@@ -102,12 +102,12 @@ def test_two_evaluations_are_compared_as_the_command_line_does_it(visitor: Visit
     assert want.high is not None
     verdict = page.get_by_text(re.compile("^B is better than A by"))
     expect(verdict).to_contain_text(
-        f"+{want.difference:.3g} (+{want.low:.3f} to +{want.high:.3f}): that is more than noise"
+        f"+{want.difference:.3g} (+{want.low:.3f} to +{want.high:.3f}), which is more than noise"
     )
     expect(verdict).to_contain_text(f"p = {want.p:.3f}".rstrip("0"))
-    better = page.get_by_role("region", name="B does better: 8")
+    better = page.get_by_role("region", name="Better in B: 8")
     expect(better.get_by_role("row")).to_have_count(9)
-    page.get_by_role("heading", name="B does worse: 0").wait_for()
+    page.get_by_role("heading", name="Worse in B: 0").wait_for()
     visitor.check_look("compare-evaluations")
     page.go_back()
     expect(page.get_by_role("checkbox", name="Compare tuned")).to_be_checked()
@@ -118,13 +118,13 @@ def test_an_evaluation_does_not_differ_from_itself(visitor: Visitor) -> None:
     page = visitor.open(f"/evaluations/compare?a={older['id']}&b={older['id']}")
     page.get_by_text("The difference of 0 may well be noise (p = 1).").wait_for()
     visitor.open("/evaluations/compare")
-    page.get_by_role("heading", name="Two evaluations are needed").wait_for()
+    page.get_by_role("heading", name="Select two evaluations").wait_for()
     page.get_by_label("Evaluation A").select_option(older["id"])
     expect(page).to_have_url(re.compile(f"a={older['id']}"))
     visitor.check_accessibility()
 
 
-def test_an_unknown_evaluation_is_told(visitor: Visitor) -> None:
+def test_an_unknown_evaluation_is_reported(visitor: Visitor) -> None:
     visitor.allowed.append("404")
     page = visitor.open("/evaluations/1")
     page.get_by_role("alert").get_by_text("the journal has nothing at").wait_for()

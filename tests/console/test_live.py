@@ -10,7 +10,7 @@ import pytest
 from orsay_client import Client, Fault, Session
 from playwright.sync_api import expect
 
-from tests.system.serving import ServerProcess
+from tests.support.server_process import ServerProcess
 
 from .browsing import Visitor
 
@@ -66,7 +66,7 @@ def test_sessions_calls_and_faults_appear_as_they_come(visitor: Visitor, console
     page.get_by_text("No session is open").wait_for()
 
 
-def test_a_paused_page_stands_still(visitor: Visitor, console: ServerProcess) -> None:
+def test_a_paused_page_does_not_change(visitor: Visitor, console: ServerProcess) -> None:
     page = visitor.open("/live")
     page.get_by_text("No session is open").wait_for()
     page.get_by_role("button", name="Pause").click()
@@ -76,7 +76,7 @@ def test_a_paused_page_stands_still(visitor: Visitor, console: ServerProcess) ->
         other.get_by_role("row").filter(has_text="unseen").wait_for()
         page.get_by_text("No session is open").wait_for()
         other.close()
-        page.get_by_role("button", name="Go on").click()
+        page.get_by_role("button", name="Resume").click()
         page.get_by_role("row").filter(has_text="unseen").wait_for()
 
 
@@ -86,7 +86,7 @@ def test_a_session_is_ended_from_here_after_a_question(visitor: Visitor, console
         row = page.get_by_role("row").filter(has_text="too long")
         row.get_by_role("button", name="End the session of Kitchen").click()
         visitor.check_accessibility()
-        page.get_by_role("button", name="Keep it").click()
+        page.get_by_role("button", name="Keep session").click()
         page.get_by_role("dialog").wait_for(state="hidden")
         row.get_by_role("button", name="End the session of Kitchen").press("Enter")
         page.get_by_role("button", name="End the session", exact=True).click()

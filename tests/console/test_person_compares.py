@@ -10,7 +10,7 @@ import pytest
 from orsay_client import Client
 from playwright.sync_api import expect
 
-from tests.system.serving import ServerProcess
+from tests.support.server_process import ServerProcess
 
 from .browsing import WAIT_MS, Visitor
 from .test_playground import play_guess

@@ -16,7 +16,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from tests.system.serving import ServerProcess
+from tests.support.server_process import ServerProcess
 
 from .browsing import WAIT_MS, Visitor, visiting
 
@@ -146,7 +146,7 @@ def test_a_fault_looks_like_one_and_brings_no_reward(visitor: Visitor) -> None:
     page.get_by_role("button", name="Call burn").click()
     alert = page.get_by_role("alert").filter(has_text="Fault: tool_error")
     alert.get_by_text("the kitchen is on fire").wait_for()
-    alert.get_by_text("There is no result, and no reward.").wait_for()
+    alert.get_by_text("No result and no reward.").wait_for()
     page.get_by_text("Reward so far: none").wait_for()
     visitor.check_look("fault", documented=False)
 
@@ -290,9 +290,7 @@ def test_dates_and_times_are_chosen_and_sent_with_the_zone_of_the_person(
         day, opens = page.get_by_label(re.compile("^Day")), page.get_by_label(re.compile("^Opens"))
         at, since = page.get_by_label("At", exact=True), page.get_by_label("Since", exact=True)
         expect(at).to_have_value("2026-05-30T14:30")  # a default, as clocks are here
-        page.get_by_text(
-            "Left empty, the tool takes 2026-01-02 03:04:05. Chosen in your time zone."
-        ).wait_for()
+        page.get_by_text("Default: 2026-01-02 03:04:05. In your time zone.").wait_for()
         call.click()
         expect(page.get_by_text("is required").locator("visible=true")).to_have_count(2)
         day.focus()
@@ -348,14 +346,14 @@ def test_the_form_of_a_tool_keeps_what_was_typed_while_another_one_is_used(visit
     tools.click()
     page.get_by_role("option", name="sweep").click()
     page.get_by_role("button", name="Call sweep").click()
-    page.get_by_text("The tool answered nothing.").wait_for()
+    page.get_by_text("The tool returned no content.").wait_for()
     tools.click()
     page.get_by_role("option", name="find").click()
     page.get_by_role("button", name="Call find").click()
     page.get_by_text("No pears in 3 shelves.").wait_for()
 
 
-def test_input_may_be_written_as_json_and_what_the_tool_refuses_is_said(visitor: Visitor) -> None:
+def test_input_may_be_written_as_json_and_what_the_tool_refuses_is_shown(visitor: Visitor) -> None:
     page = start(visitor, "kitchen")
     page.get_by_role("tab", name="order").click()
     form = page.get_by_role("tabpanel", name="order")
@@ -375,8 +373,8 @@ def test_input_may_be_written_as_json_and_what_the_tool_refuses_is_said(visitor:
 def test_a_session_as_code_does_the_same_again(visitor: Visitor, language: str) -> None:
     page = start(visitor, "kitchen?split=test&index=0")
     page.get_by_role("tab", name="Last message").click()
-    said = 'it\'s "good" → $HOME\n\\ ok'
-    page.get_by_role("textbox", name="Message").fill(said)
+    sentence = 'it\'s "good" → $HOME\n\\ ok'
+    page.get_by_role("textbox", name="Message").fill(sentence)
     page.get_by_role("button", name="Call serve").click()
     calls(page, 1)
     page.get_by_role("button", name="Copy as code").click()
@@ -416,12 +414,12 @@ def test_code_of_a_session_goes_on_after_calls_that_failed(visitor: Visitor) -> 
 def test_long_results_in_any_script_arrive_whole(visitor: Visitor) -> None:
     page = start(visitor, "kitchen")
     page.get_by_role("tab", name="Last message").click()
-    said = ("é水🌊  " * 3_000 + "\n") * 2
-    page.get_by_role("textbox", name="Message").fill(said)
+    sentence = ("é水🌊  " * 3_000 + "\n") * 2
+    page.get_by_role("textbox", name="Message").fill(sentence)
     page.get_by_role("button", name="Call serve").click()
     page.get_by_text("The episode is finished").wait_for()
     shown = page.get_by_role("log").get_by_text("Served: é水🌊").text_content()
-    assert shown == f"Served: {said}"
+    assert shown == f"Served: {sentence}"
 
 
 def test_a_call_whose_answer_is_lost_on_the_way_runs_once(visitor: Visitor) -> None:
@@ -432,7 +430,7 @@ def test_a_call_whose_answer_is_lost_on_the_way_runs_once(visitor: Visitor) -> N
         if lost:
             route.continue_()
             return
-        lost.append(route.fetch().text())  # it ran, and nobody hears of it
+        lost.append(route.fetch().text())  # it ran, and nobody gets its answer
         route.abort("connectionreset")
 
     visitor.allowed = ["ERR_CONNECTION_RESET"]
@@ -460,7 +458,7 @@ def test_a_session_that_was_ended_elsewhere_says_so(visitor: Visitor, console: S
     visitor.allowed = ["410"]
     page.get_by_text("The session has ended").wait_for()
     page.get_by_text("Fault: session_gone").wait_for()
-    page.get_by_role("button", name="Play it again").click()
+    page.get_by_role("button", name="Play again").click()
     page.get_by_text("No calls yet.").wait_for()
 
 
@@ -468,7 +466,7 @@ def test_a_task_of_ones_own_may_be_played_and_one_that_does_not_fit_is_explained
     page = visitor.open("/playground/kitchen")
     page.get_by_text("More: the task itself").click()
     page.get_by_role("region", name="Task train/0").get_by_text("pizza").wait_for()
-    page.get_by_text("A task of your own", exact=True).click()
+    page.get_by_text("Custom task", exact=True).click()
     page.get_by_role("textbox", name="Task").fill('{"dish": "stew"}')
     page.get_by_role("button", name="Add a secret").click()
     page.get_by_role("textbox", name="Name of secret 1").fill("OVEN_KEY")
@@ -536,7 +534,7 @@ def test_leaving_ends_the_session_and_asks_first_while_the_episode_is_under_way(
     page.get_by_role("dialog").wait_for(state="hidden")
     visitor.heading("Playground: Kitchen")
     page.get_by_role("link", name="Environments").click()
-    page.get_by_role("button", name="End it and leave").click()
+    page.get_by_role("button", name="End session and leave").click()
     visitor.heading("Environments")
     wait_for_end(visitor, console)
 

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
 
 import pytest
 from PIL import Image
 from playwright.sync_api import Download, Locator, Page, expect
 
-from tests.system.serving import ServerProcess
-
 from .browsing import WAIT_MS, Visitor
-from .conftest import console_server
-from .recorded import make_journal
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("recorded")]
 
 expect.set_options(timeout=WAIT_MS)
 
@@ -29,14 +24,6 @@ BANDS = {  # what the series has of each: the figure, and its interval
 }
 BETA = "beta/2 ü"  # a name that no path could hold
 UNNAMED = "anyone 2026-05-28"
-
-
-@pytest.fixture(scope="module")
-def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    path = tmp_path_factory.mktemp("recorded") / "journal.db"
-    make_journal(path)
-    with console_server(str(path)) as process:
-        yield process
 
 
 def plot(page: Page, title: str) -> Locator:
@@ -190,10 +177,10 @@ def test_a_comparison_is_narrowed_down_and_the_address_says_how(visitor: Visitor
     plot(page, "Reward").locator("canvas").wait_for()
     page.get_by_label("Environment").select_option("doors")
     expect(page).to_have_url(re.compile("environment=doors"))
-    threshold = page.get_by_label("Success from reward")
+    threshold = page.get_by_label("Success threshold")
     threshold.fill("0")
     expect(page).to_have_url(re.compile("success=0"))
-    threshold.fill("")  # as when it was not told
+    threshold.fill("")  # as when it was not given
     expect(page).not_to_have_url(re.compile("success="))
     expect(threshold).to_have_value("")
     threshold.press_sequentially("0.0")
@@ -218,17 +205,17 @@ def test_runs_without_steps_are_drawn_over_time(visitor: Visitor) -> None:
 
 def test_a_run_that_is_not_there_says_so(visitor: Visitor) -> None:
     page = visitor.open("/runs/compare?run=nobody")
-    page.get_by_text("No episode that ended fits: nobody.").wait_for()
+    page.get_by_text("No completed episode matches: nobody.").wait_for()
     page.get_by_role("combobox", name="Runs").click()
     page.get_by_role("option", name="alpha").click()
     visitor.heading("Compare 2 runs")
     page.get_by_role("combobox", name="Runs").press("Escape")
     visitor.open("/runs/compare")
-    page.get_by_role("heading", name="No run is chosen").wait_for()
+    page.get_by_role("heading", name="No run selected").wait_for()
     visitor.check_accessibility()
 
 
-def test_the_map_of_tasks_tells_what_is_never_solved(visitor: Visitor) -> None:
+def test_the_map_of_tasks_shows_what_is_never_solved(visitor: Visitor) -> None:
     page = visitor.open("/tasks")
     visitor.heading("Tasks")
     plot(page, "Map of tasks").locator("canvas").wait_for()
@@ -265,7 +252,7 @@ def test_tasks_are_sorted_and_found_by_name(visitor: Visitor) -> None:
     names = {f"train:{index}" for index in (1, *range(10, 20))} & {cell["task"] for cell in cells}
     expect(table.get_by_role("row")).to_have_count(1 + len(names))
     page.get_by_label("Name").fill("no such task")
-    page.get_by_text("No task fits.").wait_for()
+    page.get_by_text("No matching tasks.").wait_for()
 
 
 def test_a_cell_of_the_map_leads_to_the_trajectories_of_its_task(visitor: Visitor) -> None:

@@ -4,41 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from tests.system.serving import ServerProcess
+from tests.support.server_process import ServerProcess
 
 from .browsing import WAIT_MS, Visitor, visiting
 from .conftest import console_server
-from .recorded import Told, make_journal
+from .recorded import Recorded
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("recorded")]
 
 expect.set_options(timeout=WAIT_MS)
 
 ROWS = 25  # of a page of the list
-
-
-@pytest.fixture(scope="module")
-def journal(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Told]:
-    path = tmp_path_factory.mktemp("recorded") / "journal.db"
-    return path, make_journal(path)
-
-
-@pytest.fixture(scope="module")
-def told(journal: tuple[Path, Told]) -> Told:
-    return journal[1]
-
-
-@pytest.fixture(scope="module")
-def console(journal: tuple[Path, Told]) -> Iterator[ServerProcess]:
-    with console_server(str(journal[0])) as process:
-        yield process
 
 
 def rows(page: Page) -> list[str]:
@@ -63,15 +45,15 @@ def wanted(visitor: Visitor, query: str, rows: int = ROWS) -> list[str]:
     return found
 
 
-def test_the_list_begins_with_the_newest_and_goes_back_in_time(visitor: Visitor, told: Told) -> None:
+def test_the_list_begins_with_the_newest_and_goes_back_in_time(visitor: Visitor, recorded: Recorded) -> None:
     page = visitor.open("/trajectories")
     visitor.heading("Trajectories")
     newest = wanted(visitor, "")
     shows(page, newest)
-    assert newest[:3] == [told["trouble"], told["better"], told["plain"]]
+    assert newest[:3] == [recorded["trouble"], recorded["better"], recorded["plain"]]
     row = page.get_by_role("row").filter(has=page.get_by_role("link", name="cave train/8"))
     expect(row).to_contain_text("time_limit")
-    expect(row).to_contain_text("told by hand")
+    expect(row).to_contain_text("made by hand")
     visitor.check_look("trajectories")
     page.get_by_role("link", name="Older").click()
     shows(page, wanted(visitor, f"before={newest[-1]}"))
@@ -85,7 +67,7 @@ def test_the_list_begins_with_the_newest_and_goes_back_in_time(visitor: Visitor,
     shows(page, newest)
 
 
-def test_filters_stand_in_the_address_and_the_back_button_takes_them_away(visitor: Visitor) -> None:
+def test_filters_are_in_the_address_and_the_back_button_takes_them_away(visitor: Visitor) -> None:
     page = visitor.open("/trajectories")
     page.get_by_label("Environment").select_option("doors")
     shows(page, wanted(visitor, "environment=doors"))
@@ -105,69 +87,69 @@ def test_filters_stand_in_the_address_and_the_back_button_takes_them_away(visito
     shows(page, wanted(visitor, ""))
 
 
-def test_rewards_runs_tasks_and_steps_can_be_typed(visitor: Visitor, told: Told) -> None:
+def test_rewards_runs_tasks_and_steps_can_be_typed(visitor: Visitor, recorded: Recorded) -> None:
     page = visitor.open("/trajectories")
     page.get_by_label("Reward from").fill("0.2")
     page.get_by_label("Reward to").fill("0.9")
-    shows(page, [told["trouble"]])
+    shows(page, [recorded["trouble"]])
     page.get_by_role("button", name="Clear").click()
-    page.get_by_role("combobox", name="Run").fill("told by hand")
+    page.get_by_role("combobox", name="Run").fill("made by hand")
     page.get_by_role("combobox", name="Run").press("Enter")
-    shows(page, [told["trouble"], told["better"], told["plain"]])
+    shows(page, [recorded["trouble"], recorded["better"], recorded["plain"]])
     page.get_by_role("button", name="More").click()
     page.get_by_label("Task").fill("train:7")
-    shows(page, [told["better"], told["plain"]])
+    shows(page, [recorded["better"], recorded["plain"]])
     page.get_by_label("Step of the run").fill("4")
-    page.get_by_role("heading", name="No trajectory fits").wait_for()
+    page.get_by_role("heading", name="No matching trajectories").wait_for()
     visitor.check_accessibility()
-    page.get_by_role("button", name="Take all filters away").click()
+    page.get_by_role("button", name="Clear all filters").click()
     shows(page, wanted(visitor, ""))
 
 
-def test_times_are_those_of_the_person(visitor: Visitor, told: Told) -> None:
+def test_times_are_those_of_the_person(visitor: Visitor, recorded: Recorded) -> None:
     page = visitor.open("/trajectories?since=2026-05-30T00:00")  # the browser of the tests is in UTC
-    shows(page, [told["trouble"], told["better"], told["plain"]])
+    shows(page, [recorded["trouble"], recorded["better"], recorded["plain"]])
     page.get_by_label("Started since").fill("2026-05-31T00:00")
-    page.get_by_role("heading", name="No trajectory fits").wait_for()
+    page.get_by_role("heading", name="No matching trajectories").wait_for()
 
 
-def test_a_word_that_was_said_is_found(visitor: Visitor, told: Told) -> None:
+def test_a_word_of_a_message_is_found(visitor: Visitor, recorded: Recorded) -> None:
     page = visitor.open("/trajectories")
     visitor.heading("Trajectories")
     page.keyboard.press("/")
     field = page.get_by_label("Text")
     expect(field).to_be_focused()
     field.press_sequentially("hello")
-    shows(page, [told["better"]])
+    shows(page, [recorded["better"]])
     expect(page).to_have_url(re.compile(r"\?text=hello$"))
     page.go_back()
     expect(field).to_have_value("")
 
 
-def test_everything_is_reached_with_the_keyboard(visitor: Visitor, told: Told) -> None:
-    page = visitor.open("/trajectories?run=told+by+hand")
-    shows(page, [told["trouble"], told["better"], told["plain"]])
+def test_everything_is_reached_with_the_keyboard(visitor: Visitor, recorded: Recorded) -> None:
+    page = visitor.open("/trajectories?run=made+by+hand")
+    shows(page, [recorded["trouble"], recorded["better"], recorded["plain"]])
     page.keyboard.press("j")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("x")
     page.keyboard.press("j")
     page.keyboard.press("x")
-    page.get_by_text("Two rollouts of one task are marked.").wait_for()
+    page.get_by_text("Two rollouts of one task are selected.").wait_for()
     page.keyboard.press("k")
     page.keyboard.press("Enter")
-    page.wait_for_url(f"**/trajectories/{told['better']}")
+    page.wait_for_url(f"**/trajectories/{recorded['better']}")
     page.locator("[data-step]").first.wait_for()
     page.keyboard.press("j")
     page.keyboard.press("j")
     expect(page.locator("#step-2")).to_be_focused()
     page.keyboard.press("n")
     expect(page.get_by_role("button", name="Older")).to_be_disabled()
-    page.wait_for_url(f"**/trajectories/{told['plain']}")
+    page.wait_for_url(f"**/trajectories/{recorded['plain']}")
     page.keyboard.press("p")
-    page.wait_for_url(f"**/trajectories/{told['better']}")
+    page.wait_for_url(f"**/trajectories/{recorded['better']}")
     page.get_by_role("link", name="Older").wait_for()
     page.keyboard.press("p")
-    page.wait_for_url(f"**/trajectories/{told['trouble']}")
+    page.wait_for_url(f"**/trajectories/{recorded['trouble']}")
     visitor.heading("cave train/8")
     page.keyboard.press("?")
     help_ = page.get_by_role("dialog", name="Keys of this page")
@@ -177,7 +159,7 @@ def test_everything_is_reached_with_the_keyboard(visitor: Visitor, told: Told) -
     page.keyboard.press("Escape")
     help_.wait_for(state="hidden")
     page.keyboard.press("u")
-    page.wait_for_url("**/trajectories?run=told+by+hand")
+    page.wait_for_url("**/trajectories?run=made+by+hand")
 
 
 def follow(page: Page, name: str, id: str) -> None:
@@ -201,11 +183,11 @@ def test_the_way_to_older_ones_goes_on_where_a_page_of_the_list_ends(visitor: Vi
     shows(page, ids[:ROWS])
 
 
-def test_one_trajectory_tells_the_whole_story(visitor: Visitor, told: Told) -> None:
-    page = visitor.open(f"/trajectories/{told['trouble']}")
+def test_one_trajectory_shows_the_whole_episode(visitor: Visitor, recorded: Recorded) -> None:
+    page = visitor.open(f"/trajectories/{recorded['trouble']}")
     visitor.heading("cave train/8")
     facts = page.get_by_role("region", name="Facts")
-    for text in ("time_limit", "0.5", "told by hand", "deleted by the client", "told/1", "12.5 s", "250 ms"):
+    for text in ("time_limit", "0.5", "made by hand", "deleted by the client", "made/1", "12.5 s", "250 ms"):
         expect(facts).to_contain_text(text)
     expect(page.get_by_role("region", name="Messages")).to_contain_text("One of them is right.")
     calls = page.get_by_role("region", name="Calls").get_by_role("listitem")
@@ -226,8 +208,8 @@ def test_one_trajectory_tells_the_whole_story(visitor: Visitor, told: Told) -> N
     visitor.check_look("trajectory")
 
 
-def test_a_result_after_the_end_is_marked_as_discarded(visitor: Visitor, told: Told) -> None:
-    page = visitor.open(f"/trajectories/{told['better']}")
+def test_a_result_after_the_end_is_marked_as_discarded(visitor: Visitor, recorded: Recorded) -> None:
+    page = visitor.open(f"/trajectories/{recorded['better']}")
     calls = page.get_by_role("region", name="Calls").get_by_role("listitem")
     expect(calls.nth(1)).to_contain_text("finished")
     expect(calls.nth(1)).not_to_contain_text("discarded")
@@ -237,38 +219,38 @@ def test_a_result_after_the_end_is_marked_as_discarded(visitor: Visitor, told: T
     visitor.check_accessibility()
 
 
-def test_a_call_has_an_address_of_its_own(visitor: Visitor, told: Told) -> None:
-    page = visitor.open(f"/trajectories/{told['better']}#step-3")
+def test_a_call_has_an_address_of_its_own(visitor: Visitor, recorded: Recorded) -> None:
+    page = visitor.open(f"/trajectories/{recorded['better']}#step-3")
     expect(page.locator("#step-3")).to_be_focused()
     page.get_by_role("link", name="Link to call 1").click()
     expect(page.locator("#step-1")).to_be_focused()
-    assert page.url.endswith(f"/trajectories/{told['better']}#step-1")
+    assert page.url.endswith(f"/trajectories/{recorded['better']}#step-1")
 
 
-def test_a_trajectory_leads_to_the_others_of_its_task(visitor: Visitor, told: Told) -> None:
-    page = visitor.open(f"/trajectories/{told['better']}")
+def test_a_trajectory_leads_to_the_others_of_its_task(visitor: Visitor, recorded: Recorded) -> None:
+    page = visitor.open(f"/trajectories/{recorded['better']}")
     page.get_by_role("link", name="train/7").click()
-    shows(page, [told["better"], told["plain"]])
+    shows(page, [recorded["better"], recorded["plain"]])
     page.go_back()
     page.get_by_role("button", name="Compare").click()
     page.get_by_role("menuitem", name="reward 0, 2 calls").click()
-    page.wait_for_url(f"**/trajectories/diff?a={told['better']}&b={told['plain']}")
+    page.wait_for_url(f"**/trajectories/diff?a={recorded['better']}&b={recorded['plain']}")
     visitor.heading("Compare cave train/7")
 
 
-def test_a_trajectory_is_copied_as_json(visitor: Visitor, told: Told) -> None:
+def test_a_trajectory_is_copied_as_json(visitor: Visitor, recorded: Recorded) -> None:
     visitor.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page = visitor.open(f"/trajectories/{told['plain']}")
-    page.get_by_role("button", name="Copy all of it as JSON").click()
+    page = visitor.open(f"/trajectories/{recorded['plain']}")
+    page.get_by_role("button", name="Copy the trajectory as JSON").click()
     page.get_by_role("button", name="Copied").wait_for()
     assert json.loads(page.evaluate("navigator.clipboard.readText()")) == visitor.api(
-        f"trajectories/{told['plain']}"
+        f"trajectories/{recorded['plain']}"
     )
 
 
-def test_what_fits_the_filters_is_saved_as_jsonl(visitor: Visitor, told: Told) -> None:
-    page = visitor.open("/trajectories?run=told+by+hand")
-    shows(page, [told["trouble"], told["better"], told["plain"]])
+def test_what_fits_the_filters_is_saved_as_jsonl(visitor: Visitor, recorded: Recorded) -> None:
+    page = visitor.open("/trajectories?run=made+by+hand")
+    shows(page, [recorded["trouble"], recorded["better"], recorded["plain"]])
 
     def save(what: str) -> list[dict[str, object]]:
         page.get_by_role("button", name="Save").click()
@@ -276,8 +258,8 @@ def test_what_fits_the_filters_is_saved_as_jsonl(visitor: Visitor, told: Told) -
             page.get_by_role("menuitem", name=what).click()
         return [json.loads(line) for line in saved.value.path().read_text().splitlines()]
 
-    whole = save("All that was recorded")
-    assert {each["id"] for each in whole} == {told["trouble"], told["better"], told["plain"]}
+    whole = save("Everything recorded")
+    assert {each["id"] for each in whole} == {recorded["trouble"], recorded["better"], recorded["plain"]}
     conversations = save("Conversations for training")
     assert len(conversations) == 2  # not the one that was lost to a fault
     assert all("messages" in each for each in conversations)
@@ -298,7 +280,7 @@ def test_a_session_that_is_played_grows_on_the_page(visitor: Visitor, console: S
     expect(page.get_by_role("region", name="Facts")).to_contain_text("finished")
 
 
-def test_what_is_not_there_is_said(visitor: Visitor) -> None:
+def test_what_is_not_there_is_shown(visitor: Visitor) -> None:
     visitor.allowed.append("404")
     page = visitor.open("/trajectories/123")
     page.get_by_role("alert").get_by_text("the journal has nothing at").wait_for()
@@ -321,10 +303,10 @@ def test_an_empty_journal_says_what_to_do(browser: Browser, tmp_path: Path) -> N
         visiting(browser, process.url, tmp_path) as visitor,
     ):
         for path, title in (
-            ("/runs", "There is no run yet"),
-            ("/tasks", "No task was played yet"),
-            ("/evaluations", "There is no evaluation yet"),
-            ("/trajectories", "Nothing was played yet"),
+            ("/runs", "No runs yet"),
+            ("/tasks", "No tasks played yet"),
+            ("/evaluations", "No evaluations yet"),
+            ("/trajectories", "No trajectories yet"),
         ):
             page = visitor.open(path)
             page.get_by_role("heading", name=title).wait_for()
@@ -333,7 +315,7 @@ def test_an_empty_journal_says_what_to_do(browser: Browser, tmp_path: Path) -> N
         visitor.heading("Environments")
 
 
-def test_trajectories_fit_a_phone(phone: Visitor, told: Told) -> None:
+def test_trajectories_fit_a_phone(phone: Visitor, recorded: Recorded) -> None:
     page = phone.open("/trajectories")
     page.locator("[data-row]").first.wait_for()
     assert phone.sideways_px() == 0
@@ -344,10 +326,12 @@ def test_trajectories_fit_a_phone(phone: Visitor, told: Told) -> None:
     phone.check_accessibility()
 
 
-def test_who_types_a_filter_and_goes_on_at_once_is_not_called_back(visitor: Visitor, told: Told) -> None:
+def test_who_types_a_filter_and_goes_on_at_once_is_not_called_back(
+    visitor: Visitor, recorded: Recorded
+) -> None:
     visitor.page.add_init_script("window.requestIdleCallback = () => 0")  # no code is fetched ahead
-    page = visitor.open("/trajectories?run=told+by+hand")
-    shows(page, [told["trouble"], told["better"], told["plain"]])
+    page = visitor.open("/trajectories?run=made+by+hand")
+    shows(page, [recorded["trouble"], recorded["better"], recorded["plain"]])
     code = re.compile(r"/assets/Trajectory-.*\.js$")
     held: list[Route] = []
     page.route(code, lambda route: held.append(route))  # the code of the next page takes its time
@@ -361,4 +345,4 @@ def test_who_types_a_filter_and_goes_on_at_once_is_not_called_back(visitor: Visi
     held[0].continue_()
     visitor.heading("cave train/7")
     page.go_back()
-    shows(page, [told["better"], told["plain"]])
+    shows(page, [recorded["better"], recorded["plain"]])

@@ -1,4 +1,4 @@
-"""The commands that docs/deploy.md shows, run as they stand there, in a copy of what they need.
+"""The commands that docs/deploy.md shows, run as they are written there, in a copy of what they need.
 
 Before each block of commands the page says, in a comment, ``run by FILE::TEST`` or ``not run: REASON``. A
 test that is named takes the blocks that name it, in order. Only what a machine has one of is another in
@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.docs.texts import ROOT, Block, blocks
-from tests.images.stand import COMPOSE
-from tests.system.serving import children
+from tests.support.containers import COMPOSE
+from tests.support.documentation import ROOT, Block, blocks
+from tests.support.server_process import children
 
-__all__ = ["PAGE", "Commands", "Started", "Told", "told"]
+__all__ = ["PAGE", "Commands", "Documented", "Started", "documented"]
 
 PAGE = ROOT / "docs" / "deploy.md"
 _SHOWN_BASE = "python:3.12-slim"
@@ -38,7 +38,7 @@ _ADDRESS = re.compile(r"Orsay serves .* at (http://\S+)\n")
 
 
 @dataclass(frozen=True)
-class Told:
+class Documented:
     """A block of commands, and what the page says of it: ``run by …``, ``not run: …``, or nothing."""
 
     block: Block
@@ -58,13 +58,13 @@ class Told:
         return self.note.removeprefix("not run: ") if self.note.startswith("not run: ") else ""
 
 
-def told() -> Iterator[Told]:
+def documented() -> Iterator[Documented]:
     """Every block of commands of the page."""
     lines = PAGE.read_text().splitlines()
     for block in blocks():
         if block.page == PAGE and block.language == "bash":
             found = _NOTE.fullmatch(lines[block.line - 2])
-            yield Told(block, found[1] if found else "")
+            yield Documented(block, found[1] if found else "")
 
 
 class Started:
@@ -124,7 +124,7 @@ class Commands:
     """The blocks of one test, to be run in the order of the page."""
 
     def __init__(self, test: str, folder: Path) -> None:
-        self._left = [each.block for each in told() if each.test == test]
+        self._left = [each.block for each in documented() if each.test == test]
         assert self._left, f"{PAGE.name} has no block that says: run by {test}"
         self._stand_ins: dict[str, str] = {}
         self.folder = _copied(folder / "copy")

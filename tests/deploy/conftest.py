@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.texts import ROOT
+from tests.support.documentation import ROOT
 
 from .commands import Commands
 

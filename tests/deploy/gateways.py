@@ -17,10 +17,10 @@ import docker
 from docker.errors import ImageNotFound, NotFound
 from orsay.runtimes.docker.claim import NAME_LABEL, SERVER_LABEL
 
-from tests.config.serving import FileServer, written
-from tests.docker.stand import SHORT
-from tests.docs.texts import ROOT
-from tests.engine import image
+from tests.support.config_server import FileServer, written
+from tests.support.docker_runtime import SHORT
+from tests.support.documentation import ROOT
+from tests.support.engine import image
 
 __all__ = [
     "LEASE_S",
@@ -32,7 +32,7 @@ __all__ = [
     "left_of",
     "named",
     "removed",
-    "worlds_entry",
+    "scripted_entry",
 ]
 
 LEASE_S = 3
@@ -40,7 +40,7 @@ BUILD_LIMIT_S = 300
 
 
 class Gateway(FileServer):
-    """``orsay serve`` of a file; ``name`` is what its containers and networks are told apart by."""
+    """``orsay serve`` of a file; ``name`` is what its containers and networks are labelled with."""
 
     def __init__(self, path: Path, name: str, **variables: str) -> None:
         self.name = name
@@ -99,13 +99,13 @@ def left_of(engine: Any, name: str) -> list[Any]:
     ]
 
 
-def worlds_entry(label: str, **changes: str) -> str:
-    """An entry of containers with the class World of tests/runtimes/worlds.py, which see the tests' files."""
+def scripted_entry(label: str, **changes: str) -> str:
+    """An entry of containers with Scripted of tests/support/environments.py, which see the tests' files."""
     folder = tempfile.gettempdir()
     variables = ", ".join(f'{name} = "{value}"' for name, value in SHORT.items())
     options = {
-        "image": f'"{image("worlds")}"',
-        "serve": '["world"]',
+        "image": f'"{image("scripted")}"',
+        "serve": '["scripted"]',
         "variables": f"{{ {variables} }}",
         "volumes": f'["{folder}:{folder}"]',
         "user": f'"{os.getuid()}:{os.getgid()}"',

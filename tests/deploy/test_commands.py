@@ -1,4 +1,4 @@
-"""What docs/deploy.md tells to do on one machine, done: from a class on a laptop to a gateway with keys."""
+"""The steps of docs/deploy.md on one machine, done: from a class on a laptop to a gateway with keys."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import httpx
 import pytest
 from orsay_client import Client, Unauthorized
 
-from tests.docs.texts import EXAMPLES
-from tests.engine import image, needs_engine
-from tests.images.stand import Compose, ready, until
 from tests.interop.servers import BUNDLED, serve
-from tests.spaces.nginx import nginx
+from tests.support.containers import Compose, ready
+from tests.support.documentation import EXAMPLES
+from tests.support.engine import image, needs_engine
+from tests.support.nginx import nginx
+from tests.support.waiting import until_true
 
 from .commands import Commands
-from .stand import cleared, left_of, named, removed
+from .gateways import cleared, left_of, named, removed
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]  # the first may build images
 
@@ -50,7 +51,7 @@ def test_one_server_runs_in_a_container_and_wants_its_key(commands: Commands) ->
     try:
         commands.run(**variables)
         url = project.url("server")
-        until(lambda: ready(url), what="the server in the container is not ready")
+        until_true(lambda: ready(url), what="the server in the container is not ready")
         assert httpx.get(f"{url}/list_environments").status_code == 401
         key = (commands.folder / ".env").read_text().split('"')[1]
         assert len(key) == 48
@@ -84,7 +85,9 @@ def test_a_gateway_hosts_what_its_file_says(commands: Commands) -> None:
                     assert session.call("guess", {"number": 50}).blocks
                     change(commands.folder)
                     server.hang_up()
-                    until(lambda: "colours" in client.environments(), timeout_s=20, what="it is not there")
+                    until_true(
+                        lambda: "colours" in client.environments(), timeout_s=20, what="it is not there"
+                    )
                     assert session.call("guess", {"number": 25}).blocks, "it is not disturbed"
             with Client(server.url, api_key="one-more-key") as other:
                 win(other)

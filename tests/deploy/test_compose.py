@@ -1,4 +1,4 @@
-"""What docs/deploy.md tells to do with compose, done, played with a released client and with ours.
+"""The steps of docs/deploy.md with compose, done, played with a released client and with ours.
 
 What containers may do, and what becomes of sessions when a replica or an idle environment dies, is shown in
 tests/images/test_compose.py; here an environment dies in the middle of a call.
@@ -18,10 +18,11 @@ import httpx
 import pytest
 from orsay_client import Client, Fault, WorkerLost
 
-from tests.engine import image, needs_engine
-from tests.images.stand import COMPOSE, Compose, until
 from tests.interop.player import player
-from tests.runtimes.stand import Log
+from tests.support.author_log import Log
+from tests.support.containers import COMPOSE, Compose
+from tests.support.engine import image, needs_engine
+from tests.support.waiting import until_true
 
 from .commands import Commands
 
@@ -34,7 +35,7 @@ pytestmark = [
 OPENREWARD = ("openreward", "0.1.167")
 BUNDLED = ["echoenvironment", "guessenvironment", "arithmeticenvironment"]
 SERVICE = """
-  worlds:
+  scripted:
     image: {image}
     init: true
     restart: unless-stopped
@@ -45,9 +46,9 @@ SERVICE = """
       - environments
 """
 TABLE = """
-[environments.worlds]
-url = "http://worlds:8080"
-serve = ["world"]
+[environments.scripted]
+url = "http://scripted:8080"
+serve = ["scripted"]
 """
 
 
@@ -95,37 +96,39 @@ def test_a_container_for_each_environment_is_played_through_one_address(
     spec = {"log": str(log.path)}
     never = {"gate": log.gate("never")}
     with project(commands, "gateway", "docker/compose.gateway.yaml", "gateway") as gateway:
-        until(lambda: gateway.hosts(BUNDLED), what="the gateway does not know its environments")
-        add_worlds(commands.folder / "docker")
+        until_true(lambda: gateway.hosts(BUNDLED), what="the gateway does not know its environments")
+        add_scripted(commands.folder / "docker")
         gateway.run()
-        until(lambda: gateway.hosts([*BUNDLED, "world"]), what="the gateway does not know the new one")
+        until_true(
+            lambda: gateway.hosts([*BUNDLED, "scripted"]), what="the gateway does not know the new one"
+        )
         with (
             player(*OPENREWARD, gateway.url) as playing,
             Client(gateway.url) as client,
             ThreadPoolExecutor() as threads,
             client.environment("guessenvironment").session(split="train", index=0) as guess,
-            client.environment("world").session(task_spec=spec) as world,
+            client.environment("scripted").session(task_spec=spec) as scripted,
         ):
             won = playing.play("episode", "echoenvironment", calls=[["echo", {"text": "hello"}]])
             assert won["outputs"][0]["value"]["reward"] == 1.0
             theirs = threads.submit(
-                playing.play, "episode", "world", by="task", spec=spec, calls=[["first", never]] * 2
+                playing.play, "episode", "scripted", by="task", spec=spec, calls=[["first", never]] * 2
             )
-            ours = threads.submit(world.call, "first", never)
-            until(lambda: log.count("first+") == 2)
-            crash(gateway.compose, "worlds")
+            ours = threads.submit(scripted.call, "first", never)
+            until_true(lambda: log.count("first+") == 2)
+            crash(gateway.compose, "scripted")
             with pytest.raises(WorkerLost):
                 ours.result(timeout=60)
             in_mid_call, after = theirs.result(timeout=60)["outputs"]
             assert in_mid_call["type"] and after["type"] == "SessionTerminatedError"
             assert guess.call("guess", {"number": 50}).blocks, "it is not disturbed"
-            until(lambda: plays(client, "world"), timeout_s=60, what="it does not come back")
+            until_true(lambda: plays(client, "scripted"), timeout_s=60, what="it does not come back")
 
 
-def add_worlds(folder: Path) -> None:
+def add_scripted(folder: Path) -> None:
     """As the page says: a service more, and a table more."""
     service = SERVICE.format(
-        image=image("worlds"), user=f"{os.getuid()}:{os.getgid()}", folder=tempfile.gettempdir()
+        image=image("scripted"), user=f"{os.getuid()}:{os.getgid()}", folder=tempfile.gettempdir()
     )
     file = folder / "compose.gateway.yaml"
     before, networks, after = file.read_text().partition("\nnetworks:\n")
@@ -140,7 +143,7 @@ def crash(compose: Compose, service: str) -> None:
     with closing(docker.from_env(timeout=60)) as engine:
         found = compose.container(engine, service)
         found.exec_run(["sh", "-c", "kill -9 -1"])
-        until(lambda: found.reload() or found.attrs["RestartCount"] == 1, timeout_s=30)
+        until_true(lambda: found.reload() or found.attrs["RestartCount"] == 1, timeout_s=30)
 
 
 def plays(client: Client, name: str) -> bool:
@@ -155,7 +158,7 @@ def plays(client: Client, name: str) -> bool:
 @pytest.mark.venv
 def test_replicas_are_one_server_to_a_client(commands: Commands) -> None:
     with project(commands, "replicas", "docker/compose.replicas.yaml", "haproxy") as replicas:
-        until(lambda: replicas.hosts([*BUNDLED, "doorsenvironment"]), what="HAProxy does not answer")
+        until_true(lambda: replicas.hosts([*BUNDLED, "doorsenvironment"]), what="HAProxy does not answer")
         with player(*OPENREWARD, replicas.url) as playing:
             for _ in range(6):
                 won = playing.play(

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from orsay_client import Client, Retry, Session
 
-from tests.engine import image, needs_engine
-from tests.images.stand import until
+from tests.support.engine import image, needs_engine
+from tests.support.waiting import until_true
 
-from .stand import LEASE_S, docker_kill, gateway
+from .gateways import LEASE_S, docker_kill, gateway
 
 pytestmark = [needs_engine, pytest.mark.timeout(600)]  # the first may build images
 
@@ -33,7 +33,7 @@ lease_s = {LEASE_S}
             session.prompt()
             left = [guesses_left(session, number) for number in (50, 25)]
             docker_kill(victim)
-            until(lambda: "session_suspended" in running.everything, timeout_s=60)
+            until_true(lambda: "session_suspended" in running.everything, timeout_s=60)
             left.append(guesses_left(session, 12))
             assert left == [left[0], left[0] - 1, left[0] - 2]
         assert victim not in running.containers("games")

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.texts import ROOT, blocks
+from tests.support.documentation import ROOT, blocks
 
-from .commands import PAGE, Told, told
+from .commands import PAGE, Documented, documented
 
 SHOWN = [block for block in blocks() if block.page == PAGE and block.language not in ("bash", "text")]
 
 
-@pytest.mark.parametrize("block", list(told()), ids=str)
-def test_a_block_of_commands_is_run_by_a_test_or_says_why_not(block: Told) -> None:
+@pytest.mark.parametrize("block", list(documented()), ids=str)
+def test_a_block_of_commands_is_run_by_a_test_or_says_why_not(block: Documented) -> None:
     assert block.test or block.reason, "say before it: <!-- run by FILE::TEST --> or <!-- not run: REASON -->"
     sources = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
     for name in re.findall(r"\btest_\w+", block.reason):

@@ -11,49 +11,49 @@ from pathlib import Path
 import pytest
 from orsay_client import Client
 
-from tests.config.serving import WORLD
-from tests.engine import needs_engine
-from tests.images.stand import until
+from tests.support.config_server import SCRIPTED
+from tests.support.engine import needs_engine
+from tests.support.waiting import until_true
 
-from .stand import Gateway, gateway, worlds_entry
+from .gateways import Gateway, gateway, scripted_entry
 
 pytestmark = [needs_engine, pytest.mark.timeout(600)]  # the first may build the image
 
-OTHER = f'[environments.other]\n{WORLD}\nserve = {{ world = "Other" }}\n'
+OTHER = f'[environments.other]\n{SCRIPTED}\nserve = {{ scripted = "Other" }}\n'
 
 
 def reread(running: Gateway, text: str, event: str = "config_taken_up") -> None:
-    """Change the file, say so, and wait until the log tells that it was taken up, or refused."""
+    """Change the file, say so, and wait until the log reports that it was taken up, or refused."""
     before = len(running.events(event))
     running.path.write_text(text)
     running.signal(signal.SIGHUP)
-    until(lambda: len(running.events(event)) > before)
+    until_true(lambda: len(running.events(event)) > before)
 
 
 def test_containers_change_under_sessions_that_go_on(tmp_path: Path) -> None:
     with (
-        gateway(tmp_path, worlds_entry("worlds") + OTHER) as running,
+        gateway(tmp_path, scripted_entry("scripted") + OTHER) as running,
         Client(running.url) as client,
     ):
-        old = running.containers("worlds")
-        world = client.environment("world")
-        with world.session(task_spec={}) as first:
+        old = running.containers("scripted")
+        scripted = client.environment("scripted")
+        with scripted.session(task_spec={}) as first:
             first.call("add")
-            reread(running, worlds_entry("worlds", replicas="2") + OTHER)
-            new = running.containers("worlds") - old
-            assert len(new) == 2 and old < running.containers("worlds"), "the old one still has a session"
+            reread(running, scripted_entry("scripted", replicas="2") + OTHER)
+            new = running.containers("scripted") - old
+            assert len(new) == 2 and old < running.containers("scripted"), "the old one still has a session"
             assert first.call("add").reward == 2.0
-        until(lambda: running.containers("worlds") == new, what="the old container stays")
+        until_true(lambda: running.containers("scripted") == new, what="the old container stays")
 
-        with world.session(task_spec={}) as second:
+        with scripted.session(task_spec={}) as second:
             reread(running, OTHER)
             assert client.environments() == ["other"]
             assert second.call("add").reward == 1.0
-        until(lambda: not running.left(), what="a container of what was removed stays")
+        until_true(lambda: not running.left(), what="a container of what was removed stays")
 
         reread(
             running,
-            OTHER + worlds_entry("bad", image='"orsay-no-such-image:1"', pull='"never"'),
+            OTHER + scripted_entry("bad", image='"orsay-no-such-image:1"', pull='"never"'),
             "config_refused",
         )
         assert "no image orsay-no-such-image:1" in running.events("config_refused")[0]["error"]

@@ -24,16 +24,16 @@ import pytest
 from orsay_client import Client, Session, WorkerLost
 from orsay_protocol.sse import Decoder
 
-from tests.config.serving import ENVS
-from tests.docs.texts import ROOT
-from tests.engine import image, needs_engine
-from tests.images.stand import until
 from tests.interop.player import Player, player
 from tests.interop.servers import released
 from tests.interop.venvs import TRL, python_for
-from tests.runtimes.stand import Log
+from tests.support.author_log import Log
+from tests.support.config_server import ENVS
+from tests.support.documentation import ROOT
+from tests.support.engine import image, needs_engine
+from tests.support.waiting import until_true
 
-from .stand import Gateway, built, docker_kill, gateway, worlds_entry
+from .gateways import Gateway, built, docker_kill, gateway, scripted_entry
 
 # the first may build images and install peers
 pytestmark = [needs_engine, pytest.mark.venv, pytest.mark.timeout(600)]
@@ -41,7 +41,7 @@ pytestmark = [needs_engine, pytest.mark.venv, pytest.mark.timeout(600)]
 OPENREWARD = ("openreward", "0.1.167")
 EPISODES: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "echoenvironment": [("hint", {}), ("echo", {"text": "nonsense"}), ("echo", {"text": "hello"})],
-    "world": [
+    "scripted": [
         ("add", {"by": 3}),
         ("say", {"text": " \u2028 as it is \n"}),
         ("fill", {"size": 100_000}),
@@ -63,7 +63,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 [environments.echo]
 image = "{echo}"
 
-{worlds_entry("worlds", replicas="2")}
+{scripted_entry("scripted", replicas="2")}
 
 [environments.guess]
 class = "guess_env.env:GuessEnvironment"
@@ -122,10 +122,10 @@ async def test_a_stream_starts_before_its_tool_ends_in_a_container(running: Gate
     """The tool waits for this very test, which waits for the first event."""
     session = {"X-Session-ID": f"stream-{log.path}"}
     async with httpx.AsyncClient(base_url=running.url, headers=session, timeout=30) as http:
-        (await http.post("/create", json={"env_name": "world", "task_spec": {}})).raise_for_status()
+        (await http.post("/create", json={"env_name": "scripted", "task_spec": {}})).raise_for_status()
         decoder, events = Decoder(), []
         body = {"name": "add_later", "input": {"gate": log.gate("end")}}
-        async with http.stream("POST", "/world/call", json=body) as answer:
+        async with http.stream("POST", "/scripted/call", json=body) as answer:
             async for piece in answer.aiter_raw():
                 events += decoder.feed(piece)
                 if events and events[-1].event == "task_id":
@@ -134,21 +134,21 @@ async def test_a_stream_starts_before_its_tool_ends_in_a_container(running: Gate
         (await http.post("/delete")).raise_for_status()
 
 
-async def test_a_container_killed_in_mid_call_is_told_as_such_and_replaced(
+async def test_a_container_killed_in_mid_call_is_reported_as_such_and_replaced(
     running: Gateway, playing: Player, log: Log
 ) -> None:
     spec = {"log": str(log.path)}
     never = {"gate": log.gate("never")}
     with Client(running.url) as client, ThreadPoolExecutor() as threads, ExitStack() as sessions:
-        world = client.environment("world")
+        scripted = client.environment("scripted")
 
         def opened() -> Session:
-            return sessions.enter_context(world.session(task_spec=spec))
+            return sessions.enter_context(scripted.session(task_spec=spec))
 
         kept = opened()
-        (victim,) = running.containers("worlds") - {place_of(kept)}
+        (victim,) = running.containers("scripted") - {place_of(kept)}
         theirs = threads.submit(
-            playing.play, "episode", "world", by="task", spec=spec, calls=[["first", never]] * 2
+            playing.play, "episode", "scripted", by="task", spec=spec, calls=[["first", never]] * 2
         )
         await log.has("first+")  # in the other container: each has the next session when it has fewer
         lost = next(session for session in (opened(), opened()) if place_of(session) == victim)
@@ -165,9 +165,9 @@ async def test_a_container_killed_in_mid_call_is_told_as_such_and_replaced(
         log.open("kept")
         assert (await asyncio.to_thread(going_on.result, 30)).reward is None
         await asyncio.to_thread(
-            until, lambda: place_of(opened()) not in (victim, place_of(kept)), timeout_s=30
+            until_true, lambda: place_of(opened()) not in (victim, place_of(kept)), timeout_s=30
         )
-        assert len(running.containers("worlds")) == 2
+        assert len(running.containers("scripted")) == 2
 
 
 def place_of(session: Session) -> str:
@@ -207,14 +207,14 @@ def test_a_training_goes_on_when_every_container_is_killed(running: Gateway) -> 
     pytest.importorskip("datasets", reason="needs the extra 'trl'")
     from orsay_trl import EnvironmentSpec
 
-    spec = EnvironmentSpec(running.url, env_name="world", num_tasks=1)
+    spec = EnvironmentSpec(running.url, env_name="scripted", num_tasks=1)
     environment: Any = spec.environment_factory()
     environment.reset(**spec.train_dataset[0])
     assert environment.add(by=1) == "1"
-    killed = running.containers("worlds")
+    killed = running.containers("scripted")
     for container in killed:
         docker_kill(container)
     assert environment.add(by=1) == "2", "the episode is played again up to here"
     assert environment.win() == "won"
     assert environment.episode.retried == ["worker_lost"]
-    assert not killed & running.containers("worlds")
+    assert not killed & running.containers("scripted")

@@ -7,8 +7,8 @@ import pytest
 import pytest_asyncio
 from orsay.runtimes.docker.engine import Engine
 
-from ..runtimes.stand import Log
-from .stand import OwnServer, own_server
+from ..support.author_log import Log
+from ..support.docker_runtime import OwnServer, own_server
 
 
 @pytest.fixture

@@ -23,13 +23,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_a_claim_makes_bears_its_labels(folder: Path) -> None:
-    claim = Claim("server-1", "worlds")
+    claim = Claim("server-1", "scripted")
     assert claim.labels == {
         "orsay.server": "server-1",
-        "orsay.label": "worlds",
+        "orsay.label": "scripted",
         "orsay.claim": claim.word,
     }
-    assert claim.word != Claim("server-1", "worlds").word
+    assert claim.word != Claim("server-1", "scripted").word
 
 
 def test_a_claim_leaves_no_file_when_it_is_released(folder: Path) -> None:

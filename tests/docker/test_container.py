@@ -15,15 +15,16 @@ from orsay.runtimes.docker.engine import Engine
 from orsay.runtimes.remote.options import RemoteOptions
 from pydantic import SecretStr
 
-from ..engine import needs_engine
-from ..runtimes.stand import Log, Player, open_session
-from ..system.serving import api_for
-from .stand import SHORT, OwnServer, running, shares_files, where, worlds
+from ..support.author_log import Log
+from ..support.docker_runtime import SHORT, OwnServer, running, scripted_options, shares_files, where
+from ..support.engine import needs_engine
+from ..support.runtime_session import RuntimeSession, open_session
+from ..support.session_api import api_for
 
 pytestmark = needs_engine
 
 
-async def said_in(player: Player, name: str) -> str:
+async def said_in(player: RuntimeSession, name: str) -> str:
     """A variable of the process where the session lives; empty when there is none."""
     return str(literal_eval(await player.call("surroundings").text())[1].get(name, ""))
 
@@ -36,7 +37,7 @@ def run_in(container: str, code: str, *, user: str = "") -> str:
 
 
 async def test_limits_are_set_and_nothing_is_kept_that_was_not_asked_for(own: OwnServer) -> None:
-    options = worlds(cpus=0.5, memory="200m", pids=100, capabilities=("CHOWN",))
+    options = scripted_options(cpus=0.5, memory="200m", pids=100, capabilities=("CHOWN",))
     async with running(options, own, label="small"):
         (container,) = await own.running()
         host, config = container["HostConfig"], container["Config"]
@@ -62,11 +63,11 @@ async def test_limits_are_set_and_nothing_is_kept_that_was_not_asked_for(own: Ow
 
 
 async def test_a_server_of_ours_in_a_container_lets_nobody_else_play(engine: Engine, own: OwnServer) -> None:
-    async with running(worlds(), own) as runtime:
+    async with running(scripted_options(), own) as runtime:
         player = await open_session(runtime)
         address = await address_of(engine, await where(player))
         async with api_for(f"http://{address}:8080") as api:
-            answer = await api.post("/create", {"env_name": "world", "task_spec": {}})
+            answer = await api.post("/create", {"env_name": "scripted", "task_spec": {}})
             assert answer.status_code == 401
         await player.close()
 
@@ -74,16 +75,16 @@ async def test_a_server_of_ours_in_a_container_lets_nobody_else_play(engine: Eng
 async def test_keys_that_the_options_say_are_used(own: OwnServer) -> None:
     variables = {**SHORT, "ORSAY_API_KEYS": '["swordfish-key"]'}
     known = RemoteOptions(api_key=SecretStr("swordfish-key"))
-    async with running(worlds(variables=variables, remote=known), own) as runtime:
+    async with running(scripted_options(variables=variables, remote=known), own) as runtime:
         await (await open_session(runtime)).close()
     with pytest.raises(LoadError, match="refused the API key"):
-        async with running(worlds(variables=variables), own):
+        async with running(scripted_options(variables=variables), own):
             raise AssertionError("it let us in")
 
 
 async def test_variables_arrive(own: OwnServer) -> None:
     variables = {**SHORT, "GREETING": "good day, = and 'all'", "EMPTY": ""}
-    async with running(worlds(variables=variables), own) as runtime:
+    async with running(scripted_options(variables=variables), own) as runtime:
         player = await open_session(runtime)
         assert await said_in(player, "GREETING") == "good day, = and 'all'"
         assert await said_in(player, "EMPTY") == ""
@@ -91,7 +92,7 @@ async def test_variables_arrive(own: OwnServer) -> None:
 
 
 async def test_the_hash_seed_of_the_server_is_that_of_its_containers(own: OwnServer) -> None:
-    async with running(worlds(hash_seed=7), own) as runtime:
+    async with running(scripted_options(hash_seed=7), own) as runtime:
         player = await open_session(runtime)
         assert await said_in(player, "PYTHONHASHSEED") == await said_in(player, "ORSAY_HASH_SEED") == "7"
         assert {info.hash_seed for info in runtime.environments} == {7}
@@ -103,7 +104,7 @@ async def test_secrets_arrive_as_files_and_show_nowhere_else(own: OwnServer, tmp
     secret = tmp_path / "token"
     secret.write_text(word)
     with structlog.testing.capture_logs() as lines:
-        async with running(worlds(secrets={"token": str(secret)}), own):
+        async with running(scripted_options(secrets={"token": str(secret)}), own):
             (container,) = await own.running()
             seen = run_in(container["Id"], "print(open('/run/secrets/token').read())")
             assert seen == word
@@ -114,7 +115,7 @@ async def test_secrets_arrive_as_files_and_show_nowhere_else(own: OwnServer, tmp
 
 
 async def test_secrets_of_a_session_do_not_show_on_the_engine(own: OwnServer) -> None:
-    async with running(worlds(), own) as runtime:
+    async with running(scripted_options(), own) as runtime:
         player = await open_session(runtime, secrets={"token": "swordfish-of-a-session"})
         assert await player.call("secret", how="return").text() == "swordfish-of-a-session"
         assert "swordfish" not in str(await own.running())
@@ -123,20 +124,22 @@ async def test_secrets_of_a_session_do_not_show_on_the_engine(own: OwnServer) ->
 
 async def test_what_a_container_writes_is_in_the_log(own: OwnServer) -> None:
     with structlog.testing.capture_logs() as lines:
-        async with running(worlds(variables={**SHORT, "ORSAY_LOG_LEVEL": "info"}), own, label="loud"):
+        async with running(
+            scripted_options(variables={**SHORT, "ORSAY_LOG_LEVEL": "info"}), own, label="loud"
+        ):
             pass
-        said = [line for line in lines if line["event"] == "container_log"]
-    assert {line["label"] for line in said} == {"loud"}
-    assert any(line["stream"] == "stdout" and "Orsay serves World" in line["line"] for line in said)
-    assert any(line["stream"] == "stderr" and "shutting_down" in line["line"] for line in said)
+        logged = [line for line in lines if line["event"] == "container_log"]
+    assert {line["label"] for line in logged} == {"loud"}
+    assert any(line["stream"] == "stdout" and "Orsay serves Scripted" in line["line"] for line in logged)
+    assert any(line["stream"] == "stderr" and "shutting_down" in line["line"] for line in logged)
 
 
 async def test_an_image_without_the_tools_for_a_lease_runs_without(own: OwnServer) -> None:
     variables = {**SHORT, "PATH": "/nowhere"}
-    serve = "PATH=/usr/local/bin:/usr/bin exec orsay serve /app/worlds.py:Plain --allow-anonymous"
+    serve = "PATH=/usr/local/bin:/usr/bin exec orsay serve /app/environments.py:Plain --allow-anonymous"
     command = ("/bin/sh", "-c", serve)
     with structlog.testing.capture_logs() as lines:
-        async with running(worlds(variables=variables, command=command), own):
+        async with running(scripted_options(variables=variables, command=command), own):
             pass
     warnings = [line for line in lines if line["event"] == "container_unwatched"]
     assert len(warnings) == 1 and warnings[0]["log_level"] == "warning"
@@ -155,8 +158,8 @@ async def address_of(engine: Engine, container: str) -> str:
 
 async def test_an_isolated_container_plays_and_has_no_way_out(engine: Engine, own: OwnServer) -> None:
     async with (
-        running(worlds(replicas=2), own, label="open") as usual,
-        running(worlds(replicas=2, network="isolated"), own, label="shut") as isolated,
+        running(scripted_options(replicas=2), own, label="open") as usual,
+        running(scripted_options(replicas=2, network="isolated"), own, label="shut") as isolated,
     ):
         free, outside = [await where(await open_session(usual)) for _ in range(2)]
         one, two = [await open_session(isolated) for _ in range(2)]
@@ -169,8 +172,8 @@ async def test_an_isolated_container_plays_and_has_no_way_out(engine: Engine, ow
         await two.close()
 
 
-async def test_files_are_shared_as_told(own: OwnServer, log: Log) -> None:
-    async with running(worlds(**shares_files()), own) as runtime:
+async def test_files_are_shared_as_configured(own: OwnServer, log: Log) -> None:
+    async with running(scripted_options(**shares_files()), own) as runtime:
         player = await open_session(runtime, log=str(log.path))
         assert log.count("ready") == 1
         assert log.path.stat().st_uid == os.getuid()

@@ -1,4 +1,4 @@
-"""The border to the engine: what is built, what is said of it, what is left to it."""
+"""The client of the Docker engine: builds, their output, errors, and what is left to the engine."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from orsay.errors import EngineError, ImageMissing, NotThere
 from orsay.runtimes.docker.engine import Engine
 from orsay.runtimes.docker.options import DockerOptions
 
-from ..engine import BASE, image, needs_engine
-from ..runtimes.stand import open_session
-from .stand import OwnServer, running
+from ..support.docker_runtime import OwnServer, running
+from ..support.engine import BASE, image, needs_engine
+from ..support.runtime_session import open_session
 
 pytestmark = needs_engine
 
@@ -47,7 +47,7 @@ async def tag(engine: Engine) -> AsyncIterator[str]:
         return
 
 
-async def test_a_build_tells_its_lines_and_what_it_made(engine: Engine, tag: str) -> None:
+async def test_a_build_reports_its_lines_and_what_it_made(engine: Engine, tag: str) -> None:
     lines: list[str] = []
     made = await engine.build(
         context(
@@ -69,15 +69,15 @@ async def test_a_build_that_fails_says_what_its_last_step_wrote(engine: Engine, 
     dockerfile = f"FROM {BASE}\nRUN echo earlier\nRUN echo looking; ls /nowhere\n"
     with pytest.raises(EngineError) as caught:
         await engine.build(context(dockerfile), tag=tag)
-    said = str(caught.value)
-    assert said.startswith(f"cannot build {tag}: ") and "returned a non-zero code" in said
-    assert "\n  looking" in said and "'/nowhere': No such file" in said
-    assert "\n  earlier" not in said and "\x1b" not in said
+    message = str(caught.value)
+    assert message.startswith(f"cannot build {tag}: ") and "returned a non-zero code" in message
+    assert "\n  looking" in message and "'/nowhere': No such file" in message
+    assert "\n  earlier" not in message and "\x1b" not in message
     with pytest.raises(ImageMissing):
         await engine.image(tag, pull="never")
 
 
-async def test_a_recipe_that_cannot_be_read_is_told(engine: Engine, tag: str) -> None:
+async def test_a_recipe_that_cannot_be_read_is_reported(engine: Engine, tag: str) -> None:
     with pytest.raises(EngineError, match="unknown instruction: FORM"):
         await engine.build(context("FORM scratch\n"), tag=tag)
 
@@ -85,11 +85,11 @@ async def test_a_recipe_that_cannot_be_read_is_told(engine: Engine, tag: str) ->
 async def test_an_image_without_a_shell_is_run_without_a_lease(
     engine: Engine, own: OwnServer, tag: str
 ) -> None:
-    worlds = image("worlds")
+    scripted = image("scripted")
     remove = (
         '["python3", "-c", "import os; os.remove(os.path.realpath(\'/bin/sh\')); os.remove(\'/bin/sh\')"]'
     )
-    await engine.build(context(f"FROM {worlds}\nUSER 0\nRUN {remove}\n"), tag=tag)
+    await engine.build(context(f"FROM {scripted}\nUSER 0\nRUN {remove}\n"), tag=tag)
     with structlog.testing.capture_logs() as lines:
         async with running(DockerOptions(image=tag, pull="never"), own) as runtime:
             player = await open_session(runtime)
@@ -104,7 +104,7 @@ async def test_who_is_cancelled_while_attaching_leaves_no_connection_open(engine
     container = client.containers.create(BASE, ["true"], stdin_open=True)
     try:
         for _ in range(3):
-            silent = lambda *_: None  # noqa: E731  # nothing is said, and nobody listens
+            silent = lambda *_: None  # noqa: E731  # no output, and nobody listens
             attaching = asyncio.create_task(engine.attach(container.id, on_data=silent, on_end=silent))
             await asyncio.sleep(0)
             attaching.cancel()

@@ -13,14 +13,15 @@ from orsay.runtimes.base import Runtime, TaskQuery
 from orsay.runtimes.docker.engine import Engine
 from orsay.runtimes.remote.options import RemoteOptions
 
-from ..engine import needs_engine
-from ..runtimes.stand import Log, Player, open_session
-from .stand import SHORT, OwnServer, running, shares_files, where, worlds
+from ..support.author_log import Log
+from ..support.docker_runtime import SHORT, OwnServer, running, scripted_options, shares_files, where
+from ..support.engine import needs_engine
+from ..support.runtime_session import RuntimeSession, open_session
 
 pytestmark = needs_engine
 
 
-async def open_when_up(runtime: Runtime) -> Player:
+async def open_when_up(runtime: Runtime) -> RuntimeSession:
     """A session, as a client that tries again while containers start."""
     async with asyncio.timeout(30):
         while True:
@@ -33,7 +34,7 @@ async def open_when_up(runtime: Runtime) -> Player:
 async def test_a_killed_container_loses_its_sessions_and_nobody_elses(
     engine: Engine, own: OwnServer, log: Log
 ) -> None:
-    async with running(worlds(replicas=2, **shares_files()), own) as runtime:
+    async with running(scripted_options(replicas=2, **shares_files()), own) as runtime:
         one, two = [await open_session(runtime, log=str(log.path)) for _ in range(2)]
         assert await where(one) != await where(two)
         calls = [player.call("first", gate=log.gate("gate")) for player in (one, two)]
@@ -58,7 +59,7 @@ async def test_a_killed_container_loses_its_sessions_and_nobody_elses(
 
 
 async def test_the_only_container_is_replaced_within_seconds(engine: Engine, own: OwnServer) -> None:
-    async with running(worlds(variables=SHORT), own) as runtime:
+    async with running(scripted_options(variables=SHORT), own) as runtime:
         player = await open_session(runtime)
         call = player.call("do", how="os._exit")  # ends a worker in it, not the container
         assert (await call.fault()).fault == "worker_lost"
@@ -75,7 +76,7 @@ async def test_the_only_container_is_replaced_within_seconds(engine: Engine, own
 
 
 async def test_a_spare_takes_over_at_once(engine: Engine, own: OwnServer) -> None:
-    async with running(worlds(spare=1), own) as runtime:
+    async with running(scripted_options(spare=1), own) as runtime:
         assert len(await own.running()) == 2
         players = [await open_session(runtime) for _ in range(3)]
         assert len({await where(player) for player in players}) == 1  # the spare waits
@@ -87,8 +88,8 @@ async def test_a_spare_takes_over_at_once(engine: Engine, own: OwnServer) -> Non
                 await asyncio.sleep(0.1)
 
 
-async def test_using_too_much_memory_is_told_as_such(own: OwnServer) -> None:
-    async with running(worlds(memory="160m"), own) as runtime:
+async def test_using_too_much_memory_is_reported_as_such(own: OwnServer) -> None:
+    async with running(scripted_options(memory="160m"), own) as runtime:
         player = await open_session(runtime)
         fault = await player.call("hold", mebibytes=400).fault()
         assert fault.fault == "worker_lost"
@@ -98,7 +99,7 @@ async def test_using_too_much_memory_is_told_as_such(own: OwnServer) -> None:
 
 async def test_a_container_that_hangs_is_replaced(own: OwnServer) -> None:
     quick = RemoteOptions(health_s=0.2, request_timeout_s=0.5, silence_s=2)
-    async with running(worlds(remote=quick, hang_limit_s=1, stop_grace_s=0.5), own) as runtime:
+    async with running(scripted_options(remote=quick, hang_limit_s=1, stop_grace_s=0.5), own) as runtime:
         player = await open_session(runtime)
         victim = await where(player)
         with closing(docker.from_env()) as client:
@@ -111,7 +112,7 @@ async def test_a_container_that_hangs_is_replaced(own: OwnServer) -> None:
 async def test_one_that_keeps_ending_is_tried_again_after_longer_and_longer_pauses(
     engine: Engine, own: OwnServer
 ) -> None:
-    async with running(worlds(), own) as runtime:
+    async with running(scripted_options(), own) as runtime:
         begun = time.monotonic()
         for _ in range(3):
             player = await open_when_up(runtime)
@@ -122,13 +123,13 @@ async def test_one_that_keeps_ending_is_tried_again_after_longer_and_longer_paus
 
 
 async def test_replicas_share_the_sessions_and_each_session_stays(own: OwnServer) -> None:
-    async with running(worlds(replicas=2, max_sessions_per_replica=3), own) as runtime:
+    async with running(scripted_options(replicas=2, max_sessions_per_replica=3), own) as runtime:
         players = await asyncio.gather(*(open_session(runtime) for _ in range(6)))
         places = [await where(player) for player in players]
         assert sorted(places.count(place) for place in set(places)) == [3, 3]
         with pytest.raises(Overloaded, match=r"all 2 containers .* have 3 sessions"):
             await open_session(runtime)
-        count = TaskQuery(key="world", split="many", ask="count")
+        count = TaskQuery(key="scripted", split="many", ask="count")
         assert await runtime.tasks(count) == b"1000"  # is no session
         for number in ("1", "2", "3"):
             assert [await player.call("add").text() for player in players] == [number] * 6

@@ -1,4 +1,4 @@
-"""What can be asked of containers, and what is said of the rest."""
+"""Options of containers, and the errors of the rest."""
 
 from __future__ import annotations
 

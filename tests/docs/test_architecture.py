@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.texts import ROOT
+from tests.support.documentation import ROOT
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 FOLDERS = "|".join(sorted(path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] != "."))

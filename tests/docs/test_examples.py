@@ -13,9 +13,10 @@ import pytest
 from orsay.runtimes.loader import load
 from orsay_client import Client
 
-from tests.docs.texts import EXAMPLES, ROOT, Block, blocks
 from tests.interop.servers import serve
 from tests.interop.venvs import TRL, python_for
+from tests.support.documentation import EXAMPLES, ROOT, Block, blocks
+from tests.support.servers import orsay_programs
 
 pytestmark = pytest.mark.process
 
@@ -39,12 +40,15 @@ def url() -> Iterator[str]:
         yield server.url
 
 
-def run(python: Path | str, path: Path, url: str, *more: str) -> str:
+def run(path: Path, url: str, *more: str, python: Path | None = None) -> str:
     """What the example prints when it runs against ``url``."""
-    code = path.read_text().replace("http://127.0.0.1:8080", url)
-    done = subprocess.run(
-        [python, "-c", "\n".join([code, *more])], capture_output=True, text=True, timeout=LIMIT_S, check=False
-    )
+    arguments = ["-c", "\n".join([path.read_text().replace("http://127.0.0.1:8080", url), *more])]
+    if python is None:
+        done = orsay_programs().run(arguments, timeout=LIMIT_S)
+    else:
+        done = subprocess.run(
+            [python, *arguments], capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -102,7 +106,7 @@ def test_colours_are_seen_as_images(url: str) -> None:
 
 @pytest.mark.parametrize("path", CLIENTS, ids=lambda path: path.stem)
 def test_a_client_runs_and_says_what_it_should(path: Path, url: str) -> None:
-    assert SAYS[path.stem] in run(sys.executable, path, url)
+    assert SAYS[path.stem] in run(path, url)
 
 
 @pytest.mark.venv
@@ -115,7 +119,7 @@ def test_the_lines_for_trl_make_a_dataset_and_an_environment() -> None:
         print(spec.reward_funcs(environments=[environment]))
     """)
     with serve(str(EXAMPLES / "environments" / "reverse.py"), options=["--workers", "1"]) as server:
-        shown = run(python, EXAMPLES / "clients" / "trl.py", server.url, more).splitlines()
+        shown = run(EXAMPLES / "clients" / "trl.py", server.url, more, python=python).splitlines()
     assert shown[0] == "0 2"
     assert shown[1].startswith("True") and "Right." in shown[1]
     assert shown[2] == "[1.0]"
@@ -125,17 +129,26 @@ def test_a_server_can_be_started_from_a_file_of_ones_own(tmp_path: Path) -> None
     code = (EXAMPLES / "serving" / "embed.py").read_text().replace("port=8080", "port=0, workers=1")
     (tmp_path / "reverse.py").write_text((EXAMPLES / "environments" / "reverse.py").read_text())
     (tmp_path / "embed.py").write_text(code)
-    process = subprocess.Popen([sys.executable, "embed.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    # Servers of other tests are forked, and end without an interpreter that takes its modules apart.
+    process = subprocess.Popen(
+        [sys.executable, "-W", "always::ResourceWarning", "embed.py"],
+        cwd=tmp_path,
+        env={**os.environ, "ORSAY_LOG_LEVEL": "warning"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert process.stdout is not None
-        said = process.stdout.readline()
-        assert said.startswith("Orsay serves Reverse at http://127.0.0.1:")
-        with Client(said.split()[-1]) as client:
+        line = process.stdout.readline()
+        assert line.startswith("Orsay serves Reverse at http://127.0.0.1:")
+        with Client(line.split()[-1]) as client:
             assert client.environments() == ["reverse"]
+            assert client.environment("reverse").splits()
     finally:
         process.terminate()
-        process.communicate(timeout=LIMIT_S)
-    assert process.returncode == 0
+        _, trouble = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, trouble) == (0, "")
 
 
 def test_the_tests_that_authors_are_shown_pass() -> None:

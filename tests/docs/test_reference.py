@@ -17,8 +17,8 @@ from orsay.settings import Settings
 from orsay_client.errors import fault
 from orsay_protocol import FAULT_CLASSES, RETRYABLE, RunToolErrorReason, headers
 
-from tests.docs.texts import ROOT, anchors, blocks, cells, texts
 from tests.interop.servers import serve
+from tests.support.documentation import ROOT, anchors, blocks, cells, texts
 
 pytestmark = pytest.mark.process
 
@@ -27,7 +27,7 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
 def code(cell: str) -> str:
-    """What stands between the first backquotes of a cell."""
+    """The text between the first backquotes of a cell."""
     return cell.split("`")[1] if "`" in cell else cell
 
 
@@ -45,12 +45,12 @@ def options_of(verb: str) -> set[str]:
 
 
 def test_every_setting_is_documented_with_its_default() -> None:
-    told = {code(row[0]): row[1].strip("`") for row in cells("serving.md", "## Settings")}
+    documented = {code(row[0]): row[1].strip("`") for row in cells("serving.md", "## Settings")}
     words = {"none": (None, ()), "true": (True,), "false": (False,)}
-    assert sorted(told) == sorted(f"ORSAY_{name.upper()}" for name in Settings.model_fields)
+    assert sorted(documented) == sorted(f"ORSAY_{name.upper()}" for name in Settings.model_fields)
     for name, field in Settings.model_fields.items():
         default = field.get_default(call_default_factory=False)
-        text = told[f"ORSAY_{name.upper()}"]
+        text = documented[f"ORSAY_{name.upper()}"]
         if field.default_factory is not None:
             assert text == "cores"
         elif text in words:
@@ -61,8 +61,8 @@ def test_every_setting_is_documented_with_its_default() -> None:
 
 @pytest.mark.parametrize("verb", _VERBS)
 def test_every_option_of_a_verb_is_documented(verb: str) -> None:
-    told = {code(row[0]).partition(" ")[0] for row in cells("cli.md", f"## orsay {verb}")}
-    assert told == options_of(verb)
+    documented = {code(row[0]).partition(" ")[0] for row in cells("cli.md", f"## orsay {verb}")}
+    assert documented == options_of(verb)
 
 
 def test_every_verb_has_a_chapter() -> None:
@@ -93,15 +93,15 @@ def test_every_fault_class_is_documented() -> None:
 
 
 def test_every_exception_of_the_client_is_documented() -> None:
-    told = (ROOT / "docs" / "client.md").read_text() + (ROOT / "docs" / "faults.md").read_text()
+    documented = (ROOT / "docs" / "client.md").read_text() + (ROOT / "docs" / "faults.md").read_text()
     for name in orsay_client.__all__:
         if isinstance(found := getattr(orsay_client, name), type) and issubclass(found, Exception):
-            assert f"`{name}`" in told, name
+            assert f"`{name}`" in documented, name
 
 
 def test_every_name_of_the_authoring_package_is_documented() -> None:
-    told = cells("authoring.md", "## Names to import from `orsay`")
-    names = [name for row in told for name in re.findall(r"`(\w+)`", row[1])]
+    documented = cells("authoring.md", "## Names to import from `orsay`")
+    names = [name for row in documented for name in re.findall(r"`(\w+)`", row[1])]
     assert sorted(names) == sorted(orsay.__all__)
 
 
@@ -121,7 +121,7 @@ def test_every_endpoint_is_documented() -> None:
     with serve(str(ROOT / "docs/examples/environments/reverse.py"), options=["--workers", "1"]) as server:
         paths = httpx.get(f"{server.url}/openapi.json").json()["paths"]
     published = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
-    told = {
+    documented = {
         code(row[0])
         for page, heading in (
             ("protocol.md", "## Without a session"),
@@ -130,14 +130,14 @@ def test_every_endpoint_is_documented() -> None:
         )
         for row in cells(page, heading)
     }
-    assert told == published
+    assert documented == published
 
 
 def test_every_status_of_an_error_is_documented() -> None:
     from orsay.http.errors import _FAULT_STATUS, _STATUS  # the one place that decides
 
-    told = {int(row[0]) for row in cells("protocol.md", "## Status codes")}
-    assert {*_STATUS.values(), *_FAULT_STATUS.values(), 422} <= told
+    documented = {int(row[0]) for row in cells("protocol.md", "## Status codes")}
+    assert {*_STATUS.values(), *_FAULT_STATUS.values(), 422} <= documented
 
 
 @pytest.mark.parametrize("page", texts(), ids=lambda page: str(page.relative_to(ROOT)))

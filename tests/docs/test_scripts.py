@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.docs.texts import EXAMPLES, ROOT
+from tests.support.documentation import EXAMPLES, ROOT
 
 pytestmark = pytest.mark.process
 
@@ -73,9 +73,9 @@ def test_the_demonstration_keeps_serving_and_says_how_to_train() -> None:
             assert lines[-1], "".join(lines)
         url = next(line.split()[2] for line in lines if line.startswith("Serving at "))
         assert httpx.get(f"{url}/list_environments").json()[0] == "echoenvironment"
-        told = [line.strip() for line in lines[-4:]]
+        printed = [line.strip() for line in lines[-4:]]
         shown = [line for line in (EXAMPLES / "clients" / "trl.py").read_text().splitlines() if line]
-        assert told == [line.replace("http://127.0.0.1:8080", url) for line in shown]
+        assert printed == [line.replace("http://127.0.0.1:8080", url) for line in shown]
         process.send_signal(signal.SIGTERM)
         assert process.wait(LIMIT_S) == 0
         with pytest.raises(httpx.ConnectError):
@@ -104,13 +104,13 @@ def test_an_old_python_is_refused_with_the_way_out(tmp_path: Path) -> None:
     assert "Orsay needs Python 3.11 or newer; found only: python3." in done.stderr
 
 
-def test_a_machine_without_python_is_told_so(tmp_path: Path) -> None:
+def test_a_machine_without_python_is_reported(tmp_path: Path) -> None:
     done = bash(f". scripts/environment.sh; PATH={tmp_path} find_python", "/usr/bin:/bin")
     assert done.returncode == 1
     assert "there is none here" in done.stderr
 
 
-def test_a_python_that_cannot_make_environments_is_told_apart(tmp_path: Path) -> None:
+def test_a_python_that_cannot_make_environments_is_distinguished(tmp_path: Path) -> None:
     fake_python(tmp_path, "python3", 'case "$2" in *ensurepip*) exit 1 ;; esac')
     done = bash(f". scripts/environment.sh; PATH={tmp_path} find_python", "/usr/bin:/bin")
     assert done.returncode == 1

@@ -17,7 +17,7 @@ from orsay_trl.rollout import rollout_func as rollout_function
 from orsay_trl.rollout.loop import StopReason
 from orsay_trl.trainer import metrics
 
-from tests.docs.texts import ROOT, blocks, cells
+from tests.support.documentation import ROOT, blocks, cells
 
 PAGE = (ROOT / "docs" / "training.md").read_text()
 COMMANDS = [
@@ -55,15 +55,15 @@ def metric_names(source: str) -> Iterator[str]:
 
 
 def test_every_metric_is_documented_and_no_other() -> None:
-    told = [re.findall(r"`([^`]+)`", row[0])[0] for row in cells("training.md", "## Metrics")]
+    documented = [re.findall(r"`([^`]+)`", row[0])[0] for row in cells("training.md", "## Metrics")]
     ours = {f"env/{name}" for name in metric_names(inspect.getsource(metrics))}
     theirs = set(metric_names(inspect.getsource(rollout_metrics)))
     parity = {
         name for name in metric_names(inspect.getsource(rollout_function)) if name.startswith("sampling/")
     }
     assert len(ours) > 10 and len(theirs) == 5 and len(parity) == 1
-    assert {re.sub("<[^>]*>", "<>", name) for name in told} == ours | theirs | parity
-    assert len(told) == len(set(told))
+    assert {re.sub("<[^>]*>", "<>", name) for name in documented} == ours | theirs | parity
+    assert len(documented) == len(set(documented))
 
 
 def test_every_reason_to_stop_is_documented() -> None:
@@ -71,19 +71,19 @@ def test_every_reason_to_stop_is_documented() -> None:
         assert f"`{reason}`" in PAGE
 
 
-def test_figures_are_those_of_the_benchmark() -> None:
+def test_metrics_are_those_of_the_benchmark() -> None:
     section = PAGE.partition("\n## Measured\n")[2].partition("\n## ")[0]
-    figures = re.findall(r"([\d.]+)x", section)
+    factors = re.findall(r"([\d.]+)x", section)
     measured = (ROOT / "benchmarks" / "results" / "train.md").read_text()
-    assert figures
-    for figure in figures:
+    assert factors
+    for figure in factors:
         assert f"({figure}x)" in measured, figure
 
 
 def test_every_public_name_is_documented() -> None:
     rows = cells("training.md", "## Names to import from `orsay_trl`")
-    told = [name for row in rows for name in re.findall(r"`(\w+)`", row[1]) if name != "combine"]
-    assert sorted(told) == sorted(orsay_trl.__all__)
+    documented = [name for row in rows for name in re.findall(r"`(\w+)`", row[1]) if name != "combine"]
+    assert sorted(documented) == sorted(orsay_trl.__all__)
 
 
 def test_every_argument_of_a_spec_is_described() -> None:

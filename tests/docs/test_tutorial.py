@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,9 +15,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.docs.texts import EXAMPLES, ROOT, blocks
+from tests.support.documentation import EXAMPLES, ROOT, blocks
 
 pytest.importorskip("trl", reason="needs the extra 'trl'")
+
+from tests.support.servers import orsay_programs
+from tests.support.trainers import trainers
 
 LIMIT_S = 150
 pytestmark = [pytest.mark.process, pytest.mark.timeout(LIMIT_S + 30)]
@@ -78,29 +82,36 @@ def url(folder: Path, variables: Mapping[str, str]) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def printed(url: str, folder: Path, variables: Mapping[str, str]) -> Mapping[str, str]:
-    """What each command prints, with the address that the page shows. They build on each other."""
+    """What each command prints, with the address that the page shows. They build on each other.
+
+    The first, which mostly waits, is the installed program; nothing depends on it. Others are forked.
+    """
     train = folder / "train.py"
     train.write_text(train.read_text().replace(SHOWN_URL, url))
 
-    def start(command: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            ["/bin/bash", "-o", "pipefail", "-c", command.replace(SHOWN_URL, url)],
-            cwd=folder,
-            env=variables,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def end(command: str) -> str:
+        program, _, filters = command.replace(SHOWN_URL, url).partition(" | ")
+        name, *arguments = shlex.split(program)
+        fork = trainers() if "train.py" in arguments else orsay_programs()
+        whole = [*(["-m", "orsay"] if name == "orsay" else []), *arguments]
+        done = fork.run(whole, timeout=LIMIT_S, cwd=folder, env=variables)
+        assert done.returncode == 0, f"{command}: {done.stderr[-4000:]}"
+        return filtered(done.stdout, filters)
 
-    def end(command: str, process: subprocess.Popen[str]) -> str:
-        shown, trouble = process.communicate(timeout=LIMIT_S)
-        assert process.returncode == 0, f"{command}: {trouble[-4000:]}"
+    def filtered(shown: str, filters: str) -> str:
+        if filters:
+            shown = subprocess.run(
+                ["/bin/bash", "-c", filters], input=shown, capture_output=True, text=True, check=True
+            ).stdout
         return shown.replace(url, SHOWN_URL)
 
     check, *others = COMMANDS
-    checking = start(check)  # it mostly waits, and nothing depends on it
-    shown = {command: end(command, start(command)) for command in others}
-    return {check: end(check, checking), **shown}
+    program, _, filters = check.replace(SHOWN_URL, url).partition(" | ")
+    checking = subprocess.Popen(program.split(), cwd=folder, env=variables, stdout=subprocess.PIPE, text=True)
+    shown = {command: end(command) for command in others}
+    checks, _ = checking.communicate(timeout=LIMIT_S)
+    assert checking.returncode == 0, checks
+    return {check: filtered(checks, filters), **shown}
 
 
 def comparable(text: str) -> list[str]:

@@ -36,6 +36,7 @@ BAD_POLICIES = {
 }
 
 each = pytest.mark.parametrize("name", PROJECTS)
+played = pytest.mark.asyncio(loop_scope="module")
 
 
 def policy(name: str, function: str = "play") -> Callable[..., Awaitable[float]]:
@@ -106,7 +107,7 @@ async def test_no_task_holds_an_answer(name: str, fields: str) -> None:
     assert " ".join(await host(cls).tasks.get_task("train", 0)) == fields
 
 
-@pytest_asyncio.fixture(params=["process", "local"])
+@pytest_asyncio.fixture(params=["process", "local"], scope="module", loop_scope="module")
 async def client(request: pytest.FixtureRequest) -> AsyncIterator[AsyncClient]:
     settings = Settings(port=0, runtime=request.param, workers=1)
     async with (
@@ -116,6 +117,7 @@ async def client(request: pytest.FixtureRequest) -> AsyncIterator[AsyncClient]:
         yield client
 
 
+@played
 async def test_scripted_players_play_them_through_a_server(client: AsyncClient) -> None:
     for name, target in TARGETS.items():
         key = target.partition(":")[2]
@@ -130,7 +132,8 @@ async def test_scripted_players_play_them_through_a_server(client: AsyncClient) 
                 assert await policy(name, BAD_POLICIES[name])(session) == 0.0, name
 
 
-async def test_a_hostile_answer_is_wrong_and_the_session_is_told_so(client: AsyncClient) -> None:
+@played
+async def test_a_hostile_answer_is_wrong_and_the_session_is_answered_so(client: AsyncClient) -> None:
     async with client.environment("ArithmeticEnvironment").session(split="test", index=3) as session:
         for expression in ("9**9**9**9", "(" * 100_000, "__import__('os')"):
             refusal = await session.call("calculator", {"expression": expression})
@@ -139,6 +142,7 @@ async def test_a_hostile_answer_is_wrong_and_the_session_is_told_so(client: Asyn
         assert (output.reward, output.finished) == (0.0, True)
 
 
+@played
 async def test_a_task_invented_by_a_client_is_refused(client: AsyncClient) -> None:
     task = {"split": "train", "index": 0, "low": 1, "high": 2}
     with pytest.raises(Exception, match="not a task of the guess environment"):

@@ -16,9 +16,10 @@ from orsay_protocol import TextBlock
 from textarena_env.catalog import GAMES, GAMES_BY_NAME
 from textarena_env.policy import play
 
-from tests.engine import BASE, ROOT, image, needs_engine
-from tests.images.stand import BUNDLED, COMPOSE, Compose, compose, ready, until, win
 from tests.interop.servers import serve
+from tests.support.containers import BUNDLED, COMPOSE, Compose, compose, ready, win
+from tests.support.engine import BASE, ROOT, image, needs_engine
+from tests.support.waiting import until_true
 
 pytestmark = [needs_engine, pytest.mark.timeout(900)]
 
@@ -57,7 +58,7 @@ def _id(client: docker.DockerClient) -> str | None:
 def test_orsay_serve_runs_the_image_and_every_game_in_it_can_be_played(built: str) -> None:
     # Quietly: what the container prints would be among the lines in which ``serve`` looks for the URL.
     with serve(built, runtime="docker", options=("--log-level", "warning")) as server:
-        until(lambda: ready(server.url), what="".join(server.output))
+        until_true(lambda: ready(server.url), what="".join(server.output))
         with Client(server.url) as client:
             environment = client.environment("textarena")
             for index, game in enumerate(GAMES):
@@ -80,7 +81,7 @@ def test_the_network_is_not_needed(built: str) -> None:
             "from textarena_env.catalog import GAMES; from textarena_env.match import Match\n"
             "print(sum(len(Match(game, 1).opening) > 100 for game in GAMES))"
         )
-        said = client.containers.run(
+        logs = client.containers.run(
             built,
             ["python", "-c", code],
             network_mode="none",
@@ -88,7 +89,7 @@ def test_the_network_is_not_needed(built: str) -> None:
             remove=True,
             labels=["orsay.test"],
         )
-    assert int(said) == len(GAMES_BY_NAME)
+    assert int(logs) == len(GAMES_BY_NAME)
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +104,7 @@ def project() -> Iterator[Compose]:
 async def test_one_gateway_hosts_it_beside_the_bundled_ones(project: Compose) -> None:
     url = project.url("gateway")
     names = ["echoenvironment", "guessenvironment", "arithmeticenvironment", "textarena"]
-    until(lambda: ready(url) and _names(url) == names, what=f"the gateway has {_names(url)}")
+    until_true(lambda: ready(url) and _names(url) == names, what=f"the gateway has {_names(url)}")
     for name in names[:3]:
         await win(url, name, BUNDLED[name])
     async with AsyncClient(url) as client:

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.evaluation.endpoint import Endpoint, serve_endpoint
 from tests.interop.servers import ROOT, serve
+from tests.support.chat_endpoint import Endpoint, serve_endpoint
 
-WORLDS = str(ROOT / "tests" / "evaluation" / "worlds.py")
+ENVIRONMENTS = str(ROOT / "tests" / "evaluation" / "environments.py")
 NAMES = ("Sums", "Pictures", "Essay", "Faulty", "Moody", "Odd", "Slow", "Hall")
 
 
 @dataclass(frozen=True)
-class World:
+class EnvServer:
     """A server, and the folder that its environments write to."""
 
     url: str
@@ -24,12 +24,12 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def env_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvServer]:
     diary = tmp_path_factory.mktemp("diary")
     variables = {"EVALUATION_DIARY": str(diary), "ORSAY_JOURNAL": "off", "PYTHONPATH": str(ROOT)}
-    targets = [f"{WORLDS}:{name}" for name in NAMES]
+    targets = [f"{ENVIRONMENTS}:{name}" for name in NAMES]
     with serve(*targets, options=["--workers", "1"], env=variables) as server:
-        yield World(server.url, diary)
+        yield EnvServer(server.url, diary)
 
 
 @pytest.fixture(scope="module")

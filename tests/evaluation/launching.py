@@ -13,6 +13,15 @@ __all__ = ["evaluators"]
 @functools.cache
 def evaluators() -> ForkServer:
     """For ``python -m orsay eval``, for pytest with the plugin, and for scripts."""
-    server = ForkServer("orsay.cli.eval", "orsay_eval.chat", "pytest")
+    server = ForkServer(
+        "orsay.cli.eval",
+        "orsay.cli.eval_progress",
+        "orsay_eval.chat",
+        "orsay_eval.comparison",
+        "orsay_eval.run",
+        "httpcore",
+        "pytest",
+        teardown=False,
+    )
     atexit.register(server.close)
     return server

@@ -11,26 +11,15 @@ import pytest
 from orsay_eval import EvaluationError, EvaluationReport, compare, load_report
 from orsay_eval.comparison import swap_test
 from orsay_eval.summary import summarize
-from orsay_protocol.evaluation import EvaluatedEpisode
+
+from tests.support.evaluated import episodes_of
 
 
 def report(
     rewards: Sequence[Sequence[float | None]], *, split: str = "test", **settings: object
 ) -> EvaluationReport:
     """A report whose task ``i`` has these rewards; None is a fault."""
-    episodes = [
-        EvaluatedEpisode(
-            task=f"{split}:{index}",
-            split=split,
-            index=index,
-            attempt=attempt,
-            reward=reward,
-            success=None if reward is None else reward >= 1,
-            fault="worker_lost" if reward is None else None,
-        )
-        for index, attempts in enumerate(rewards)
-        for attempt, reward in enumerate(attempts)
-    ]
+    episodes = episodes_of(rewards, split=split)
     k = max(map(len, rewards))
     return EvaluationReport(
         name="one",
@@ -83,7 +72,7 @@ def test_models_that_are_the_same_differ_by_noise_as_often_as_they_should() -> N
     assert 52 <= sum(noise) <= 60  # 57 on average
 
 
-def test_a_difference_is_seen_and_told() -> None:
+def test_a_difference_is_seen_and_reported() -> None:
     found = compare(report(drawn(0.0, 1)), report(drawn(0.2, 2)))
     assert not found.reward.is_noise and found.reward.difference > 0
     assert found.reward.low is not None and found.reward.low > 0
@@ -94,7 +83,7 @@ def test_a_difference_is_seen_and_told() -> None:
     assert back.reward.p == found.reward.p
 
 
-def test_noise_is_told_with_the_difference_that_would_have_shown() -> None:
+def test_noise_is_reported_with_the_difference_that_would_have_shown() -> None:
     found = compare(report(drawn(0.0, 1)), report(drawn(0.0, 4)))
     assert found.reward.is_noise
     assert "may well be noise" in found.verdict() and "show differences of about 0.08" in found.verdict()
@@ -113,14 +102,14 @@ def test_a_report_against_itself_is_all_the_same() -> None:
     assert (found.reward.difference, found.reward.p, found.better, found.worse) == (0.0, 1.0, (), ())
 
 
-def test_tasks_of_one_only_and_faults_are_left_out_and_told() -> None:
+def test_tasks_of_one_only_and_faults_are_left_out_and_reported() -> None:
     found = compare(report([[1.0], [0.0], [None]]), report([[1.0], [1.0], [0.0], [0.0]]))
     assert (found.tasks, found.left_out) == (2, 2)
     assert found.better == (("test:1", 0.0, 1.0),)
     assert found.notes == ("1 of 3 episodes of A were lost to faults",)
 
 
-def test_settings_that_differ_are_told() -> None:
+def test_settings_that_differ_are_reported() -> None:
     found = compare(report([[1.0]], max_turns=4), report([[1.0]], max_turns=8))
     assert found.notes == ("max_turns differs: 4 in A, 8 in B",)
 
@@ -132,7 +121,7 @@ def test_reports_with_nothing_in_common_are_refused() -> None:
         compare(report([[None]]), report([[1.0]]))
 
 
-def test_a_file_that_is_no_report_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_no_report_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     with pytest.raises(EvaluationError, match="cannot read"):
         load_report(path)

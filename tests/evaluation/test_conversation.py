@@ -62,7 +62,7 @@ def test_a_made_up_name_goes_back_as_one_that_endpoints_carry() -> None:
     assert dialogue.messages[-1]["tool_calls"][0]["function"] == {"name": "go_there_", "arguments": "{}"}
 
 
-def test_arguments_nested_without_end_are_told_and_not_fatal() -> None:
+def test_arguments_nested_without_end_are_reported_and_not_fatal() -> None:
     arguments = '{"a":' * 100_000
     move = conversation("go").add_answer(
         says({"id": "1", "function": {"name": "go", "arguments": arguments}}), True

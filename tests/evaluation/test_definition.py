@@ -32,7 +32,7 @@ def test_tasks_are_read_from_a_list(text: str, expected: list[int]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a", "-1", "4-2", "3:3", "1,,2", "1-2-3", "0-99999999999"])
-def test_what_is_no_list_of_tasks_is_told(text: str) -> None:
+def test_what_is_no_list_of_tasks_is_reported(text: str) -> None:
     with pytest.raises(ValueError, match="is no"):
         parse_tasks(text)
 
@@ -68,7 +68,7 @@ def test_tasks_are_the_first_of_the_split_or_those_named() -> None:
     assert Evaluation(tasks=[7, 2]).indices() == [7, 2]
     with pytest.raises(ValueError, match="has 5 tasks, and none at 7"):
         Evaluation(tasks=[7, 2]).indices(5)
-    with pytest.raises(ValueError, match="say how many"):
+    with pytest.raises(ValueError, match="give the number"):
         Evaluation().indices(10**9)
     with pytest.raises(ValueError, match="must be asked"):
         Evaluation().indices()
@@ -106,7 +106,7 @@ def test_rewards_mean_what_they_mean_in_training(name: str, rewards: list[float 
 
 
 @pytest.mark.parametrize("text", ["median", "discounted", "discounted:x", "discounted:2", ""])
-def test_what_is_no_reward_policy_is_told(text: str) -> None:
+def test_what_is_no_reward_policy_is_reported(text: str) -> None:
     with pytest.raises(ValueError, match=r"discounted:GAMMA"):
         parse_reward(text)
 
@@ -124,7 +124,7 @@ def test_a_definition_gives_the_arguments_of_a_spec() -> None:
     EnvironmentSpec("http://127.0.0.1:1", **Evaluation(reward=discounted(0.9)).spec_arguments())
 
 
-def test_tasks_that_a_spec_cannot_have_are_told() -> None:
+def test_tasks_that_a_spec_cannot_have_are_reported() -> None:
     with pytest.raises(ValueError, match="takes a split from its start"):
         Evaluation(tasks=[3, 4]).spec_arguments()
     with pytest.raises(ValueError, match="name the tasks"):

@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 from orsay_eval import Evaluation, Turn, evaluate_async
 
-from tests.evaluation.conftest import WORLDS
-from tests.system.serving import ROOT, ServerProcess
+from tests.evaluation.conftest import ENVIRONMENTS
+from tests.support.server_process import ServerProcess
+from tests.support.servers import ROOT
 
 pytestmark = pytest.mark.process
 
 
 def start(folder: Path, port: int = 0) -> ServerProcess:
     process = ServerProcess(
-        ["--port", str(port), "--workers", "1", f"{WORLDS}:Sums"],
+        ["--port", str(port), "--workers", "1", f"{ENVIRONMENTS}:Sums"],
         {"EVALUATION_DIARY": str(folder), "ORSAY_JOURNAL": "off", "PYTHONPATH": str(ROOT)},
     )
     try:

@@ -14,11 +14,11 @@ from orsay_client.errors import Diverged
 from orsay_eval import plugin
 from orsay_protocol.evaluation import EvaluatedEpisode, EvaluationReport, EvaluationSummary
 
-from tests.docs.texts import EXAMPLES, ROOT, cells
-from tests.evaluation.endpoint import Answer, Endpoint, call
 from tests.evaluation.launching import evaluators
 from tests.evaluation.test_plugin import WITHOUT
 from tests.interop.servers import serve
+from tests.support.chat_endpoint import Answer, Endpoint, call
+from tests.support.documentation import EXAMPLES, ROOT, cells
 
 pytestmark = pytest.mark.process
 
@@ -80,22 +80,22 @@ def test_training_takes_the_same_definition(url: str, tmp_path: Path) -> None:
 
 
 def test_every_public_name_is_documented() -> None:
-    told = [
+    documented = [
         name for row in cells("evaluation.md", "## From Python") for name in re.findall(r"`(\w+)`", row[1])
     ]
-    assert sorted(name for name in told if name != "report") == sorted(orsay_eval.__all__)
+    assert sorted(name for name in documented if name != "report") == sorted(orsay_eval.__all__)
 
 
 def test_every_field_of_a_report_is_documented() -> None:
     rows = [re.findall(r"`(\w+)`", " ".join(row)) for row in cells("evaluation.md", "## The report")]
-    told = {name for row in rows for name in row}
+    documented = {name for row in rows for name in row}
     fields = {*EvaluationReport.model_fields, *EvaluationSummary.model_fields, *EvaluatedEpisode.model_fields}
-    assert fields - {"format"} == told
+    assert fields - {"format"} == documented
 
 
 def test_every_option_of_the_plugin_is_documented() -> None:
-    told = {row[0].split("`")[1].split()[0] for row in cells("evaluation.md", "## In tests")}
-    assert told == {*(f"--orsay-{name}" for name in plugin._OPTIONS), "--orsay-output"}
+    documented = {row[0].split("`")[1].split()[0] for row in cells("evaluation.md", "## In tests")}
+    assert documented == {*(f"--orsay-{name}" for name in plugin._OPTIONS), "--orsay-output"}
 
 
 def test_every_way_to_end_and_every_fault_of_the_model_is_documented() -> None:

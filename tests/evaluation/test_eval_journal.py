@@ -10,10 +10,10 @@ import pytest
 from orsay_eval import Evaluation, EvaluationReport, evaluate
 from orsay_eval.journal import send_report
 
-from tests.evaluation.conftest import WORLDS
-from tests.evaluation.endpoint import Endpoint
+from tests.evaluation.conftest import ENVIRONMENTS
 from tests.evaluation.test_evaluate import solve
 from tests.interop.servers import ROOT, serve
+from tests.support.chat_endpoint import Endpoint
 
 pytestmark = pytest.mark.process
 
@@ -30,7 +30,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "EVALUATION_DIARY": str(folder),
         "PYTHONPATH": str(ROOT),
     }
-    with serve(f"{WORLDS}:Sums", options=["--workers", "1"], env=variables) as server:
+    with serve(f"{ENVIRONMENTS}:Sums", options=["--workers", "1"], env=variables) as server:
         yield server.url
 
 
@@ -73,20 +73,22 @@ def test_its_sessions_are_in_the_journal_under_its_run(url: str) -> None:
         assert (item["reward"], item["finished"]) == (episode.reward, True)
 
 
-async def test_a_refusal_is_told_in_a_sentence(url: str, endpoint: Endpoint) -> None:
+async def test_a_refusal_is_reported_in_a_sentence(url: str, endpoint: Endpoint) -> None:
     report, _ = played(url, "third")
-    told = await send_report(report, url, api_key="another")
-    assert told is not None and "(401)" in told
-    told = await send_report(report, endpoint.base_url)
-    assert told == "the server keeps no journal of evaluations; the report is here only"
-    told = await send_report(report, "http://127.0.0.1:9")
-    assert told is not None and told.startswith("the report did not reach the server's journal: ConnectError")
+    reported = await send_report(report, url, api_key="another")
+    assert reported is not None and "(401)" in reported
+    reported = await send_report(report, endpoint.base_url)
+    assert reported == "the server keeps no journal of evaluations; the report is here only"
+    reported = await send_report(report, "http://127.0.0.1:9")
+    assert reported is not None and reported.startswith(
+        "the report did not reach the server's journal: ConnectError"
+    )
     assert await send_report(report, f"{url}/", api_key=KEY) is None
 
 
-def test_a_journal_that_is_off_is_told(tmp_path: Path) -> None:
+def test_a_journal_that_is_off_is_reported(tmp_path: Path) -> None:
     variables = {"ORSAY_JOURNAL": "off", "EVALUATION_DIARY": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    with serve(f"{WORLDS}:Sums", options=["--workers", "1"], env=variables) as server:
+    with serve(f"{ENVIRONMENTS}:Sums", options=["--workers", "1"], env=variables) as server:
         notes: list[str] = []
         evaluate(Evaluation("sums", tasks=1), server.url, solve, on_note=notes.append)
     assert notes == ["the server's journal is off; the report is here only"]

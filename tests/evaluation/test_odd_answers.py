@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from orsay_eval import Call, ChatModel, Evaluation, EvaluationReport, Turn, evaluate
 
-from tests.attack.odd import ARGUMENTS, INPUTS, NAMES, messages
-from tests.evaluation.conftest import World
-from tests.evaluation.endpoint import Answer, Endpoint, Script, call, say
+from tests.evaluation.conftest import EnvServer
 from tests.evaluation.test_evaluate import adds, solve
+from tests.support.chat_endpoint import Answer, Endpoint, Script, call, say
+from tests.support.odd_inputs import ARGUMENTS, INPUTS, NAMES, messages
 
 pytestmark = pytest.mark.process
 
@@ -35,9 +35,9 @@ def first_then(odd: Mapping[str, Answer], then: Script) -> Script:
     return script
 
 
-def play(world: World, endpoint: Endpoint, evaluation: Evaluation) -> EvaluationReport:
+def play(env_server: EnvServer, endpoint: Endpoint, evaluation: Evaluation) -> EvaluationReport:
     model = ChatModel("scripted", base_url=endpoint.base_url, tries=1)
-    return evaluate(evaluation, world.url, model, journal=False, concurrency=4)
+    return evaluate(evaluation, env_server.url, model, journal=False, concurrency=4)
 
 
 def all_of(odd: Mapping[str, Any], **options: Any) -> Evaluation:
@@ -52,10 +52,10 @@ def assert_each_lost_a_call(report: EvaluationReport, least: int) -> None:
         assert (episode.calls, episode.refused, episode.rewards) == (2, 1, [1.0]), episode
 
 
-def test_arguments_that_no_tool_takes_are_refused_calls(world: World, endpoint: Endpoint) -> None:
+def test_arguments_that_no_tool_takes_are_refused_calls(env_server: EnvServer, endpoint: Endpoint) -> None:
     odd = {what: call(("note", text)) for what, text in ARGUMENTS.items()}
     endpoint.script = first_then(odd, adds)
-    assert_each_lost_a_call(play(world, endpoint, all_of(odd)), len(odd))
+    assert_each_lost_a_call(play(env_server, endpoint, all_of(odd)), len(odd))
     for body in endpoint.requests:
         for message in body["messages"]:
             for made in message.get("tool_calls", ()):
@@ -64,14 +64,14 @@ def test_arguments_that_no_tool_takes_are_refused_calls(world: World, endpoint: 
             assert len(body["messages"][-1]["content"]) > 10
 
 
-def test_names_that_no_tool_has_are_refused_calls(world: World, endpoint: Endpoint) -> None:
+def test_names_that_no_tool_has_are_refused_calls(env_server: EnvServer, endpoint: Endpoint) -> None:
     odd = {what: call((name, {"text": "x"})) for what, name in NAMES.items()}
     endpoint.script = first_then(odd, adds)
-    assert_each_lost_a_call(play(world, endpoint, all_of(odd)), len(odd))
+    assert_each_lost_a_call(play(env_server, endpoint, all_of(odd)), len(odd))
 
 
 def test_arguments_that_are_objects_rather_than_texts_are_read_as_such(
-    world: World, endpoint: Endpoint
+    env_server: EnvServer, endpoint: Endpoint
 ) -> None:
     def answers(arguments: Any) -> Answer:
         return say(
@@ -84,11 +84,11 @@ def test_arguments_that_are_objects_rather_than_texts_are_read_as_such(
     given = [deep, {"text": "\ud800"}, {"text": 2**70}, [1], "[1]", 3, False, {"text": None}]
     odd = {str(place): answers({"arguments": one}) for place, one in enumerate(given)}
     endpoint.script = first_then({**odd, "none": answers({})}, adds)
-    assert_each_lost_a_call(play(world, endpoint, all_of(odd)), len(odd))
+    assert_each_lost_a_call(play(env_server, endpoint, all_of(odd)), len(odd))
 
 
-def test_calls_of_other_kinds_without_ids_and_with_the_same_are_told_apart(
-    world: World, endpoint: Endpoint
+def test_calls_of_other_kinds_without_ids_and_with_the_same_are_distinguished(
+    env_server: EnvServer, endpoint: Endpoint
 ) -> None:
     note = {"function": {"name": "note", "arguments": '{"text": "x"}'}}
     made = [
@@ -104,11 +104,11 @@ def test_calls_of_other_kinds_without_ids_and_with_the_same_are_told_apart(
         "note",
     ]
     endpoint.script = first_then({"": say(None, tool_calls=made, finish="tool_calls")}, adds)
-    [episode] = play(world, endpoint, Evaluation("sums", tasks=1)).episodes
+    [episode] = play(env_server, endpoint, Evaluation("sums", tasks=1)).episodes
     assert (episode.fault, episode.reward, episode.calls, episode.refused) == (None, 1.0, 11, 5)
-    said = endpoint.requests[-1]["messages"][1:]
-    ids = [one["id"] for one in said[0]["tool_calls"]]
-    assert len(set(ids)) == len(made) and ids == [one["tool_call_id"] for one in said[1:]]
+    conversation = endpoint.requests[-1]["messages"][1:]
+    ids = [one["id"] for one in conversation[0]["tool_calls"]]
+    assert len(set(ids)) == len(made) and ids == [one["tool_call_id"] for one in conversation[1:]]
 
 
 @pytest.mark.parametrize(
@@ -127,26 +127,30 @@ def test_calls_of_other_kinds_without_ids_and_with_the_same_are_told_apart(
     ],
     ids=repr,
 )
-def test_a_message_of_any_shape_is_what_the_model_said(
-    world: World, endpoint: Endpoint, message: dict[str, Any]
+def test_a_message_of_any_shape_is_what_the_model_wrote(
+    env_server: EnvServer, endpoint: Endpoint, message: dict[str, Any]
 ) -> None:
     endpoint.script = first_then({"": say(None, **message)}, adds)
-    [episode] = play(world, endpoint, Evaluation("sums", tasks=1, nudges=1)).episodes
+    [episode] = play(env_server, endpoint, Evaluation("sums", tasks=1, nudges=1)).episodes
     assert (episode.fault, episode.reward, episode.turns) == (None, 1.0, 2)
 
 
 @pytest.mark.parametrize("finish", ["tool_calls", "", None, "nobody knows", 3, ["stop"]], ids=repr)
-def test_a_message_counts_however_it_finished(world: World, endpoint: Endpoint, finish: Any) -> None:
+def test_a_message_counts_however_it_finished(env_server: EnvServer, endpoint: Endpoint, finish: Any) -> None:
     endpoint.script = first_then({"": say("Let me think.", finish=finish)}, adds)
-    [episode] = play(world, endpoint, Evaluation("sums", tasks=1, nudges=1)).episodes
+    [episode] = play(env_server, endpoint, Evaluation("sums", tasks=1, nudges=1)).episodes
     assert (episode.fault, episode.reward, episode.turns) == (None, 1.0, 2)
 
 
-def test_the_last_message_is_handed_in_whatever_characters_it_has(world: World, endpoint: Endpoint) -> None:
+def test_the_last_message_is_handed_in_whatever_characters_it_has(
+    env_server: EnvServer, endpoint: Endpoint
+) -> None:
     endpoint.script = lambda body: say("one \ud800 three")
-    [episode] = play(world, endpoint, Evaluation("essay", tasks=1)).episodes
+    [episode] = play(env_server, endpoint, Evaluation("essay", tasks=1)).episodes
     assert (episode.fault, episode.reward, episode.refused) == (None, 1.0, 0)
-    report = evaluate(Evaluation("essay", tasks=1), world.url, lambda turn: "one two \udc00", journal=False)
+    report = evaluate(
+        Evaluation("essay", tasks=1), env_server.url, lambda turn: "one two \udc00", journal=False
+    )
     assert report.episodes[0].reward == 1.0
 
 
@@ -162,12 +166,12 @@ def test_the_last_message_is_handed_in_whatever_characters_it_has(world: World, 
     ],
     ids=repr,
 )
-def test_tokens_that_were_not_counted_are_none(world: World, endpoint: Endpoint, usage: Any) -> None:
+def test_tokens_that_were_not_counted_are_none(env_server: EnvServer, endpoint: Endpoint, usage: Any) -> None:
     def script(body: Mapping[str, Any]) -> Answer:
         return Answer({**json.loads(adds(body).content), "usage": usage})
 
     endpoint.script = script
-    [episode] = play(world, endpoint, Evaluation("sums", tasks=1)).episodes
+    [episode] = play(env_server, endpoint, Evaluation("sums", tasks=1)).episodes
     assert (episode.reward, episode.tokens.input, episode.tokens.reasoning) == (1.0, 0, 0)
 
 
@@ -195,17 +199,19 @@ def test_tokens_that_were_not_counted_are_none(world: World, endpoint: Endpoint,
     ids=lambda body: repr(body)[:40],
 )
 def test_an_answer_that_is_no_completion_loses_its_episode_alone(
-    world: World, endpoint: Endpoint, body: Any
+    env_server: EnvServer, endpoint: Endpoint, body: Any
 ) -> None:
     left = itertools.count()
     endpoint.script = lambda asked: Answer(body) if next(left) == 1 else adds(asked)
     model = ChatModel("scripted", base_url=endpoint.base_url, tries=1)
-    report = evaluate(Evaluation("sums", tasks=3), world.url, model, journal=False, concurrency=1)
+    report = evaluate(Evaluation("sums", tasks=3), env_server.url, model, journal=False, concurrency=1)
     assert [episode.fault for episode in report.episodes] == [None, "model_error", None]
     assert report.episodes[1].reward is None
 
 
-def test_whatever_the_message_is_the_episode_is_played_to_its_end(world: World, endpoint: Endpoint) -> None:
+def test_whatever_the_message_is_the_episode_is_played_to_its_end(
+    env_server: EnvServer, endpoint: Endpoint
+) -> None:
     @settings(
         max_examples=25,
         deadline=None,
@@ -217,14 +223,14 @@ def test_whatever_the_message_is_the_episode_is_played_to_its_end(world: World, 
     def one(message: dict[str, Any]) -> None:
         endpoint.requests.clear()
         endpoint.script = first_then({"": say(None, **message)}, adds)
-        report = play(world, endpoint, Evaluation("sums", tasks=1, nudges=1, max_turns=4))
+        report = play(env_server, endpoint, Evaluation("sums", tasks=1, nudges=1, max_turns=4))
         assert report.episodes[0].fault is None, report.episodes[0].fault_message
 
     one()
 
 
 @pytest.mark.parametrize("kind", ["tuple", "call"])
-def test_a_function_may_call_with_anything(world: World, kind: str) -> None:
+def test_a_function_may_call_with_anything(env_server: EnvServer, kind: str) -> None:
     odd = [("note", given) for given in INPUTS.values()] + [(name, {"text": "x"}) for name in NAMES.values()]
     left = itertools.cycle(odd if kind == "call" else [one for one in odd if isinstance(one[0], str)])
 
@@ -236,7 +242,7 @@ def test_a_function_may_call_with_anything(world: World, kind: str) -> None:
 
     report = evaluate(
         all_of({str(place): one for place, one in enumerate(odd)}),
-        world.url,
+        env_server.url,
         policy,
         journal=False,
         concurrency=4,
@@ -244,15 +250,19 @@ def test_a_function_may_call_with_anything(world: World, kind: str) -> None:
     assert_each_lost_a_call(report, len(odd))
 
 
-def test_what_a_function_returns_and_raises_is_told_whatever_it_is(world: World) -> None:
+def test_what_a_function_returns_and_raises_is_reported_whatever_it_is(env_server: EnvServer) -> None:
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
     for odd in (deep, 10**5_000, {"\ud800"}, ("\ud800", 1, 2)):
-        report = evaluate(Evaluation("sums", tasks=1), world.url, lambda turn, odd=odd: odd, journal=False)
+        report = evaluate(
+            Evaluation("sums", tasks=1), env_server.url, lambda turn, odd=odd: odd, journal=False
+        )
         assert report.episodes[0].fault == "policy_error"
 
     def raises(turn: Turn) -> Any:
         raise ValueError("\ud800")
 
-    assert evaluate(Evaluation("sums", tasks=1), world.url, raises, journal=False).episodes[0].fault_message
+    assert (
+        evaluate(Evaluation("sums", tasks=1), env_server.url, raises, journal=False).episodes[0].fault_message
+    )

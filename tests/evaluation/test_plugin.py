@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.evaluation.conftest import World
-from tests.evaluation.endpoint import Endpoint
+from tests.evaluation.conftest import EnvServer
 from tests.evaluation.launching import evaluators
 from tests.evaluation.test_evaluate import adds
 from tests.interop.servers import ROOT
+from tests.support.chat_endpoint import Endpoint
 
 pytestmark = pytest.mark.process
 
@@ -68,11 +68,11 @@ def run(folder: Path, test: str, *arguments: str, fresh: bool = False) -> tuple[
     return done.returncode, done.stdout + done.stderr
 
 
-def options(world: World, policy: str = "solver.py:solve") -> tuple[str, ...]:
-    return f"--orsay-url={world.url}", f"--orsay-policy={policy}"
+def options(env_server: EnvServer, policy: str = "solver.py:solve") -> tuple[str, ...]:
+    return f"--orsay-url={env_server.url}", f"--orsay-policy={policy}"
 
 
-def test_a_marked_test_runs_once_for_each_task(world: World, tmp_path: Path) -> None:
+def test_a_marked_test_runs_once_for_each_task(env_server: EnvServer, tmp_path: Path) -> None:
     test = """
 @pytest.mark.orsay_tasks(SUMS)
 def test_solves(orsay_task, orsay_episodes):
@@ -80,23 +80,23 @@ def test_solves(orsay_task, orsay_episodes):
     assert {episode.index for episode in orsay_episodes} == {orsay_task.index}
     assert all(episode.success for episode in orsay_episodes)
 """
-    code, shown = run(tmp_path, test, *options(world, "solver.py:half"), fresh=True)
+    code, shown = run(tmp_path, test, *options(env_server, "solver.py:half"), fresh=True)
     assert code == 1 and "2 failed, 2 passed" in shown
     for index, outcome in enumerate(("PASSED", "FAILED") * 2):
         assert f"test_solves[test:{index}] {outcome}" in shown
     assert "half on sums test, 4 tasks x 2: mean reward 0.500 [" in shown
 
 
-def test_a_threshold_on_the_mean_is_a_case_of_its_own(world: World, tmp_path: Path) -> None:
+def test_a_threshold_on_the_mean_is_a_case_of_its_own(env_server: EnvServer, tmp_path: Path) -> None:
     test = """
 @pytest.mark.orsay_tasks(SUMS, at_least=0.75)
 def test_plays(orsay_episodes):
     assert all(episode.fault is None for episode in orsay_episodes)
 """
-    code, shown = run(tmp_path, test, *options(world))
+    code, shown = run(tmp_path, test, *options(env_server))
     assert code == 0 and "5 passed" in shown
     assert shown.count("4 tasks x 2") == 1  # played once for all five
-    code, shown = run(tmp_path, test, *options(world, "solver.py:half"))
+    code, shown = run(tmp_path, test, *options(env_server, "solver.py:half"))
     assert code == 1 and "4 passed" in shown
     assert "test_plays[mean-at-least-0.75] FAILED" in shown
     assert re.search(
@@ -105,17 +105,17 @@ def test_plays(orsay_episodes):
     assert "wanted at least 0.75" in shown and "test:1 attempt 0: reward 0, finished after 1 turns" in shown
 
 
-def test_only_the_tasks_that_were_selected_are_played(world: World, tmp_path: Path) -> None:
+def test_only_the_tasks_that_were_selected_are_played(env_server: EnvServer, tmp_path: Path) -> None:
     test = """
 @pytest.mark.orsay_tasks(SUMS, at_least=1)
 def test_plays(orsay_episodes):
     pass
 """
-    code, shown = run(tmp_path, test, *options(world), "-k", "test:2")
+    code, shown = run(tmp_path, test, *options(env_server), "-k", "test:2")
     assert code == 0 and "1 passed" in shown and "1 tasks x 2" in shown
 
 
-def test_a_whole_evaluation_is_played_and_judged(world: World, tmp_path: Path) -> None:
+def test_a_whole_evaluation_is_played_and_judged(env_server: EnvServer, tmp_path: Path) -> None:
     test = """
 def test_model(orsay_evaluate):
     report = orsay_evaluate(SUMS, concurrency=4)
@@ -128,14 +128,14 @@ def test_model(orsay_evaluate):
     with pytest.raises(ValueError, match="there were 2"):
         assert_pass_at_k(report, 3, 0.6)
 """
-    code, shown = run(tmp_path, test, *options(world, "solver.py:half"), "--orsay-output=reports")
+    code, shown = run(tmp_path, test, *options(env_server, "solver.py:half"), "--orsay-output=reports")
     assert code == 0, shown
     (path,) = (tmp_path / "reports").glob("*.json")
     assert re.fullmatch(r"test_model-\d{8}-\d{6}-0\.json", path.name)
 
 
 def test_faults_fail_a_threshold_and_say_that_they_are_none_of_the_model(
-    world: World, tmp_path: Path
+    env_server: EnvServer, tmp_path: Path
 ) -> None:
     test = """
 def test_model(orsay_evaluate):
@@ -149,42 +149,51 @@ def test_model(orsay_evaluate):
         "def orsay_policy():\n"
         "    return lambda turn: ('step', {})\n"
     )
-    code, shown = run(tmp_path, test, f"--orsay-url={world.url}")
+    code, shown = run(tmp_path, test, f"--orsay-url={env_server.url}")
     assert code == 1
     assert "1 of 2 episodes were lost to faults (1 tool_error), which says nothing of the model" in shown
 
 
-def test_a_model_plays_by_options_of_the_ini_file(world: World, endpoint: Endpoint, tmp_path: Path) -> None:
+def test_a_model_plays_by_options_of_the_ini_file(
+    env_server: EnvServer, endpoint: Endpoint, tmp_path: Path
+) -> None:
     endpoint.script = adds
     test = """
 @pytest.mark.orsay_tasks(SUMS)
 def test_solves(orsay_episodes):
     assert all(episode.success for episode in orsay_episodes)
 """
-    ini = ("-o", f"orsay_url={world.url}", "-o", "orsay_model=m", "-o", f"orsay_base_url={endpoint.base_url}")
+    ini = (
+        "-o",
+        f"orsay_url={env_server.url}",
+        "-o",
+        "orsay_model=m",
+        "-o",
+        f"orsay_base_url={endpoint.base_url}",
+    )
     code, shown = run(tmp_path, test, *ini)
     assert code == 0 and "4 passed" in shown
     assert len(endpoint.requests) == 8
 
 
-def test_processes_of_xdist_play_what_they_run(world: World, tmp_path: Path) -> None:
+def test_processes_of_xdist_play_what_they_run(env_server: EnvServer, tmp_path: Path) -> None:
     test = """
 @pytest.mark.orsay_tasks(SUMS)
 def test_solves(orsay_episodes):
     assert len(orsay_episodes) == 2 and all(episode.success for episode in orsay_episodes)
 """
-    code, shown = run(tmp_path, test, *options(world), "-n", "2")
+    code, shown = run(tmp_path, test, *options(env_server), "-n", "2")
     assert code == 0 and "4 passed" in shown
 
 
 @pytest.mark.parametrize(
-    ("test", "arguments", "told"),
+    ("test", "arguments", "reported"),
     [
-        ("@pytest.mark.orsay_tasks(SUMS)\ndef test_one(orsay_episodes): pass\n", (), "say which server"),
+        ("@pytest.mark.orsay_tasks(SUMS)\ndef test_one(orsay_episodes): pass\n", (), "name the server"),
         (
             "@pytest.mark.orsay_tasks(SUMS)\ndef test_one(orsay_episodes): pass\n",
             ("--orsay-url=http://127.0.0.1:9",),
-            "say who plays",
+            "name the player",
         ),
         ("@pytest.mark.orsay_tasks(3)\ndef test_one(): pass\n", (), "takes an orsay_eval.Evaluation, not 3"),
         ("def test_one(orsay_episodes): pass\n", (), "mark the test"),
@@ -192,9 +201,11 @@ def test_solves(orsay_episodes):
     ],
     ids=["no server", "no policy", "no evaluation", "no mark", "no tasks"],
 )
-def test_what_is_missing_is_told(test: str, arguments: tuple[str, ...], told: str, tmp_path: Path) -> None:
+def test_what_is_missing_is_reported(
+    test: str, arguments: tuple[str, ...], reported: str, tmp_path: Path
+) -> None:
     code, shown = run(tmp_path, test, *arguments)
-    assert code != 0 and told in shown
+    assert code != 0 and reported in shown
 
 
 def test_a_project_that_does_not_use_it_pays_nothing(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_the_interval_is_that_of_the_clustered_standard_error() -> None:
 
 
 def test_attempts_at_one_task_do_not_make_an_interval_narrower() -> None:
-    """Ten times the same attempts tell nothing new; over episodes, the interval would shrink to a third."""
+    """Ten times the same attempts add nothing new; over episodes, the interval would shrink to a third."""
     tasks = [[float(place % 3)] for place in range(20)]
     once, tenfold = estimate(tasks), estimate([task * 10 for task in tasks])
     assert once == tenfold
@@ -89,7 +89,7 @@ def test_an_interval_of_nothing_but_right_or_wrong_is_not_empty(value: float) ->
     assert found.high - found.low == pytest.approx(0.3085, abs=1e-4)  # Clopper and Pearson: 10 of 10
 
 
-def test_nothing_is_said_about_the_spread_of_one_task_or_of_one_value() -> None:
+def test_one_task_or_one_value_has_no_spread() -> None:
     for tasks in ([[0.2, 0.4]], [[0.3], [0.3], [0.3]]):
         found = estimate(tasks)
         assert found is not None and (found.low, found.high) == (None, None)
@@ -136,7 +136,7 @@ def test_quantiles_and_errors_are_those_of_numpy() -> None:
     assert quantiles([]) is None and quantiles([3.0]) is not None
 
 
-def test_pass_at_k_is_told_for_powers_of_two_and_k_itself() -> None:
+def test_pass_at_k_is_given_for_powers_of_two_and_k_itself() -> None:
     assert [ks(k) for k in (1, 2, 3, 4, 10)] == [[1], [1, 2], [1, 2, 3], [1, 2, 4], [1, 2, 4, 8, 10]]
 
 

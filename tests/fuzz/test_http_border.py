@@ -14,7 +14,8 @@ import pytest
 
 from ..attack.hostile import honest_play, memory_mib, statuses, talk
 from ..attack.mutations import mutated, requests_in
-from ..system.serving import WORLDS, ServerProcess, api_for, server
+from ..support.server_process import ENVIRONMENTS, ServerProcess, server
+from ..support.session_api import api_for
 
 pytestmark = pytest.mark.process
 
@@ -54,13 +55,14 @@ SEED = int(os.environ.get("FUZZ_SEED", "20261122"))
 @pytest.fixture(scope="module")
 def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with server(
-        f"{WORLDS}:World",
+        f"{ENVIRONMENTS}:Scripted",
         also="openenv,mcp",
         console="on",
         journal=str(tmp_path_factory.mktemp("fuzzed") / "journal.db"),
         head_time_limit_s=0.5,
         transfer_time_limit_s=0.5,
         keep_alive_s=1,
+        workers=2,
         idle_limit_s=2,
         setup_wait_s=2,
     ) as found:

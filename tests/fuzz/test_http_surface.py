@@ -9,7 +9,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies
 
-from ..system.serving import WORLDS, ServerProcess, server
+from ..support.server_process import ENVIRONMENTS, ServerProcess, server
 
 pytestmark = pytest.mark.process
 
@@ -21,7 +21,9 @@ PARTS = 4  # of the operations, each with a time limit of its own
 def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     journal = str(tmp_path_factory.mktemp("journal") / "journal.db")
     limits: dict[str, Any] = {"idle_limit_s": 60, "max_sessions": 200}
-    with server(f"{WORLDS}:World", f"{WORLDS}:Plain", journal=journal, **limits) as found:
+    with server(
+        f"{ENVIRONMENTS}:Scripted", f"{ENVIRONMENTS}:Plain", journal=journal, workers=2, **limits
+    ) as found:
         for sid in SIDS:
             answer = httpx.post(f"{found.url}/create", json={"task_spec": {}}, headers={"X-Session-ID": sid})
             assert answer.status_code == 200
@@ -31,14 +33,18 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         assert not found.events("request_failed"), found.events("request_failed")
 
 
-@pytest.mark.conformance("I6")
-@pytest.mark.parametrize("part", range(PARTS))
-def test_every_answer_is_as_described(fuzzed: ServerProcess, part: int) -> None:
+@pytest.fixture(scope="module")
+def operations(fuzzed: ServerProcess) -> list[Any]:
     import schemathesis  # here, so that the processes that do not run this file do not pay for it
 
     schema = schemathesis.openapi.from_url(f"{fuzzed.url}/openapi.json")
     found: list[Any] = list(schema.get_all_operations())
-    operations = [each.ok() for each in found]
+    return [each.ok() for each in found]
+
+
+@pytest.mark.conformance("I6")
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_answer_is_as_described(operations: list[Any], part: int) -> None:
     assert len(operations) > 15
     for operation in operations[part::PARTS]:
         if operation.path != "/console/api/live":  # it never ends

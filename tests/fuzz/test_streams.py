@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from orsay_protocol.sse import Decoder
 
-from ..system.serving import WORLDS, Reply, ServerProcess, server
+from ..support.server_process import ENVIRONMENTS, ServerProcess, server
+from ..support.session_api import Reply
 
 pytestmark = pytest.mark.process
 
@@ -38,7 +39,10 @@ QUICK = settings(
 
 @pytest.fixture(scope="module")
 def player() -> Iterator[httpx.Client]:
-    with server(f"{WORLDS}:World") as found, httpx.Client(base_url=found.url, timeout=20) as http:
+    with (
+        server(f"{ENVIRONMENTS}:Scripted", workers=2) as found,
+        httpx.Client(base_url=found.url, timeout=20) as http,
+    ):
         http.headers["X-Session-ID"] = "player"
         assert http.post("/create", json={"task_spec": {}}).status_code == 200
         yield http

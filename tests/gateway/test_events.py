@@ -30,9 +30,9 @@ def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
     st.lists(st.integers(0, 10_000), max_size=8),
 )
 def test_events_as_ors_writes_them_come_out_as_they_went_in(
-    told: list[tuple[str, str]], places: list[int]
+    payload: list[tuple[str, str]], places: list[int]
 ) -> None:
-    stream = b": ping\r\n\r\n".join(encode_event(name, data) for name, data in told)
+    stream = b": ping\r\n\r\n".join(encode_event(name, data) for name, data in payload)
     reader = EventReader(LIMIT)
     passed = [event for piece in cut(stream, places) for event in reader.feed(piece)]
     meant = Decoder().feed(stream)
@@ -120,9 +120,9 @@ def test_a_text_that_looks_like_the_end_of_a_result_is_a_text(ours: bool) -> Non
 
 
 def test_results_in_other_spellings_are_read_whole() -> None:
-    told = {"output": {"finished": True, "reward": 2, "blocks": []}, "ok": True, "more": {"reward": 9}}
+    payload = {"output": {"finished": True, "reward": 2, "blocks": []}, "ok": True, "more": {"reward": 9}}
     for ours in (True, False):
-        assert read_result([json.dumps(told, indent=2).encode()], ours=ours) == (2.0, True)
+        assert read_result([json.dumps(payload, indent=2).encode()], ours=ours) == (2.0, True)
         assert read_result([json.dumps({"ok": True, "output": {}}).encode()], ours=ours) == (None, False)
         text = json.dumps({"ok": True, "output": {"reward": "many", "finished": 1}}).encode()
         assert read_result([text], ours=ours) == (None, False)
@@ -130,7 +130,7 @@ def test_results_in_other_spellings_are_read_whole() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"no", b"[]", b"{}", b'{"ok":true,"output":{'])
 @pytest.mark.parametrize("ours", [True, False])
-def test_what_is_no_result_is_told(data: bytes, ours: bool) -> None:
+def test_what_is_no_result_is_reported(data: bytes, ours: bool) -> None:
     with pytest.raises(NotAResult):
         read_result([data], ours=ours)
 

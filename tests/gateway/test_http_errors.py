@@ -225,7 +225,7 @@ def test_an_address_is_named_without_its_password(url: str, address: str) -> Non
 
 
 @pytest.mark.parametrize("check", [parse_url, address_of])
-def test_a_bad_url_is_told_without_its_password(check: Callable[[str], object]) -> None:
+def test_a_bad_url_is_reported_without_its_password(check: Callable[[str], object]) -> None:
     with pytest.raises(ConfigError) as caught:
         check("http://jo:swordfish@host:99999999")
     assert "swordfish" not in str(caught.value)

@@ -15,9 +15,11 @@ from orsay.serving.assembly import Running
 from orsay_client import AsyncClient, SetupError, ToolError
 from pydantic import SecretStr
 
-from ..runtimes.stand import Log
-from ..system.serving import Api, ServerProcess, api_for, server, until
-from .stand import gateway, reached, upstream
+from ..support.author_log import Log
+from ..support.gateways import gateway, reached, upstream
+from ..support.server_process import ServerProcess, server
+from ..support.session_api import Api, api_for
+from ..support.waiting import until
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
 
@@ -30,7 +32,9 @@ def log(tmp_path: Path) -> Log:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def behind() -> AsyncIterator[ServerProcess]:
     """One of ours that hides exceptions, asks for a key and takes sessions for idle soon."""
-    with server(api_keys=["upstream-key"], error_detail="id", idle_limit_s=2, log_format="json") as found:
+    with server(
+        api_keys=["upstream-key"], error_detail="id", idle_limit_s=2, log_format="json", workers=2
+    ) as found:
         yield found
 
 
@@ -71,7 +75,7 @@ async def test_what_the_upstream_hides_stays_hidden_and_the_id_joins_the_logs(
 
 
 async def test_what_the_upstream_shows_is_hidden_by_a_gateway_that_hides() -> None:
-    with server(workers=1) as shows:
+    with server(runtime="local") as shows:
         async with reached(shows.url, error_detail="id") as (_, api):
             await api.create()
             reply = await api.call("do", how="ValueError")
@@ -88,7 +92,7 @@ async def test_labels_and_secrets_arrive_and_secrets_are_in_no_log(
     front: Running, behind: ServerProcess, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async with AsyncClient(front.url) as client:
-        opened = client.environment("world").session(
+        opened = client.environment("scripted").session(
             task_spec={}, secrets={"token": "swordfish-1234"}, run_labels={"step": 7}
         )
         async with opened as session:
@@ -113,7 +117,7 @@ async def test_a_delete_reaches_the_upstream_and_waits_for_teardown(api: Api, lo
     assert log.lines[-2:] == ["teardown", "gone"]
 
 
-async def test_a_teardown_that_fails_is_told_by_both(api: Api, behind: ServerProcess) -> None:
+async def test_a_teardown_that_fails_is_reported_by_both(api: Api, behind: ServerProcess) -> None:
     await api.create(teardown="ValueError")
     answer = (await api.post("/delete")).json()
     assert answer["sid"] == api.sid and answer["fault"]["class"] == "setup_error"
@@ -185,9 +189,9 @@ async def test_the_gateways_time_limit_stops_the_tool_at_the_upstream(
         await api.delete()
 
 
-async def test_setup_that_fails_is_told_with_its_class(front: Running) -> None:
+async def test_setup_that_fails_is_reported_with_its_class(front: Running) -> None:
     async with AsyncClient(front.url) as client:
-        opened = client.environment("world").session(task_spec={"setup": "ValueError"})
+        opened = client.environment("scripted").session(task_spec={"setup": "ValueError"})
         async with opened as session:
             with pytest.raises(SetupError):
                 await session.prompt()
@@ -204,11 +208,11 @@ async def test_requests_wait_for_setup_at_the_upstream(api: Api, log: Log) -> No
 
 
 async def test_a_limit_of_the_upstream_is_passed_on_as_one() -> None:
-    with server(workers=1, max_sessions=1) as small:
+    with server(runtime="local", max_sessions=1) as small:
         async with reached(small.url) as (_, api):
             await api.create()
             other = api.other()
-            refused = await other.post("/create", {"env_name": "world", "task_spec": {}})
+            refused = await other.post("/create", {"env_name": "scripted", "task_spec": {}})
             assert refused.status_code == 429 and "maximum capacity" in refused.json()["detail"]
             assert refused.headers["X-Orsay-Fault"] == "overloaded" and refused.headers["Retry-After"]
             await api.delete()
@@ -219,11 +223,11 @@ async def test_a_limit_of_the_upstream_is_passed_on_as_one() -> None:
 async def test_tasks_stay_on_the_server_of_a_gateway_by_index_only(behind: ServerProcess) -> None:
     options = RemoteOptions(api_key=SecretStr("upstream-key"))
     async with reached(behind.url, options=options, index_only=True) as (_, api):
-        tasks = (await api.post("/world/tasks", {"split": "train"})).json()["tasks"]
+        tasks = (await api.post("/scripted/tasks", {"split": "train"})).json()["tasks"]
         assert tasks == [{"split": "train", "index": n} for n in range(3)]
-        refused = await api.post("/create", {"env_name": "world", "task_spec": {"number": 9}})
+        refused = await api.post("/create", {"env_name": "scripted", "task_spec": {"number": 9}})
         assert refused.status_code == 400
-        created = await api.post("/create", {"env_name": "world", "task_spec": tasks[2]})
+        created = await api.post("/create", {"env_name": "scripted", "task_spec": tasks[2]})
         assert created.status_code == 200
         assert (await api.get("/prompt")).json()[0]["text"] == "Task 2"
         await api.delete()
@@ -231,7 +235,7 @@ async def test_tasks_stay_on_the_server_of_a_gateway_by_index_only(behind: Serve
 
 async def test_a_gateway_in_front_of_a_gateway_is_one_server_to_its_clients(front: Running, log: Log) -> None:
     async with gateway(front.url, label="front") as outer, api_for(outer.url) as api:
-        assert (await api.get("/list_environments")).json() == ["world", "asyncworld", "plain"]
+        assert (await api.get("/list_environments")).json() == ["scripted", "asyncscripted", "plain"]
         await api.create(log=str(log.path), setup="sleep:0.3")
         assert (await api.get("/prompt")).status_code == 200
         assert (await api.call("fill", size=200_000)).text == "x" * 200_000

@@ -13,9 +13,9 @@ from orsay.runtimes.remote.options import RemoteOptions
 from orsay_protocol.headers import encode_secrets
 from orsay_protocol.sse import Decoder, Event, encode_event
 
-from ..client.scripted import Reply, Request, Scripted, good, ors
-from ..system.serving import Api
-from .stand import QUICK, reached, under
+from ..support.gateways import QUICK, reached, wild
+from ..support.scripted_server import Reply, Request, ScriptedServer, good
+from ..support.session_api import Api
 
 pytestmark = pytest.mark.process
 
@@ -23,32 +23,14 @@ TASK = "c" * 32
 Handler = Callable[[Request, Reply], Awaitable[None]]
 
 
-def wild(call: Handler, *, ours: bool = False, **others: Handler) -> Handler:
-    """A server of the environment ``wild``; ``call`` answers its calls, ``others`` other paths."""
-
-    async def version(request: Request, reply: Reply) -> None:
-        await reply.json({"version": "1", "server": "orsay"} if ours else {"version": "1"})
-
-    async def call_or_attach(request: Request, reply: Reply) -> None:
-        if request.json()["name"] == "setup":  # the gateway asks whether setup is over
-            await reply.stream()
-            await reply.event("error", "unknown task_id")
-            await reply.end()
-        else:
-            await call(request, reply)
-
-    paths = {"/version": version, **{f"/{name}": handler for name, handler in others.items()}}
-    return under("wild", ors(call=call_or_attach, orsay=ours, others=paths))
-
-
 @asynccontextmanager
 async def playing(
     call: Handler, *, ours: bool = False, options: RemoteOptions = QUICK
-) -> AsyncIterator[tuple[Api, Scripted]]:
+) -> AsyncIterator[tuple[Api, ScriptedServer]]:
     """A session at a scripted server whose ``/call`` is ``call``, through a gateway."""
 
     handler = wild(call, ours=ours)
-    async with Scripted(handler) as behind, reached(behind.url, options=options) as (_, api):
+    async with ScriptedServer(handler) as behind, reached(behind.url, options=options) as (_, api):
         await api.create("wild")
         yield api, behind
         await api.delete()
@@ -233,8 +215,8 @@ async def test_streams_in_other_spellings_become_plain_ones() -> None:
     async with playing(call) as (api, _):
         answer = await api.post("/wild/call", BODY)
         own = Decoder().feed(answer.content)[0].data
-        told = [("task_id", own), ("chunk", pieces[0]), ("end", pieces[1])]
-        assert answer.content == b"".join(encode_event(name, data) for name, data in told)
+        expected = [("task_id", own), ("chunk", pieces[0]), ("end", pieces[1])]
+        assert answer.content == b"".join(encode_event(name, data) for name, data in expected)
 
 
 async def test_white_space_between_the_tokens_of_a_result_is_left_alone() -> None:
@@ -285,7 +267,7 @@ async def test_a_session_that_the_upstream_does_not_have_any_more_is_lost() -> N
         assert await api.ping() == 410
 
 
-async def test_errors_of_an_upstream_are_told_apart() -> None:
+async def test_errors_of_an_upstream_are_distinguished() -> None:
     answers = {
         "busy": (429, {"Retry-After": "7"}, {"detail": "maximum capacity"}),
         "broken": (500, {}, {"detail": "ValueError: x"}),
@@ -316,7 +298,7 @@ async def test_secrets_in_the_words_of_an_upstream_are_blotted_out(capfd: pytest
         await reply.event("error", "cannot log in with swordfish-1234")
         await reply.end()
 
-    async with Scripted(wild(call)) as behind, reached(behind.url) as (_, api):
+    async with ScriptedServer(wild(call)) as behind, reached(behind.url) as (_, api):
         body = {"env_name": "wild", "task_spec": {}}
         secrets = encode_secrets({"token": "swordfish-1234"})
         assert (await api.post("/create", body, **{"X-Secrets": secrets})).status_code == 200
@@ -330,7 +312,7 @@ async def test_labels_of_any_letters_arrive_as_they_were() -> None:
     async def call(request: Request, reply: Reply) -> None:
         await reply.result(good("ok"))
 
-    async with Scripted(wild(call)) as behind, reached(behind.url) as (_, api):
+    async with ScriptedServer(wild(call)) as behind, reached(behind.url) as (_, api):
         body = {"env_name": "wild", "task_spec": {}}
         label = "größe 7".encode().decode("latin-1")  # headers are bytes; so read, it is what httpx sends
         created = await api.http.post(
@@ -385,7 +367,7 @@ async def test_a_proxy_on_the_way_that_answers_for_the_server_is_asked_again() -
     handlers = {"create": create, "prompt": prompt, "num_tasks": count}
     flaky = {name: at_second(handler) for name, handler in handlers.items()}
     handler = wild(at_second(call), ours=True, **flaky)
-    async with Scripted(handler) as behind, reached(behind.url) as (_, api):
+    async with ScriptedServer(handler) as behind, reached(behind.url) as (_, api):
         await api.create("wild")
         assert (await api.get("/prompt")).json()[0]["text"] == "go"
         assert (await api.call("act")).text == "got through"
@@ -402,7 +384,7 @@ async def test_redirects_are_followed_within_the_server_and_keep_the_body() -> N
         assert request.json()["name"] == "act" and request.headers["idempotency-key"]
         await reply.result(good("moved"))
 
-    async with Scripted(wild(moved, elsewhere=elsewhere)) as behind:
+    async with ScriptedServer(wild(moved, elsewhere=elsewhere)) as behind:
         async with reached(behind.url) as (_, api):
             await api.create("wild")
             assert (await api.call("act")).text == "moved"

@@ -15,7 +15,7 @@ from orsay_protocol import GroupCandidate, Message, TextBlock
 from orsay_protocol.sse import Decoder
 
 from ..interop.player import player
-from .stand import UPSTREAMS, gateway, upstream
+from ..support.gateways import UPSTREAMS, gateway, upstream
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 

@@ -15,7 +15,9 @@ import httpx
 import pytest
 
 from ..interop.servers import KIT, serve
-from ..system.serving import ServerProcess, api_for, until
+from ..support.server_process import ServerProcess
+from ..support.session_api import api_for
+from ..support.waiting import until
 
 OPENSSL = shutil.which("openssl") or ""
 pytestmark = [pytest.mark.process, pytest.mark.skipif(not OPENSSL, reason="openssl makes the certificate")]

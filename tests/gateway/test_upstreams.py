@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +16,14 @@ from orsay.runtimes.router import Member, RouterRuntime
 from orsay.serving.assembly import Running
 from pydantic import SecretStr
 
-from ..client.proxy import CutProxy
-from ..client.scripted import Reply, Request, Scripted, ors
-from ..runtimes.stand import Log
-from ..system.serving import WORLDS, Api, ServerProcess, api_for, server, until
-from .stand import QUICK, RELEASED, UPSTREAMS, gateway_of, reached, under, upstream
+from ..support.author_log import Log
+from ..support.cut_proxy import CutProxy
+from ..support.gateways import QUICK, RELEASED, UPSTREAMS, gateway_of, reached, under, upstream
+from ..support.scripted_server import Reply, Request, ScriptedServer, ors
+from ..support.server_process import ENVIRONMENTS, ServerProcess, server
+from ..support.session_api import Api, api_for
+from ..support.sockets import free_port
+from ..support.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -33,15 +35,17 @@ def log(tmp_path: Path) -> Log:
     return Log(tmp_path)
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+@pytest.fixture(scope="module")
+def behind() -> Iterator[ServerProcess]:
+    """A server of ours that stays up."""
+    with server() as found:
+        yield found
 
 
 def start(port: int) -> ServerProcess:
-    found = ServerProcess(["--port", str(port), f"{WORLDS}:World", f"{WORLDS}:Plain"], {"ORSAY_WORKERS": "1"})
+    found = ServerProcess(
+        ["--port", str(port), f"{ENVIRONMENTS}:Scripted", f"{ENVIRONMENTS}:Plain"], {"ORSAY_RUNTIME": "local"}
+    )
     try:
         found.wait_for_url()
     except BaseException:
@@ -81,7 +85,7 @@ async def test_an_upstream_that_is_down_at_the_start_is_served_when_it_comes_up(
         assert (await api.get("/health")).status_code == 200
         for answer in (
             await api.get("/list_environments"),
-            await api.post("/create", {"env_name": "world", "task_spec": {}}),
+            await api.post("/create", {"env_name": "scripted", "task_spec": {}}),
         ):
             assert answer.status_code == 503
             assert answer.headers["X-Backend-State"] == "starting" and answer.headers["Retry-After"]
@@ -107,9 +111,9 @@ async def test_an_upstream_that_is_killed_in_mid_call_is_lost_and_served_again_w
         reply = await calling
         assert reply.fault == "worker_lost" and first.url.removeprefix("http://") in reply.error
         assert await api.ping() == 410
-        refused = await api.other().post("/create", {"env_name": "world", "task_spec": {}})
+        refused = await api.other().post("/create", {"env_name": "scripted", "task_spec": {}})
         assert refused.status_code == 503 and refused.headers["X-Backend-State"] == "starting"
-        assert (await api.get("/list_environments")).json() == ["world", "plain"]
+        assert (await api.get("/list_environments")).json() == ["scripted", "plain"]
         async with started(port):
             await is_up(running)
             again = await api.other().create()
@@ -153,16 +157,15 @@ async def test_a_session_that_its_upstream_lost_is_noticed_by_the_next_ping() ->
             assert await api.ping() == 410
 
 
-async def test_a_worker_that_dies_behind_an_upstream_is_told_as_that(log: Log) -> None:
-    with server(workers=1) as behind:
-        async with reached(behind.url) as (_, api):
-            await api.create()
-            reply = await api.call("do", how="os._exit")
-            assert reply.fault == "worker_lost" and "exit code 7" in reply.error
-            gone = await api.post("/ping")
-            assert gone.status_code == 410 and gone.headers["X-Orsay-Fault"] == "worker_lost"
-            other = await api.other().create()
-            await other.delete()
+async def test_a_worker_that_dies_behind_an_upstream_is_reported_as_that(behind: ServerProcess) -> None:
+    async with reached(behind.url) as (_, api):
+        await api.create()
+        reply = await api.call("do", how="os._exit")
+        assert reply.fault == "worker_lost" and "exit code 7" in reply.error
+        gone = await api.post("/ping")
+        assert gone.status_code == 410 and gone.headers["X-Orsay-Fault"] == "worker_lost"
+        other = await api.other().create()
+        await other.delete()
 
 
 # connections
@@ -174,14 +177,15 @@ async def cut(kind_url: str) -> AsyncIterator[tuple[CutProxy, Api]]:
         yield proxy, api
 
 
-async def test_a_connection_cut_before_the_answer_runs_the_tool_once_at_one_of_ours(log: Log) -> None:
-    with server(workers=1) as behind:
-        async with cut(behind.url) as (proxy, api):
-            await api.create(log=str(log.path))
-            proxy.cut(b'"add"')
-            assert (await api.call("add")).text == "1"
-            assert proxy.cuts == 1 and log.count("add") == 1
-            await api.delete()
+async def test_a_connection_cut_before_the_answer_runs_the_tool_once_at_one_of_ours(
+    behind: ServerProcess, log: Log
+) -> None:
+    async with cut(behind.url) as (proxy, api):
+        await api.create(log=str(log.path))
+        proxy.cut(b'"add"')
+        assert (await api.call("add")).text == "1"
+        assert proxy.cuts == 1 and log.count("add") == 1
+        await api.delete()
 
 
 @pytest.mark.parametrize("kind", UPSTREAMS)
@@ -199,17 +203,16 @@ async def test_a_connection_cut_in_mid_stream_runs_the_tool_once(kind: str) -> N
             await api.delete()
 
 
-async def test_create_is_repeated_when_its_connection_breaks(log: Log) -> None:
-    with server(workers=1) as behind:
-        async with cut(behind.url) as (proxy, api):
-            proxy.cut(b"POST /create ", times=2)
-            await api.create(log=str(log.path))
-            assert proxy.cuts == 2 and log.count("construct") == 1
-            proxy.cut(b"GET /world/prompt")
-            assert (await api.get("/prompt")).status_code == 200
-            proxy.cut(b"POST /delete")
-            await api.delete()
-            assert log.count("teardown") == 1
+async def test_create_is_repeated_when_its_connection_breaks(behind: ServerProcess, log: Log) -> None:
+    async with cut(behind.url) as (proxy, api):
+        proxy.cut(b"POST /create ", times=2)
+        await api.create(log=str(log.path))
+        assert proxy.cuts == 2 and log.count("construct") == 1
+        proxy.cut(b"GET /scripted/prompt")
+        assert (await api.get("/prompt")).status_code == 200
+        proxy.cut(b"POST /delete")
+        await api.delete()
+        assert log.count("teardown") == 1
 
 
 @pytest.mark.parametrize("kind", RELEASED)
@@ -235,7 +238,7 @@ async def test_however_often_connections_break_each_call_runs_once(kind: str) ->
 
     with upstream(kind) as url:
         async with cut(url) as (proxy, api):
-            if kind == "orsay":  # the others cannot tell what they did before they named it
+            if kind == "orsay":  # the others do not know what they did before they named it
                 proxy.cut(b'"add"', times=12)
             proxy.cut(b'"add"', answer=b"event: task_id", times=12)
             proxy.cut(b'"add"', answer=b"event: end", times=6)
@@ -255,7 +258,7 @@ async def fails_to_start(url: str, **options: object) -> str:
 
 
 async def test_a_wrong_key_stops_the_start_and_is_not_repeated() -> None:
-    with server(workers=1, api_keys=["right"]) as behind:
+    with server(runtime="local", api_keys=["right"]) as behind:
         for key in (None, SecretStr("wrong-key")):
             text = await fails_to_start(behind.url, start_wait_s=5, api_key=key)
             assert "API key" in text and "wrong-key" not in text
@@ -269,7 +272,7 @@ async def test_what_is_no_ors_server_stops_the_start(status: int) -> None:
     async def page(request: Request, reply: Reply) -> None:
         await reply.raw(b"<html>Welcome</html>", status, {"Content-Type": "text/html"})
 
-    async with Scripted(page) as behind:
+    async with ScriptedServer(page) as behind:
         text = await fails_to_start(behind.url, start_wait_s=5)
         assert "no ORS server" in text and "is the URL right?" in text
 
@@ -278,7 +281,7 @@ async def test_a_server_that_sends_us_elsewhere_stops_the_start() -> None:
     async def moved(request: Request, reply: Reply) -> None:
         await reply.raw(b"", 307, {"Location": "https://elsewhere.example/"})
 
-    async with Scripted(moved) as behind:
+    async with ScriptedServer(moved) as behind:
         assert "https://elsewhere.example" in await fails_to_start(behind.url, start_wait_s=5)
 
 
@@ -297,7 +300,7 @@ async def test_an_upstream_may_live_under_a_path_and_the_url_may_end_with_a_slas
         assert request.path.startswith("/deep/down/")
         await inner(replace(request, path=request.path.removeprefix("/deep/down")), reply)
 
-    async with Scripted(below) as behind, reached(f"{behind.url}/deep/down/") as (_, api):
+    async with ScriptedServer(below) as behind, reached(f"{behind.url}/deep/down/") as (_, api):
         await api.create("wild")
         assert (await api.call("act")).text == "ok"
         await api.delete()
@@ -312,7 +315,7 @@ async def test_user_and_password_of_a_url_are_sent_and_never_shown(capfd: pytest
         seen.add(request.headers.get("authorization", ""))
         await inner(request, reply)
 
-    async with Scripted(guarded) as behind:
+    async with ScriptedServer(guarded) as behind:
         url = behind.url.replace("http://", "http://jo:swordfish@")
         async with reached(url) as (_, api):
             await api.create("wild")

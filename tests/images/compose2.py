@@ -12,7 +12,7 @@ import urllib.request
 from functools import cache
 from pathlib import Path
 
-from tests.engine import ROOT
+from tests.support.engine import ROOT
 
 __all__ = ["compose_2"]
 

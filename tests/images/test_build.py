@@ -16,9 +16,9 @@ from docker.errors import ImageNotFound
 from orsay.cli import main
 from orsay_client import Client
 
-from tests.engine import BASE, ROOT, image, needs_engine
+from tests.support.engine import BASE, ROOT, image, needs_engine
 
-from .stand import BUNDLED, HARDENED, container, serving, win
+from ..support.containers import BUNDLED, HARDENED, container, serving, win
 
 pytestmark = [needs_engine, pytest.mark.timeout(600)]
 
@@ -64,9 +64,9 @@ def test_a_bundled_environment_becomes_an_image_that_is_played(
     name: str, tag: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert build(str(ROOT / "envs" / name), "--tag", tag, "--base", image("base")) == 0
-    said = capsys.readouterr().out
-    assert f"orsay serve --runtime docker {tag}\n" in said
-    assert "step 1 of " in said
+    printed = capsys.readouterr().out
+    assert f"orsay serve --runtime docker {tag}\n" in printed
+    assert "step 1 of " in printed
     with container(tag, **HARDENED) as found:
         asyncio.run(win(serving(found), f"{name}environment", BUNDLED[f"{name}environment"]))
         assert {uid for _, uid, _ in found.top(ps_args="-eo pid,uid,args")["Processes"]} == {"1000"}
@@ -105,8 +105,8 @@ def test_a_new_project_becomes_an_image_on_a_plain_python_and_passes_the_checks(
             client.environment("myenv").session(split="train", index=0) as session,
         ):
             session.call("submit", {"text": "?"})
-        told = found.exec_run(["orsay", "journal", "stats", "--json"])
-        assert told.exit_code == 0 and json.loads(told.output)["sessions"] == 1, told.output
+        stats = found.exec_run(["orsay", "journal", "stats", "--json"])
+        assert stats.exit_code == 0 and json.loads(stats.output)["sessions"] == 1, stats.output
 
 
 def test_a_folder_of_files_becomes_an_image_without_its_secrets(
@@ -145,27 +145,27 @@ def test_a_step_that_fails_is_shown_with_its_last_words(
 ) -> None:
     (tmp_path / "Dockerfile").write_text(f"FROM {BASE}\nRUN echo one moment && echo it broke >&2 && exit 9\n")
     assert build(str(tmp_path), "--tag", tag) == 1
-    said = capsys.readouterr().err
-    assert said.startswith(f"orsay build: cannot build {tag}: ")
-    assert "RUN echo one moment" in said and "it broke" in said and "Traceback" not in said
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"orsay build: cannot build {tag}: ")
+    assert "RUN echo one moment" in printed and "it broke" in printed and "Traceback" not in printed
 
 
 def test_a_base_that_no_registry_has_is_answered_with_what_to_do(
     tag: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert build(str(ROOT / "envs" / "echo"), "--tag", tag, "--base", "localhost:9/nothing:1") == 1
-    said = capsys.readouterr().err
-    assert "localhost:9/nothing:1" in said or "connection refused" in said
-    assert "--base" in said
+    printed = capsys.readouterr().err
+    assert "localhost:9/nothing:1" in printed or "connection refused" in printed
+    assert "--base" in printed
 
 
-def test_a_check_of_an_image_that_does_not_start_shows_what_it_said(
+def test_a_check_of_an_image_that_does_not_start_shows_its_output(
     tmp_path: Path, tag: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "Dockerfile").write_text(f"FROM {BASE}\nCMD echo no such luck >&2; exit 3\n")
     assert build(str(tmp_path), "--tag", tag, "--check") == 1
-    said = capsys.readouterr().err
-    assert "does not answer on port 8080" in said and "no such luck" in said
+    printed = capsys.readouterr().err
+    assert "does not answer on port 8080" in printed and "no such luck" in printed
 
 
 def test_nothing_of_a_check_is_left_running() -> None:

@@ -15,9 +15,10 @@ import pytest
 from docker.errors import NotFound
 from orsay_client import AsyncClient, Fault
 
-from tests.engine import BASE, image, needs_engine
+from tests.support.engine import BASE, image, needs_engine
 
-from .stand import BUNDLED, COMPOSE, Compose, compose, ready, until, win
+from ..support.containers import BUNDLED, COMPOSE, Compose, compose, ready, win
+from ..support.waiting import until_true
 
 pytestmark = [
     needs_engine,
@@ -39,16 +40,18 @@ def engine() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def gateway(engine: Any) -> Iterator[Compose]:
     with compose("docker/compose.gateway.yaml", ORSAY_IMAGE=image("server")) as project:
-        until(lambda: hosts(project.url("gateway"), 3), what="the gateway does not know its environments")
+        until_true(
+            lambda: hosts(project.url("gateway"), 3), what="the gateway does not know its environments"
+        )
         yield project
     assert project.left(engine) == []
 
 
 @pytest.fixture(scope="module")
 def replicas(engine: Any) -> Iterator[Compose]:
-    variables = {"ORSAY_IMAGE": image("worlds"), "HAPROXY_IMAGE": image("haproxy")}
+    variables = {"ORSAY_IMAGE": image("scripted"), "HAPROXY_IMAGE": image("haproxy")}
     with compose("docker/compose.replicas.yaml", **variables) as project:
-        until(lambda: served_by(project.url("haproxy")) == 3, what="HAProxy does not know its replicas")
+        until_true(lambda: served_by(project.url("haproxy")) == 3, what="HAProxy does not know its replicas")
         yield project
     assert project.left(engine) == []
 
@@ -74,14 +77,14 @@ class Episode:
         return await self.http.request(method, path, headers={"X-Session-ID": self.sid}, **options)
 
     async def open(self) -> str:
-        body = {"env_name": "world", "split": "train", "index": 0}
+        body = {"env_name": "scripted", "split": "train", "index": 0}
         answer = await self.ask("POST", "/create", json=body)
         assert answer.status_code == 200, answer.text
         self.served_by = answer.headers["X-Served-By"]
         return self.served_by
 
     async def call(self) -> httpx.Response:
-        return await self.ask("POST", "/world/call", json={"name": "say", "input": {"text": self.sid}})
+        return await self.ask("POST", "/scripted/call", json={"name": "say", "input": {"text": self.sid}})
 
 
 async def opened(http: httpx.AsyncClient, names: str) -> list[Episode]:
@@ -147,7 +150,7 @@ async def test_a_session_stays_on_its_replica_and_every_replica_has_some(replica
         episodes = await opened(http, "stay")
         assert set(Counter(episode.served_by for episode in episodes)) == {"replica1", "replica2", "replica3"}
         for episode in episodes:
-            prompt = await episode.ask("GET", "/world/prompt")
+            prompt = await episode.ask("GET", "/scripted/prompt")
             called = await episode.call()
             assert (prompt.status_code, called.status_code) == (200, 200)
             assert prompt.headers["X-Served-By"] == called.headers["X-Served-By"] == episode.served_by
@@ -160,7 +163,7 @@ async def test_a_stream_through_haproxy_starts_before_the_tool_ends(replicas: Co
         await episode.open()
         body = {"name": "say_later", "input": {"text": "at last", "seconds": 2}}
         headers = {"X-Session-ID": episode.sid}
-        async with http.stream("POST", "/world/call", json=body, headers=headers) as answer:
+        async with http.stream("POST", "/scripted/call", json=body, headers=headers) as answer:
             pieces = [piece async for piece in answer.aiter_text()]
     assert "event: task_id" in pieces[0] and "at last" not in pieces[0]
     assert "at last" in "".join(pieces[1:])
@@ -182,7 +185,7 @@ async def test_a_replica_that_dies_takes_only_its_own_sessions_along(engine: Any
         meanwhile = await opened(http, "meanwhile")
         assert {episode.served_by for episode in meanwhile} == {"replica1", "replica3"}
         dead.start()
-        until(lambda: served_by(url) == 3, what="the replica did not come back")
+        until_true(lambda: served_by(url) == 3, what="the replica did not come back")
         for episode in meanwhile:
             answer = await episode.call()
             assert answer.status_code == 200 and answer.headers["X-Served-By"] == episode.served_by
@@ -193,20 +196,20 @@ async def test_calls_under_way_on_a_replica_that_dies_are_faults_and_the_others_
     engine: Any, replicas: Compose
 ) -> None:
     url = replicas.url("haproxy")
-    until(lambda: served_by(url) == 3)
+    until_true(lambda: served_by(url) == 3)
     async with AsyncClient(url) as client, contextlib.AsyncExitStack() as stack, httpx.AsyncClient() as http:
         places: dict[str, Any] = {}
         while len(places) < 3:
             session = await stack.enter_async_context(
-                client.environment("world").session(split="train", index=0)
+                client.environment("scripted").session(split="train", index=0)
             )
-            answer = await http.get(f"{url}/world/prompt", headers={"X-Session-ID": session.sid})
+            answer = await http.get(f"{url}/scripted/prompt", headers={"X-Session-ID": session.sid})
             places.setdefault(answer.headers["X-Served-By"], session)
         calls = {
             name: asyncio.create_task(session.call("say_later", {"text": name, "seconds": 8}))
             for name, session in places.items()
         }
-        await asyncio.sleep(1)  # all calls run; nothing tells from outside
+        await asyncio.sleep(1)  # all calls run; nothing shows it from outside
         crash(replicas.container(engine, "replica3"))
         with pytest.raises(Fault):
             await calls.pop("replica3")
@@ -220,7 +223,7 @@ def test_one_command_builds_and_starts_the_server(engine: Any) -> None:
     try:
         with compose("compose.yaml", **variables) as project:
             url = project.url("server")
-            until(lambda: ready(url), what="the server of compose.yaml is not ready")
+            until_true(lambda: ready(url), what="the server of compose.yaml is not ready")
             for environment, policy in BUNDLED.items():
                 asyncio.run(win(url, environment, policy))
             project("stop", "--timeout", "40")
@@ -240,4 +243,4 @@ def crash(found: Any) -> None:
         found.reload()
         return bool(found.attrs["RestartCount"] > restarts)
 
-    until(came_back, timeout_s=30, what="the container was not started again")
+    until_true(came_back, timeout_s=30, what="the container was not started again")

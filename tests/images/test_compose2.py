@@ -12,10 +12,11 @@ import httpx
 import pytest
 import yaml  # type: ignore[import-untyped]  # has no stubs
 
-from tests.engine import ROOT, image, needs_engine
+from tests.support.engine import ROOT, image, needs_engine
 
+from ..support.containers import BUNDLED, COMPOSE, Compose, compose, ready, win
+from ..support.waiting import until_true
 from .compose2 import compose_2
-from .stand import BUNDLED, COMPOSE, Compose, compose, ready, until, win
 
 pytestmark = [needs_engine, pytest.mark.timeout(600)]
 
@@ -57,7 +58,7 @@ def test_both_read_the_same_services(program: list[str], file: str) -> None:
 def test_one_server_comes_up_and_goes(program: list[str], engine: Any) -> None:
     with compose("compose.yaml", program=program, ORSAY_IMAGE=image("server")) as project:
         url = project.url("server")
-        until(lambda: ready(url), what="the server is not ready")
+        until_true(lambda: ready(url), what="the server is not ready")
         asyncio.run(win(url, "echoenvironment", BUNDLED["echoenvironment"]))
     assert project.left(engine) == []
 
@@ -66,7 +67,7 @@ def test_the_gateway_comes_up_and_goes(program: list[str], engine: Any) -> None:
     with compose("docker/compose.gateway.yaml", program=program, ORSAY_IMAGE=image("server")) as project:
         url = project.url("gateway")
         hosted = ("echoenvironment", "guessenvironment", "arithmeticenvironment")
-        until(
+        until_true(
             lambda: ready(url) and len(httpx.get(f"{url}/list_environments").json()) == len(hosted),
             what="the gateway does not know its environments",
         )
@@ -79,6 +80,6 @@ def test_replicas_behind_haproxy_come_up_and_go(program: list[str], engine: Any)
     variables = {"ORSAY_IMAGE": image("server"), "HAPROXY_IMAGE": image("haproxy")}
     with compose("docker/compose.replicas.yaml", program=program, **variables) as project:
         url = project.url("haproxy")
-        until(lambda: ready(url), what="HAProxy knows no replica")
+        until_true(lambda: ready(url), what="HAProxy knows no replica")
         asyncio.run(win(url, "echoenvironment", BUNDLED["echoenvironment"]))
     assert project.left(engine) == []

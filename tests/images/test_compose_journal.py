@@ -9,9 +9,10 @@ import docker
 import httpx
 import pytest
 
-from tests.engine import image, needs_engine
+from tests.support.engine import image, needs_engine
 
-from .stand import COMPOSE, compose, ready, until
+from ..support.containers import COMPOSE, compose, ready
+from ..support.waiting import until_true
 
 pytestmark = [
     needs_engine,
@@ -27,7 +28,7 @@ def ask(url: str, sid: str, path: str, body: Any = None) -> httpx.Response:
         found = httpx.post(f"{url}{path}", json=body, headers={"X-Session-ID": sid}, timeout=60)
         return None if found.status_code == 503 else found
 
-    found: httpx.Response = until(answer, what=f"{path} is refused for ever")
+    found: httpx.Response = until_true(answer, what=f"{path} is refused for ever")
     assert found.status_code == 200, found.text
     return found
 
@@ -41,7 +42,7 @@ def test_a_session_goes_on_in_the_next_container_and_its_trajectory_is_in_the_co
     sid = str(uuid.uuid4())
     try:
         with compose("docker/compose.journal.yaml", ORSAY_IMAGE=image("server")) as project:
-            until(lambda: ready(project.url("server")), what="the server does not serve")
+            until_true(lambda: ready(project.url("server")), what="the server does not serve")
             url = project.url("server")
             ask(url, sid, "/create", {"env_name": "guessenvironment", "split": "train", "index": 0})
             assert "Guesses left" in guess(url, sid, 1)
@@ -49,7 +50,7 @@ def test_a_session_goes_on_in_the_next_container_and_its_trajectory_is_in_the_co
             first.kill()
             first.remove(force=True)
             project("up", "-d")
-            until(lambda: ready(project.url("server")), what="the server does not serve again")
+            until_true(lambda: ready(project.url("server")), what="the server does not serve again")
             url = project.url("server")
             assert "Guesses left" in guess(url, sid, 2)
             ask(url, sid, "/delete")

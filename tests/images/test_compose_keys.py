@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]  # has no stubs
 
-from tests.engine import ROOT
+from tests.support.engine import ROOT
 
 FILES = sorted([ROOT / "compose.yaml", *(ROOT / "docker").glob("compose.*.yaml")])
 

@@ -11,7 +11,7 @@ from orsay.errors import ConfigError
 from orsay.packaging.dockerfile import arguments, generate, text
 from orsay.packaging.project import read
 
-from tests.engine import ROOT
+from tests.support.engine import ROOT
 
 BUNDLED = ("echo", "guess", "arithmetic", "doors", "textarena")
 

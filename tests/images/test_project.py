@@ -13,7 +13,7 @@ from orsay.cli import main
 from orsay.errors import LoadError
 from orsay.packaging.project import read
 
-from tests.engine import ROOT
+from tests.support.engine import ROOT
 
 pytestmark = pytest.mark.process
 
@@ -65,7 +65,7 @@ def test_the_source_may_lie_in_a_folder_called_src(tmp_path: Path) -> None:
     assert read(write(tmp_path, files)).targets == ("pkg.env:One",)
 
 
-def test_what_to_serve_may_be_said(tmp_path: Path) -> None:
+def test_what_to_serve_may_be_named(tmp_path: Path) -> None:
     named = '[tool.orsay]\nenvironments = ["gymnasium:FrozenLake-v1", "env.py:One"]\n'
     files = {"env.py": ENV.format(name="One") + ENV.format(name="Two"), "pyproject.toml": named}
     assert read(write(tmp_path, files)).targets == ("gymnasium:FrozenLake-v1", "env.py:One")
@@ -153,7 +153,7 @@ def test_the_command_line_says_so_too(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err.startswith(f"orsay build: {tmp_path} defines no environment")
 
 
-def test_without_an_engine_a_person_is_told_to_start_one() -> None:
+def test_without_an_engine_the_error_says_to_start_one() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "orsay", "build", str(ROOT / "envs" / "echo")],
         env={**os.environ, "DOCKER_HOST": "unix:///nowhere/docker.sock"},

@@ -10,9 +10,10 @@ import docker
 import httpx
 import pytest
 
-from tests.engine import ImageName, image, needs_engine
+from tests.support.engine import ImageName, image, needs_engine
 
-from .stand import BUNDLED, HARDENED, container, serving, until, win
+from ..support.containers import BUNDLED, HARDENED, container, serving, win
+from ..support.waiting import until_true
 
 pytestmark = [needs_engine, pytest.mark.timeout(600)]
 
@@ -70,7 +71,7 @@ def test_the_engine_finds_it_healthy(server: Any) -> None:
         server.reload()
         return bool(server.attrs["State"]["Health"]["Status"] == "healthy")
 
-    until(health, timeout_s=30, what="the container never was healthy")
+    until_true(health, timeout_s=30, what="the container never was healthy")
 
 
 def test_the_health_check_fails_where_nothing_listens(server: Any) -> None:
@@ -101,8 +102,8 @@ def test_nothing_is_inside_but_wheels_and_what_they_need(name: ImageName) -> Non
 def test_everything_it_imports_was_compiled_beforehand() -> None:
     modules = "orsay.serving.server, orsay.cli.serve, orsay.runtimes.process.worker, echo_env.env"
     with container(image("server"), ["sleep", "60"], **HARDENED) as found:
-        said = shell(found, f"python -v -c 'import {modules}' 2>&1")
-    sources = [line for line in said.splitlines() if line.startswith("# code object from ")]
+        imported = shell(found, f"python -v -c 'import {modules}' 2>&1")
+    sources = [line for line in imported.splitlines() if line.startswith("# code object from ")]
     assert len(sources) > 300
     assert [line for line in sources if not line.rstrip("'").endswith(".pyc")] == []
 

@@ -16,7 +16,7 @@ import pytest
 from orsay.errors import ConfigError
 from orsay.packaging.wheel import Requirement, requirement
 
-from tests.engine import ROOT
+from tests.support.engine import ROOT
 
 pytestmark = pytest.mark.process
 

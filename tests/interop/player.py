@@ -1,4 +1,4 @@
-"""A released client in a process of its own, told what to play line by line."""
+"""A released client in a process of its own, given what to play line by line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Player:
         self.package, self.version = package, version
         self._process = process
         self._lines: queue.Queue[str | None] = queue.Queue()
-        self._told: dict[str, dict[str, Any]] = {}
+        self._reported: dict[str, dict[str, Any]] = {}
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
         assert self._answer()["client"] == version
@@ -53,9 +53,9 @@ class Player:
     def once(self, scenario: str, environment: str, **more: Any) -> dict[str, Any]:
         """As ``play``, asked once however many tests look at it: old clients retry refusals for seconds."""
         key = json.dumps([scenario, environment, more], sort_keys=True)
-        if key not in self._told:
-            self._told[key] = self.play(scenario, environment, **more)
-        return self._told[key]
+        if key not in self._reported:
+            self._reported[key] = self.play(scenario, environment, **more)
+        return self._reported[key]
 
     def _answer(self) -> dict[str, Any]:
         # Clients print too; an answer is a line that is a JSON object.

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from ..system.cold import cold_server
+from ..support.cold_server import cold_server
 from .conftest import CLIENTS, Players
 from .player import Player, player
 from .servers import RunningServer
@@ -72,7 +72,7 @@ def test_it_reads_tools_and_converts_them_for_models(client: Player) -> None:
 
 
 @pytest.mark.conformance("P-7-index-beyond", "P-3.1-invalid-split", "P-3.2-create-invalid-task")
-def test_it_is_told_of_a_wrong_index_and_a_wrong_split(client: Player) -> None:
+def test_it_gets_the_error_of_a_wrong_index_and_a_wrong_split(client: Player) -> None:
     seen = client.play("wrong_tasks", **name_of(client, "kit"))
     assert seen["beyond"]["status"] == 400
     assert "Invalid index" in seen["beyond"]["text"]
@@ -157,7 +157,7 @@ def test_it_plays_arithmetic_to_the_right_answer(client: Player) -> None:
 
 
 @pytest.mark.conformance("P-9-call-unknown-tool", "P-9-call-bad-input", "P-9-call-after-refusal")
-def test_it_tells_refused_calls_apart(client: Player) -> None:
+def test_it_distinguishes_refused_calls(client: Player) -> None:
     seen = client.once("errors", **name_of(client, "kit"))
     refused = ("not_found", "input_validation", "out_of_range", "bad_input_shape", "bad_key")
     assert [seen[name]["type"] for name in refused] == ["ToolCallError"] * 5
@@ -168,7 +168,7 @@ def test_it_tells_refused_calls_apart(client: Player) -> None:
 
 
 @pytest.mark.conformance("P-9-tool-raises", "P-11-client-faults")
-def test_it_is_told_that_a_tool_raised(client: Player) -> None:
+def test_it_gets_the_error_of_a_tool_that_raised(client: Player) -> None:
     seen = client.once("errors", **name_of(client, "kit"))
     assert "the tool broke" in seen["raised"]["text"]
     if knows(client, since=(0, 1, 140)):

@@ -29,7 +29,7 @@ _TEXT = "amber basil cedar delta ember fjord grove haven inlet joker karma lotus
 _WORDS = _TEXT.split()
 _FAULTS = ("tool_error", "time_limit", "worker_lost")
 _CHUNK = 2000  # sessions in one statement
-_LARGE = 2000  # bytes of JSON from which on a value stands beside its row
+_LARGE = 2000  # bytes of JSON from which on a value is beside its row
 _PNG = base64.b64encode(
     bytes.fromhex(
         "89504e470d0a1a0a0000000d4948445200000001000000010806000000"

@@ -109,7 +109,7 @@ def dump(value: object) -> bytes:
 
 
 async def put(writer: Writer, *rows: Any) -> list[bool]:
-    """Add rows, and wait until each is told of; whether each was committed."""
+    """Add rows, and wait until each is acknowledged; whether each was committed."""
     futures = [asyncio.get_running_loop().create_future() for _ in rows]
     for row, future in zip(rows, futures, strict=True):
         writer.add(row, future.set_result)
@@ -117,7 +117,7 @@ async def put(writer: Writer, *rows: Any) -> list[bool]:
 
 
 async def brought_up_to_date(writer: Writer) -> None:
-    """What was committed stands in the tables, for readers that do not go through the writer."""
+    """What was committed is in the tables, for readers that do not go through the writer."""
     await writer.read(lambda connection: None)
 
 

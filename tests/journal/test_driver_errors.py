@@ -45,7 +45,7 @@ def logged() -> Iterator[Logged]:
         yield found  # type: ignore[misc]  # structlog says MutableMapping
 
 
-def said(logged: Logged, event: str) -> Logged:
+def message(logged: Logged, event: str) -> Logged:
     return [line for line in logged if line["event"] == event]
 
 
@@ -95,13 +95,13 @@ async def test_a_locked_journal_recovers_and_loses_nothing(tmp_path: Path, logge
         assert await put(writer, called(session, number=203), ended(session)) == [True, True]
         assert (writer.health.committed, writer.health.lost, writer.health.lag_s) == (205, 0, 0.0)
     assert query(path, "SELECT count(*), sum(number) FROM calls") == [(203, sum(range(204)))]
-    assert len(said(logged, "journal_trouble")) == 1
-    assert said(logged, "journal_trouble")[0]["log_level"] == "error"
-    assert said(logged, "journal_trouble")[0]["hint"]
-    assert len(said(logged, "journal_recovered")) == 1
+    assert len(message(logged, "journal_trouble")) == 1
+    assert message(logged, "journal_trouble")[0]["log_level"] == "error"
+    assert message(logged, "journal_trouble")[0]["hint"]
+    assert len(message(logged, "journal_recovered")) == 1
 
 
-async def test_each_trouble_is_told_once(tmp_path: Path, logged: Logged) -> None:
+async def test_each_trouble_is_reported_once(tmp_path: Path, logged: Logged) -> None:
     path = tmp_path / "journal.db"
     async with writing(path) as writer:
         await put(writer, opened())
@@ -114,8 +114,8 @@ async def test_each_trouble_is_told_once(tmp_path: Path, logged: Logged) -> None
             finally:
                 holder.let_go()
             await until(lambda: writer.health.state == "ok")
-            assert len(said(logged, "journal_trouble")) == count
-            assert len(said(logged, "journal_recovered")) == count
+            assert len(message(logged, "journal_trouble")) == count
+            assert len(message(logged, "journal_recovered")) == count
 
 
 async def test_a_row_waits_while_a_lock_is_short(tmp_path: Path) -> None:
@@ -202,9 +202,9 @@ async def test_a_full_disk_recovers_when_there_is_room(small_disk: Path, logged:
     async with writing(path) as writer:
         assert await put(writer, opened(1), called(1)) == [True, True]
         (small_disk / "other").write_bytes(b"x" * 3_000_000)
-        told = await put(writer, *(called(1, text) for text in noise))
-        told += await put(writer, *(called(1, text) for text in noise))
-        assert not all(told)
+        acknowledged = await put(writer, *(called(1, text) for text in noise))
+        acknowledged += await put(writer, *(called(1, text) for text in noise))
+        assert not all(acknowledged)
         await until(lambda: writer.health.state == "trouble")
         assert "no room" in writer.health.reason or "disk" in writer.health.reason
         (small_disk / "other").unlink()
@@ -213,7 +213,7 @@ async def test_a_full_disk_recovers_when_there_is_room(small_disk: Path, logged:
         assert writer.health.lost == 0
     assert query(path, "SELECT count(*) FROM calls") == [(21,)]
     assert query(path, "PRAGMA integrity_check") == [("ok",)]
-    assert len(said(logged, "journal_trouble")) == len(said(logged, "journal_recovered")) == 1
+    assert len(message(logged, "journal_trouble")) == len(message(logged, "journal_recovered")) == 1
 
 
 async def test_small_rows_outlive_a_full_disk_too(small_disk: Path) -> None:
@@ -268,7 +268,7 @@ async def test_a_file_that_is_no_journal_is_moved_aside(
     assert query(path, "SELECT count(*) FROM calls") == [(1,)]
     (aside,) = tmp_path.glob("journal.db.damaged-*")
     assert aside.read_bytes() == garbage
-    assert aside.name in said(logged, "journal_trouble")[0]["hint"]
+    assert aside.name in message(logged, "journal_trouble")[0]["hint"]
 
 
 async def test_a_file_that_is_damaged_while_it_is_used_is_moved_aside(tmp_path: Path, logged: Logged) -> None:
@@ -289,7 +289,7 @@ async def test_a_file_that_is_damaged_while_it_is_used_is_moved_aside(tmp_path: 
             await put(writer, *(called(session) for session in sessions))
             with suppress(JournalDown):
                 await brought_up_to_date(writer)
-            if said(logged, "journal_trouble"):
+            if message(logged, "journal_trouble"):
                 break
         await until(lambda: writer.health.state == "ok" and not writer.health.waiting)
         assert await put(writer, called(sessions[0])) == [False]  # the new one does not know that session
@@ -300,7 +300,7 @@ async def test_a_file_that_is_damaged_while_it_is_used_is_moved_aside(tmp_path: 
     assert query(path, "SELECT id FROM sessions") == [(1,)]
     assert query(path, "SELECT DISTINCT session FROM calls") == [(1,)]
     assert len(list(tmp_path.glob("journal.db.damaged-*"))) >= 1
-    assert "damaged" in said(logged, "journal_trouble")[0]["reason"]
+    assert "damaged" in message(logged, "journal_trouble")[0]["reason"]
 
 
 async def test_a_journal_that_is_deleted_under_the_server_is_noticed(tmp_path: Path, logged: Logged) -> None:
@@ -310,13 +310,13 @@ async def test_a_journal_that_is_deleted_under_the_server_is_noticed(tmp_path: P
         for each in tmp_path.iterdir():
             each.unlink()
         number = 10
-        while not said(logged, "journal_trouble"):
+        while not message(logged, "journal_trouble"):
             number += 1
             await put(writer, opened(number))
             await asyncio.sleep(0.05)
         await until(lambda: writer.health.state == "ok" and not writer.health.waiting)
         assert await put(writer, called(1), opened(2)) == [False, True]
-        assert "removed" in said(logged, "journal_trouble")[0]["reason"]
+        assert "removed" in message(logged, "journal_trouble")[0]["reason"]
     assert (2,) in query(path, "SELECT id FROM sessions")
 
 
@@ -336,7 +336,7 @@ async def test_a_journal_of_a_newer_version_is_left_alone(tmp_path: Path, logged
     assert writer.health.lost == 1
     assert query(path, "SELECT id FROM sessions") == [(1,)]
     assert query(path, "SELECT version_num FROM journal_version") == [("9999",)]
-    assert len(said(logged, "journal_rows_lost")) == 1
+    assert len(message(logged, "journal_rows_lost")) == 1
 
 
 async def test_a_folder_that_cannot_be_made_is_trouble_and_no_more(tmp_path: Path) -> None:
@@ -358,12 +358,12 @@ async def test_closing_in_trouble_takes_a_moment_and_counts_what_is_lost(tmp_pat
         try:
             await put(writer, called(1))  # beside the tables, where it stays
             await until(lambda: writer.health.state == "trouble")
-            told = [asyncio.get_running_loop().create_future() for _ in range(3)]
-            for future in told:
+            acknowledged = [asyncio.get_running_loop().create_future() for _ in range(3)]
+            for future in acknowledged:
                 writer.add(called(1), future.set_result)
             async with asyncio.timeout(60):
                 await writer.close()
-            assert [await future for future in told] == [False] * 3
+            assert [await future for future in acknowledged] == [False] * 3
             assert (writer.health.lost, writer.health.waiting) == (3, 0)
         finally:
             holder.let_go()

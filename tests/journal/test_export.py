@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -26,7 +23,6 @@ from sqlalchemy import delete
 
 from tests.journal.fill import START, Fill, Filled
 from tests.journal.journals import filled_journal
-from tests.journal.postgres import Postgres, running_postgres
 
 pytestmark = pytest.mark.process
 
@@ -183,9 +179,9 @@ def test_an_image_that_is_none_is_named_only(journal: Journal) -> None:
     assert [message["content"] for message in found] == ["Play.", "", "[image: image/png]"]
 
 
-def test_messages_of_the_environment_stand_in_place_of_the_prompt(journal: Journal) -> None:
-    def text(said: str) -> dict[str, Any]:
-        return {"type": "text", "text": said, "detail": None}
+def test_messages_of_the_environment_replace_the_prompt(journal: Journal) -> None:
+    def text(content: str) -> dict[str, Any]:
+        return {"type": "text", "text": content, "detail": None}
 
     looks = {"type": "tool_call", "id": "a", "name": "look", "input": {}}
     messages = [
@@ -317,7 +313,7 @@ def test_a_dataset_has_the_same_rows_as_the_lines(journal: Journal) -> None:
     assert found.num_rows == len(expected)
 
 
-def test_images_stand_in_a_column_with_a_mark_where_each_belongs(journal: Journal) -> None:
+def test_images_are_in_a_column_with_a_mark_where_each_belongs(journal: Journal) -> None:
     found = to_dataset(place(journal), environment="doors")
     marks = [
         sum(
@@ -364,11 +360,6 @@ def test_a_journal_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    yield from running_postgres()
-
-
 @pytest.mark.database
 def test_a_journal_in_postgresql_gives_the_same_dataset(
     request: pytest.FixtureRequest, journal: Journal, tmp_path: Path
@@ -379,67 +370,3 @@ def test_a_journal_in_postgresql_gives_the_same_dataset(
     assert list(found) == list(
         to_dataset(place(journal), environment="doors", text='"karma ocean"', images=False)
     )
-
-
-# as the documentation says
-
-
-def run(code: str, folder: Path, **variables: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        env={**os.environ, "HF_HUB_OFFLINE": "1", **variables},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
-
-
-def example(name: str, journal: Journal) -> str:
-    return (EXAMPLES / f"{name}.py").read_text().replace(".orsay/journal.db", place(journal))
-
-
-def test_the_example_prints_what_went_well(journal: Journal, tmp_path: Path) -> None:
-    code = example("dataset", journal).replace("timedelta(days=7)", "timedelta(days=10000)")
-    lines = run(code, tmp_path).splitlines()
-    assert "'messages', 'tools', 'reward'" in lines[0]
-    assert len(lines) > 10
-    assert all(" 1.0 ['user', 'assistant', 'tool'" in line for line in lines[1:])
-
-
-@pytest.mark.timeout(400)
-def test_trl_trains_on_the_calls_and_on_nothing_else(journal: Journal, tmp_path: Path) -> None:
-    """TRL's own trainer, on a tiny model, as the documentation shows it."""
-    pytest.importorskip("trl", reason="the extra 'trl' is not installed")
-    make = f"""
-from orsay.journal.export import to_dataset
-from orsay_trl.testing import tiny_model as tiny
-import json
-wins = to_dataset({place(journal)!r}, run="alpha", reward_min=1.0, images=False)
-texts = [json.dumps(m, ensure_ascii=False) for row in wins for m in row["messages"] + row["tools"]]
-tokenizer = tiny.tokenizer(texts, vocabulary=1500)
-tiny.model(tokenizer).save_pretrained("tiny")
-tokenizer.save_pretrained("tiny")
-"""
-    see = """
-import torch
-batch = next(iter(trainer.get_train_dataloader()))
-ids, labels = batch["input_ids"][0], batch["labels"][0]
-print("TRAINED", repr(trainer.processing_class.decode(ids[labels != -100])))
-print("WHOLE", repr(trainer.processing_class.decode(ids[batch["attention_mask"][0] == 1])))
-print("LOSS", trainer.state.log_history[-1]["train_loss"])
-"""
-    code = example("sft", journal).replace("grpo-3", "alpha").replace("Qwen/Qwen3-0.6B", "tiny")
-    code = code.replace('output_dir="sft"', 'output_dir="sft", max_steps=2, use_cpu=True, max_length=4096')
-    shown = dict(
-        line.split(" ", 1)
-        for line in run(f"{make}\n{code}\n{see}", tmp_path).splitlines()
-        if line[:1] in "TWL"
-    )
-    assert "<tool_call>" in shown["TRAINED"] and '"arguments": {' in shown["TRAINED"]
-    assert "<tool_response>" not in shown["TRAINED"] and "Task " not in shown["TRAINED"]
-    assert "<tool_response>" in shown["WHOLE"] and "# Tools" in shown["WHOLE"] and "Task " in shown["WHOLE"]
-    assert 0 < float(shown["LOSS"]) < 20

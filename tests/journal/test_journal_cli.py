@@ -21,7 +21,7 @@ from orsay_client import Client
 from tests.interop.servers import serve
 from tests.journal.fill import Fill, Filled
 from tests.journal.journals import filled_journal
-from tests.journal.postgres import PASSWORD, Postgres, running_postgres
+from tests.journal.postgres import PASSWORD
 
 pytestmark = pytest.mark.process
 
@@ -33,11 +33,6 @@ Journal = tuple[Store, Filled]
 def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]:
     with filled_journal(request, "sqlite", tmp_path, FILL) as found:
         yield found
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    yield from running_postgres()
 
 
 @dataclass(frozen=True)
@@ -98,19 +93,19 @@ def sessions_in(store: Store) -> int:
         return count(connection)
 
 
-def test_stats_tell_what_there_is(journal: Journal, tmp_path: Path, done: Cli) -> None:
+def test_stats_show_what_there_is(journal: Journal, tmp_path: Path, done: Cli) -> None:
     shown = done(tmp_path, "stats", "--journal", "journal.db").stdout
     assert "300 sessions, 4 of them without an end" in shown
     for word in ("guess", "doors", "arithmetic", "alpha", "beta/2 ü", "faults: "):
         assert word in shown
-    told = json.loads(done(tmp_path, "stats", "--journal", "journal.db", "--json").stdout)
+    stats = json.loads(done(tmp_path, "stats", "--journal", "journal.db", "--json").stdout)
     rows = journal[1].rows
-    assert (told["sessions"], told["unended"]) == (300, 4)
-    assert {each["environment"]: each["sessions"] for each in told["environments"]} == {
+    assert (stats["sessions"], stats["unended"]) == (300, 4)
+    assert {each["environment"]: each["sessions"] for each in stats["environments"]} == {
         name: sum(row["environment"] == name for row in rows) for name in ("guess", "doors", "arithmetic")
     }
-    assert sum(told["faults"].values()) == sum(row["fault"] is not None for row in rows)
-    assert told["size_bytes"] > 100_000
+    assert sum(stats["faults"].values()) == sum(row["fault"] is not None for row in rows)
+    assert stats["size_bytes"] > 100_000
 
 
 def test_the_journal_is_the_servers(journal: Journal, tmp_path: Path, done: Cli) -> None:
@@ -124,15 +119,15 @@ def test_the_journal_is_the_servers(journal: Journal, tmp_path: Path, done: Cli)
 
 
 def test_lines_hold_the_episodes_that_were_asked_for(journal: Journal, tmp_path: Path, done: Cli) -> None:
-    said = done(
+    output = done(
         tmp_path, "export", "wins.jsonl", "--journal", "journal.db", "--env", "doors", "--reward-min", "1"
     )
     lines = (tmp_path / "wins.jsonl").read_text().splitlines()
     with journal[0].reading() as connection:
         expected = count(connection, Filter(environment="doors", reward_min=1.0))
     assert len(lines) == expected > 10
-    assert f"Exported {expected} episodes" in said.stderr
-    assert said.stdout == ""
+    assert f"Exported {expected} episodes" in output.stderr
+    assert output.stdout == ""
     for line in lines:
         record = json.loads(line)
         assert (record["environment"], record["reward"]) == ("doors", 1.0)
@@ -181,11 +176,11 @@ def test_a_file_that_is_there_is_kept_unless_one_insists(journal: Journal, tmp_p
 
 def test_prune_removes_the_oldest_and_says_so_first(journal: Journal, tmp_path: Path, done: Cli) -> None:
     store, made = journal
-    said = done(tmp_path, "prune", "--journal", "journal.db", "--keep", "50", "--dry-run").stdout
-    assert "Would remove 250 sessions" in said
+    output = done(tmp_path, "prune", "--journal", "journal.db", "--keep", "50", "--dry-run").stdout
+    assert "Would remove 250 sessions" in output
     assert sessions_in(store) == 300
-    said = done(tmp_path, "prune", "--journal", "journal.db", "--keep", "50").stdout
-    assert "Removed 250 sessions" in said
+    output = done(tmp_path, "prune", "--journal", "journal.db", "--keep", "50").stdout
+    assert "Removed 250 sessions" in output
     with store.reading() as connection:
         left = [int(each.id) for each in trajectories(connection, limit=300).items]
     assert left == made.ids[:-51:-1]
@@ -209,8 +204,8 @@ def test_vacuum_gives_room_back_and_forgets_the_index(journal: Journal, tmp_path
     done(tmp_path, "prune", "--journal", "journal.db", "--keep", "4")
     for more in ((), ("--rewrite",)):
         before = path.stat().st_size
-        said = done(tmp_path, "vacuum", "--journal", "journal.db", *more).stdout
-        assert "before" in said
+        output = done(tmp_path, "vacuum", "--journal", "journal.db", *more).stdout
+        assert "before" in output
         assert path.stat().st_size < before
     assert not search_file(path).exists()
     assert sessions_in(store) == 4
@@ -243,21 +238,21 @@ WRONG = [
     (["prune", "--keep", "-1"], "--keep -1"),
     (["prune", "--older-than", "soon"], "--older-than soon"),
     (["prune", "--max-size", "large"], "--max-size large"),
-    (["prune"], "say what is to go"),
+    (["prune"], "give a bound"),
     (["stats", "--keep", "3"], "--keep is for prune, not for stats"),
     (["stats", "--journal", "mysql://db/journal"], "no kind of journal"),
     (["stats", "--journal", "nowhere.db"], "there is no journal at"),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "said"), WRONG, ids=[" ".join(arguments) for arguments, _ in WRONG])
+@pytest.mark.parametrize(("arguments", "output"), WRONG, ids=[" ".join(arguments) for arguments, _ in WRONG])
 def test_what_cannot_be_meant_is_refused_with_what_to_do(
-    journal: Journal, tmp_path: Path, done: Cli, arguments: list[str], said: str
+    journal: Journal, tmp_path: Path, done: Cli, arguments: list[str], output: str
 ) -> None:
     named = [] if "--journal" in arguments else ["--journal", "journal.db"]
     found = done.run(tmp_path, *arguments, *named)
     assert found.returncode == 2
-    assert said in found.stderr
+    assert output in found.stderr
     assert sessions_in(journal[0]) == 300
 
 

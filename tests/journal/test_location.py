@@ -15,6 +15,8 @@ from orsay.errors import ConfigError
 from orsay.journal.options import JournalOptions, journal_url, options_from, shown
 from orsay.settings import Settings
 
+from tests.support.servers import orsay
+
 from .rows import opened, options, put, query, writing
 
 pytestmark = pytest.mark.process
@@ -55,7 +57,7 @@ def test_absolute_paths_and_urls_of_files_are_the_same() -> None:
     assert _options(journal="/data/j.db") == _options(journal="sqlite:////data/j.db")
 
 
-def test_no_bound_is_said_with_zero() -> None:
+def test_zero_means_no_bound() -> None:
     assert _options(journal="x.db", journal_max_bytes=0).max_bytes is None
 
 
@@ -169,10 +171,7 @@ async def _begin(path: Path) -> None:
 def _config(folder: Path, text: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     (folder / "orsay.toml").write_text(text)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ORSAY_")}
-    return subprocess.run(
-        [sys.executable, "-m", "orsay", "config", *(arguments or ("--check",))],
-        cwd=folder, env={**kept, **variables}, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+    return orsay("config", *(arguments or ("--check",)), cwd=folder, env={**kept, **variables})
 
 
 TABLE = f"""
@@ -222,7 +221,7 @@ def test_paths_in_the_table_start_from_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[journal]\nurll = 'x'\n", "orsay.toml:2: unknown key 'urll' in journal; did you mean 'url'?"),
         ("[journal]\nrequired = 'yes'\n", 'orsay.toml:2: required = "yes": must be true or false'),
@@ -238,14 +237,14 @@ def test_paths_in_the_table_start_from_the_file(tmp_path: Path) -> None:
         ("journal_required = true\n[journal]\nrequired = true\n", "orsay.toml:3: "),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+def test_what_is_wrong_is_reported_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     done = _config(tmp_path, text)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert "hunter2" not in done.stderr + done.stdout
 
 
-def test_a_variable_that_names_no_journal_is_told_without_the_password(tmp_path: Path) -> None:
+def test_a_variable_that_names_no_journal_is_reported_without_the_password(tmp_path: Path) -> None:
     done = _config(tmp_path, "", ORSAY_JOURNAL="mysql://me:hunter2@x/y")
     assert done.returncode == 2
     assert "variable ORSAY_JOURNAL" in done.stderr

@@ -21,7 +21,6 @@ from sqlalchemy import Connection, insert, select
 
 from tests.journal.fill import Fill, Filled
 from tests.journal.journals import KINDS, filled_journal
-from tests.journal.postgres import Postgres, running_postgres
 
 VALUE = st.one_of(
     st.floats(-1e300, 1e300),
@@ -82,7 +81,7 @@ def test_one_after_the_other_is_the_whole(values: list[float]) -> None:
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40))
-def test_sums_tell_the_spread_or_that_they_do_not(values: list[float]) -> None:
+def test_sums_give_the_spread_or_that_they_do_not(values: list[float]) -> None:
     squares = sum(value * value for value in values)
     found = Moments.from_sums(len(values), sum(values), squares, min(values), max(values))
     if found is not None:
@@ -108,11 +107,6 @@ def test_a_spread_beyond_a_float_leaves_the_mean() -> None:
 
 
 # Pages
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    yield from running_postgres()
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from orsay.journal.values import unpack
 from orsay.journal.write.writer import WriterLimits
 from sqlalchemy import Connection, text
 
-from .postgres import PASSWORD, Postgres, running_postgres
+from .postgres import PASSWORD, Postgres
 from .rows import called, dump, ended, opened, prompted, put, started, until, writing
 
 pytestmark = pytest.mark.process
@@ -43,11 +42,6 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    yield from running_postgres()
-
-
 def _query(server: Postgres, url: str, statement: str) -> list[tuple[Any, ...]]:
     return server.execute(url.partition("@/")[2].partition("?")[0], statement)
 
@@ -62,7 +56,7 @@ async def test_each_question_of_a_reader_is_planned_for_what_it_asks(postgres: P
         assert await writer.read(ask) == 0
 
 
-async def test_everything_stands_in_the_tables(postgres: Postgres) -> None:
+async def test_everything_is_in_the_tables(postgres: Postgres) -> None:
     url = postgres.new_database()
     session = new_id()
     call = called(session, "naïve ☃ \\u0000", stream_s=1.5)
@@ -141,8 +135,8 @@ def test_several_servers_write_into_one_journal_at_once(postgres: Postgres) -> N
         for _ in range(4)
     ]
     for server in servers:
-        _, said = server.communicate(timeout=100)
-        assert server.returncode == 0, said.decode()
+        _, output = server.communicate(timeout=100)
+        assert server.returncode == 0, output.decode()
     assert _query(postgres, url, "SELECT count(*), count(ended_at) FROM sessions") == [(80, 80)]
     assert _query(postgres, url, "SELECT count(*), sum(number) FROM calls") == [
         (2_000, 80 * sum(range(1, 26)))
@@ -220,7 +214,7 @@ async def test_a_journal_that_is_not_up_yet_is_waited_for(postgres: Postgres) ->
     assert _query(postgres, url, "SELECT id FROM sessions") == [(1,)]
 
 
-async def test_a_wrong_password_is_told_without_it(postgres: Postgres) -> None:
+async def test_a_wrong_password_is_reported_without_it(postgres: Postgres) -> None:
     url = postgres.new_database().replace("s3cret", "hunter2")
     with structlog.testing.capture_logs() as logged:
         async with writing(url) as writer:

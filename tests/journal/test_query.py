@@ -18,15 +18,9 @@ from sqlalchemy import Connection, create_engine, event, insert, inspect, select
 
 from tests.journal.fill import START, Fill, Filled, empty_journal, fill
 from tests.journal.journals import KINDS, filled_journal
-from tests.journal.postgres import Postgres, running_postgres
 
 FILL = Fill(sessions=400, owners=("ada", "bob"), open=6, faults=0.2, steps=8)
 Row = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    yield from running_postgres()
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -37,15 +31,9 @@ def journal(
         yield found
 
 
-@pytest.fixture
-def connection(journal: tuple[Store, Filled]) -> Iterator[Connection]:
-    with journal[0].reading() as connection:
-        yield connection
-
-
 @pytest.fixture(scope="module")
 def rows(journal: tuple[Store, Filled]) -> list[Row]:
-    """What stands in ``sessions``, those without an end completed from their calls."""
+    """The rows of ``sessions``, those without an end completed from their calls."""
     store, made = journal
     with store.reading() as connection:
         found = [dict(row) for row in made.rows]
@@ -178,7 +166,7 @@ def test_a_trajectory_has_every_call_in_the_order_of_its_results(
         assert found.messages is None
 
 
-def test_steps_tell_answers_refusals_and_faults_apart(connection: Connection, rows: list[Row]) -> None:
+def test_steps_distinguish_answers_refusals_and_faults(connection: Connection, rows: list[Row]) -> None:
     kinds = set()
     for row in rows:
         found = trajectory(connection, row["id"])

@@ -6,7 +6,6 @@ import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -25,18 +24,13 @@ from orsay.journal.write.retention import (
 )
 from orsay.journal.write.writer import Writer, WriterLimits
 
-from .postgres import Postgres, running_postgres
+from .postgres import Postgres
 from .rows import called, ended, opened, options, prompted, put, query, writing
 
 DAY_S = 86_400.0
 OFTEN = WriterLimits(retention_s=0.05, tick_s=0.05, stall_s=60)
 NEVER = WriterLimits(retention_s=3_600)
 TABLES = ("calls", "prompts", "scores", "large_values")
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    yield from running_postgres()
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.database)])

@@ -27,15 +27,9 @@ from sqlalchemy import delete, insert, select, update
 
 from tests.journal.fill import Fill, Filled, fill
 from tests.journal.journals import KINDS, filled_journal
-from tests.journal.postgres import Postgres, running_postgres
 
 FILL = Fill(sessions=150, faults=0.1, large=0.05)
 Journal = tuple[Store, Filled]
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    yield from running_postgres()
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -93,7 +87,7 @@ def say(store: Store, session: int, text: str, number: int = 90, *, large: bool 
             connection.execute(insert(values), [value])
 
 
-def test_a_word_finds_every_session_in_which_it_was_said(journal: Journal) -> None:
+def test_a_word_finds_every_session_that_has_it(journal: Journal) -> None:
     store, made = journal
     expected = [str(id) for id in reversed(made.ids) if "karma" in said_in(store, id)]
     assert 10 < len(expected) < FILL.sessions
@@ -108,7 +102,7 @@ def test_all_words_must_be_there_in_any_order(journal: Journal) -> None:
     assert found_by(store, "fjord karma") == found_by(store, "karma fjord") == both
 
 
-def test_words_in_quotes_must_stand_so(journal: Journal) -> None:
+def test_words_in_quotes_must_follow_each_other(journal: Journal) -> None:
     store, made = journal
     expected = [str(id) for id in reversed(made.ids) if "ember basil" in said_in(store, id)]
     assert expected
@@ -314,7 +308,7 @@ def test_an_empty_journal_has_nothing_to_find(fresh: Journal) -> None:
     assert found_by(store, "karma") == []
 
 
-def test_the_index_of_a_file_stands_beside_it_for_its_owner_alone(in_file: Journal) -> None:
+def test_the_index_of_a_file_is_beside_it_for_its_owner_alone(in_file: Journal) -> None:
     store, _ = in_file
     index_all(store)
     assert store.options.path is not None

@@ -1,4 +1,4 @@
-"""Intervals against published values, and the figures of runs against sums made by hand."""
+"""Intervals against published values, and the metrics of runs against sums made by hand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from sqlalchemy import Connection, insert, select
 
 from tests.journal.fill import Fill, Filled
 from tests.journal.journals import KINDS, filled_journal
-from tests.journal.postgres import Postgres, running_postgres
 
 # of any table of Student's distribution, such as NIST's Engineering Statistics Handbook, 1.3.6.7.2
 T_TABLE = {
@@ -78,11 +77,6 @@ def test_the_interval_of_a_share_is_wilsons(hits: int, n: int, low: float, high:
     assert (mirrored.low, mirrored.high) == pytest.approx((1 - high, 1 - low), abs=0.00006)
 
 
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    yield from running_postgres()
-
-
 @pytest.fixture(scope="module", params=KINDS)
 def journal(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -91,18 +85,12 @@ def journal(
         yield found
 
 
-@pytest.fixture
-def connection(journal: tuple[Store, Filled]) -> Iterator[Connection]:
-    with journal[0].reading() as connection:
-        yield connection
-
-
 def everything(connection: Connection, wanted: Filter | None = None) -> list[Summary]:
     return trajectories(connection, wanted, 1000).items
 
 
 class Expected:
-    """The figures of some sessions, made one by one."""
+    """The metrics of some sessions, made one by one."""
 
     def __init__(self, found: list[Summary], success: float = 1.0) -> None:
         over = [each for each in found if each.ended_at is not None or each.finished]
@@ -125,7 +113,7 @@ class Expected:
         assert found.length_mean == pytest.approx(self.length)
 
 
-def test_runs_have_the_figures_of_their_sessions(connection: Connection) -> None:
+def test_runs_have_the_metrics_of_their_sessions(connection: Connection) -> None:
     by_run: dict[str, list[Summary]] = defaultdict(list)
     for each in everything(connection):
         by_run[each.run].append(each)
@@ -163,7 +151,7 @@ def test_a_run_that_is_played_again_is_the_newest_with_all_its_sessions(connecti
     assert found.steps >= 1
 
 
-def test_an_owner_sees_figures_of_their_own_sessions(connection: Connection) -> None:
+def test_an_owner_sees_metrics_of_their_own_sessions(connection: Connection) -> None:
     for owner in ("ada", "bob"):
         (found,) = [each for each in runs(connection, owner=owner) if each.run == "alpha"]
         expected = Expected(everything(connection, Filter(run="alpha", owner=owner)))
@@ -267,7 +255,7 @@ def test_a_run_that_nobody_has_is_empty(connection: Connection) -> None:
 
 
 @pytest.mark.parametrize("run", [None, "gamma"])
-def test_the_map_of_tasks_tells_what_was_solved(connection: Connection, run: str | None) -> None:
+def test_the_map_of_tasks_shows_what_was_solved(connection: Connection, run: str | None) -> None:
     by_task: dict[tuple[str, str], list[Summary]] = defaultdict(list)
     for each in everything(connection, Filter(environment="doors", run=run)):
         if each.ended_at is not None or each.finished:
@@ -317,7 +305,7 @@ def test_the_tasks_of_a_run_with_very_many_sessions_are_counted_all(connection: 
     assert (cell.task, cell.n, cell.solved, cell.reward_mean) == ("train:3", 20_500, 20_500, 1.0)
 
 
-def test_figures_are_summed_up_from_an_index_alone(journal: tuple[Store, Filled]) -> None:
+def test_metrics_are_summed_up_from_an_index_alone(journal: tuple[Store, Filled]) -> None:
     from sqlalchemy import event
 
     store, _ = journal

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -11,12 +10,6 @@ from sqlalchemy import text
 
 from tests.journal.fill import empty_journal
 from tests.journal.journals import KINDS
-from tests.journal.postgres import Postgres, running_postgres
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    yield from running_postgres()
 
 
 @pytest.mark.parametrize("kind", KINDS)

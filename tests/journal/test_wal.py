@@ -212,27 +212,27 @@ async def test_a_row_that_comes_alone_is_committed_at_once_and_others_by_turns_o
 
     monkeypatch.setattr(Segment, "append", counted)
     monkeypatch.setattr("orsay.journal.write.writer._MOST_SINGLES", 2)
-    told: list[bool] = []
+    acknowledged: list[bool] = []
 
     async def in_one_turn(rows: int) -> None:
         for _ in range(rows):
-            writer.add(called(1), told.append)
+            writer.add(called(1), acknowledged.append)
         await asyncio.sleep(0)
 
     async with writing(tmp_path / "journal.db") as writer:
         await brought_up_to_date(writer)
         for rows in (10, 1, 1):
             await in_one_turn(rows)
-        writer.add(called(1), told.append)
-        assert (sizes, told) == ([10, 1, 1, 1], [True] * 13)  # before anything else had its turn
+        writer.add(called(1), acknowledged.append)
+        assert (sizes, acknowledged) == ([10, 1, 1, 1], [True] * 13)  # before anything else had its turn
         monkeypatch.setattr("orsay.journal.write.writer._RUSH_S", BOUND_S)
         await asyncio.sleep(0.01)
         for rows in (11, 10):  # the first of a rush comes alone, as far as anybody knows
             await in_one_turn(rows)
-        assert (sizes, told) == ([10, 1, 1, 1, 1, 10, 10], [True] * 34)
+        assert (sizes, acknowledged) == ([10, 1, 1, 1, 1, 10, 10], [True] * 34)
 
 
-async def test_with_fsync_no_row_stands_beside_the_tables(tmp_path: Path) -> None:
+async def test_with_fsync_no_row_is_kept_beside_the_tables(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     async with writing(path, durability="fsync") as writer:
         await brought_up_to_date(writer)
@@ -241,7 +241,7 @@ async def test_with_fsync_no_row_stands_beside_the_tables(tmp_path: Path) -> Non
         assert left(path) == []
 
 
-async def test_secrets_do_not_stand_in_it(tmp_path: Path, without_haste: None) -> None:
+async def test_secrets_are_not_in_it(tmp_path: Path, without_haste: None) -> None:
     path = tmp_path / "journal.db"
     hide = Redactor(("very-secret-value",))
     async with writing(path) as writer:
@@ -252,7 +252,7 @@ async def test_secrets_do_not_stand_in_it(tmp_path: Path, without_haste: None) -
         assert b"very-secret-value" not in written
 
 
-def test_the_rest_of_another_version_is_kept_and_told(
+def test_the_rest_of_another_version_is_kept_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "journal.db"

@@ -1,4 +1,4 @@
-"""What is added to the journal stands in its tables: all of it, once, in the form that readers expect."""
+"""What is added to the journal is in its tables: all of it, once, in the form that readers expect."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .rows import (
 )
 
 
-async def test_a_session_and_its_calls_stand_in_the_tables(tmp_path: Path) -> None:
+async def test_a_session_and_its_calls_are_in_the_tables(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     session = new_id()
     call = called(session, "naïve ☃")
@@ -77,17 +77,17 @@ async def test_a_call_that_begins_and_ends_in_one_group_is_one_row(tmp_path: Pat
 @pytest.mark.parametrize("size", [10, 2_100, 200_000])
 async def test_a_result_of_any_size_gives_back_what_the_client_decoded(tmp_path: Path, size: int) -> None:
     path = tmp_path / "journal.db"
-    said = (" é\n☃ \\u0041\t" * size)[:size]
-    call = called(1, said)
+    content = (" é\n☃ \\u0041\t" * size)[:size]
+    call = called(1, content)
     async with writing(path) as writer:
         await put(writer, call)
     ((given, result),) = query(path, "SELECT input, result FROM calls")
     large = dict(query(path, "SELECT field, data FROM large_values"))
     assert (given is None, result is None) == (size > 2_000, size > 2_000)
-    assert json.loads(given or unpack(large["input"])) == {"text": said}
+    assert json.loads(given or unpack(large["input"])) == {"text": content}
     again = encode_result((result or unpack(large["result"])).encode())
     assert _decoded(again) == _decoded(call.wire)
-    assert _decoded(again)["output"]["blocks"][0]["text"] == said
+    assert _decoded(again)["output"]["blocks"][0]["text"] == content
 
 
 def _decoded(wire: bytes) -> dict[str, dict[str, list[dict[str, str]]]]:
@@ -99,7 +99,7 @@ def _decoded(wire: bytes) -> dict[str, dict[str, list[dict[str, str]]]]:
     return found
 
 
-async def test_images_stand_beside_their_row(tmp_path: Path) -> None:
+async def test_images_are_beside_their_row(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     picture = {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
     async with writing(path) as writer:
@@ -179,12 +179,12 @@ async def test_rows_of_many_sessions_are_all_there(tmp_path: Path) -> None:
 
 async def test_close_commits_what_was_added(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
-    told: list[bool] = []
+    acknowledged: list[bool] = []
     async with writing(path) as writer:
         for number in range(2_500):
-            writer.add(called(1, number=number), told.append)
+            writer.add(called(1, number=number), acknowledged.append)
     assert query(path, "SELECT count(*) FROM calls") == [(2_500,)]
-    assert told == [True] * 2_500
+    assert acknowledged == [True] * 2_500
 
 
 async def test_a_closed_journal_takes_nothing(tmp_path: Path) -> None:
@@ -234,8 +234,10 @@ async def test_halves_of_characters_and_zeros_do_not_stop_the_journal(tmp_path: 
 async def test_a_row_that_cannot_be_written_is_given_up_alone(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     async with writing(path) as writer:
-        told = await put(writer, called(1), opened(2, task_index=2**70), opened(5), called(3), called(2))
-        assert told[:4] == [True, False, True, True]
+        acknowledged = await put(
+            writer, called(1), opened(2, task_index=2**70), opened(5), called(3), called(2)
+        )
+        assert acknowledged[:4] == [True, False, True, True]
         assert await put(writer, called(2)) == [False]  # nobody would find it
         assert writer.health.state == "ok"
     assert query(path, "SELECT id FROM sessions") == [(5,)]

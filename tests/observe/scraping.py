@@ -12,12 +12,12 @@ import pytest
 from orsay_client import AsyncClient, AsyncSession
 from prometheus_client.parser import text_string_to_metric_families
 
-from ..system.serving import ServerProcess
+from ..support.server_process import ServerProcess
 
 __all__ = ["BENCH", "OTHER", "Figures", "play", "scrape", "session_of"]
 
-BENCH = f"{Path(__file__).with_name('worlds.py')}:Bench"
-OTHER = f"{Path(__file__).with_name('worlds.py')}:Other"
+BENCH = f"{Path(__file__).with_name('environments.py')}:Bench"
+OTHER = f"{Path(__file__).with_name('environments.py')}:Other"
 
 
 class Figures:

@@ -11,7 +11,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # has no stubs
 from orsay.observe.names import RUNTIME_METRICS
 
-from ..system.serving import server
+from ..support.server_process import server
 from .scraping import BENCH, Figures, play, scrape
 
 pytestmark = pytest.mark.process
@@ -29,16 +29,16 @@ def queries() -> list[str]:
     return [*found, *(str(query["query"]) for query in asked if isinstance(query, dict))]
 
 
-def known(figures: Figures) -> dict[str, set[str]]:
+def known(current: Figures) -> dict[str, set[str]]:
     """Names and labels: those of a scrape, and those of places that this server has none of."""
-    found = {sample.name: set(sample.labels) for sample in figures.samples}
+    found = {sample.name: set(sample.labels) for sample in current.samples}
     for name, figure in RUNTIME_METRICS.items():
         found.setdefault(f"orsay_{name}{'_total' * figure.total}", set(figure.labels))
     return found
 
 
 async def test_every_metric_and_label_that_the_dashboard_names_is_there(tmp_path: Path) -> None:
-    with server(BENCH, workers=1, journal=str(tmp_path / "journal.db")) as process:
+    with server(BENCH, journal=str(tmp_path / "journal.db")) as process:
         await play(process.url)
         there = known(await scrape(process.url))
     found = [pair for query in queries() for pair in _SELECTOR.findall(query)]

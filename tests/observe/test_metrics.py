@@ -13,7 +13,8 @@ import pytest
 from orsay.observe.names import RUNTIME_METRICS
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 
-from ..system.serving import ServerProcess, api_for, server
+from ..support.server_process import ServerProcess, server
+from ..support.session_api import api_for
 from .scraping import BENCH, OTHER, Figures, play, scrape, session_of
 
 pytestmark = pytest.mark.process
@@ -25,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """One server with worker processes and a journal, for the whole file."""
     journal = tmp_path_factory.mktemp("journal") / "journal.db"
-    with server(BENCH, OTHER, journal=str(journal)) as found:
+    with server(BENCH, OTHER, journal=str(journal), workers=2) as found:
         yield found
 
 
@@ -70,15 +71,15 @@ async def test_sessions_and_calls_are_shown_while_they_live(served: ServerProces
     async with session_of(served) as session:
         running = asyncio.create_task(session.call("rest", {"seconds": 3}))
         async with asyncio.timeout(60):
-            while not (figures := await scrape(served.url)).sum("orsay_calls_running", environment="Bench"):
+            while not (scraped := await scrape(served.url)).sum("orsay_calls_running", environment="Bench"):
                 assert not running.done(), "it was not seen"
-        assert figures.sum("orsay_sessions", environment="Bench", state="ready") == 1
-        assert figures.sum("orsay_sessions", environment="Other") == 0
-        assert figures.sum("orsay_environments") == 2
+        assert scraped.sum("orsay_sessions", environment="Bench", state="ready") == 1
+        assert scraped.sum("orsay_sessions", environment="Other") == 0
+        assert scraped.sum("orsay_environments") == 2
         await running
-    figures = await scrape(served.url)
-    assert figures.sum("orsay_sessions") == 0
-    assert figures.sum("orsay_calls_running") == 0
+    scraped = await scrape(served.url)
+    assert scraped.sum("orsay_sessions") == 0
+    assert scraped.sum("orsay_calls_running") == 0
 
 
 async def test_a_worker_that_dies_is_counted(served: ServerProcess) -> None:
@@ -111,13 +112,13 @@ async def test_a_session_ended_from_the_console_is_counted_as_such(served: Serve
 async def test_the_journal_shows_its_state(served: ServerProcess) -> None:
     await play(served.url)
     async with asyncio.timeout(60):
-        while (figures := await scrape(served.url)).sum("orsay_journal_rows_waiting"):
+        while (scraped := await scrape(served.url)).sum("orsay_journal_rows_waiting"):
             await asyncio.sleep(0.05)
-    assert figures.sum("orsay_journal_state", state="ok") == 1
-    assert figures.sum("orsay_journal_state") == 1
-    assert figures.sum("orsay_journal_rows_written_total") > 4
-    assert figures.sum("orsay_journal_rows_lost_total") == 0
-    assert figures.sum("orsay_journal_lag_seconds") == 0
+    assert scraped.sum("orsay_journal_state", state="ok") == 1
+    assert scraped.sum("orsay_journal_state") == 1
+    assert scraped.sum("orsay_journal_rows_written_total") > 4
+    assert scraped.sum("orsay_journal_rows_lost_total") == 0
+    assert scraped.sum("orsay_journal_lag_seconds") == 0
 
 
 async def test_nothing_that_a_client_sends_is_in_a_metric(served: ServerProcess) -> None:
@@ -125,7 +126,7 @@ async def test_nothing_that_a_client_sends_is_in_a_metric(served: ServerProcess)
         await api.create("bench", secret="task-5d1c", number=1)
         await api.call("tool-5d1c")
         sid = api.sid
-        figures = await scrape(served.url)
+        scraped = await scrape(served.url)
         await api.delete()
     labels = {"run": "run-5d1c", "rollout": "rollout-5d1c"}
     async with session_of(served, run_labels=labels, secrets={"token": "secret-5d1c"}) as session:
@@ -133,8 +134,8 @@ async def test_nothing_that_a_client_sends_is_in_a_metric(served: ServerProcess)
             await session.call("fail")
         later = await scrape(served.url)
         assert session.sid not in later.text and session.trace not in later.text
-    assert sid not in figures.text
-    assert "5d1c" not in figures.text + later.text
+    assert sid not in scraped.text
+    assert "5d1c" not in scraped.text + later.text
 
 
 async def test_tools_that_clients_make_up_are_one_series(served: ServerProcess) -> None:
@@ -148,10 +149,10 @@ async def test_tools_that_clients_make_up_are_one_series(served: ServerProcess) 
 
 
 async def test_the_process_is_measured_too(served: ServerProcess) -> None:
-    figures = await scrape(served.url)
-    assert figures.sum("process_resident_memory_bytes") > 10_000_000
-    assert figures.sum("process_open_fds") > 3
-    assert "python_gc_collections_total" in figures.names
+    scraped = await scrape(served.url)
+    assert scraped.sum("process_resident_memory_bytes") > 10_000_000
+    assert scraped.sum("process_open_fds") > 3
+    assert "python_gc_collections_total" in scraped.names
 
 
 async def test_a_scraper_that_asks_for_openmetrics_gets_it(served: ServerProcess) -> None:
@@ -175,14 +176,14 @@ async def test_a_scrape_may_name_what_it_wants(served: ServerProcess) -> None:
 
 
 async def test_only_who_has_a_key_may_look() -> None:
-    with server(BENCH, api_keys=["a-key-for-you"], workers=1) as process:
+    with server(BENCH, api_keys=["a-key-for-you"]) as process:
         async with httpx.AsyncClient() as http:
             assert (await http.get(f"{process.url}/metrics")).status_code == 401
             wrong = {"Authorization": "Bearer not-this-one"}
             assert (await http.get(f"{process.url}/metrics", headers=wrong)).status_code == 401
-        figures = await scrape(process.url, Authorization="Bearer a-key-for-you")
-        assert figures.sum("orsay_keys_refused_total") == 2
-        assert "a-key-for-you" not in figures.text
+        scraped = await scrape(process.url, Authorization="Bearer a-key-for-you")
+        assert scraped.sum("orsay_keys_refused_total") == 2
+        assert "a-key-for-you" not in scraped.text
 
 
 async def test_it_can_be_switched_off() -> None:
@@ -211,23 +212,23 @@ def gateway(served: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> 
 async def test_a_gateway_shows_what_is_behind_it(gateway: ServerProcess) -> None:
     async with session_of(gateway, "far") as session:
         await session.call("add", {"one": 1, "two": 2})
-        figures = await scrape(gateway.url)
-        assert figures.sum("orsay_upstream_up", place="behind") == 1
-        assert figures.sum("orsay_upstream_sessions", place="behind") == 1
-        assert figures.sum("orsay_place_sessions", place="behind") == 1
-        assert figures.sum("orsay_place_sessions", place="here") == 0
-        assert figures.sum("orsay_sessions", environment="far", state="ready") == 1
-        assert figures.sum("orsay_calls_total", environment="far", tool="add", outcome="answer") == 1
-        assert figures.sum("orsay_workers", place="here", state="ready") == 1
+        scraped = await scrape(gateway.url)
+        assert scraped.sum("orsay_upstream_up", runtime="behind") == 1
+        assert scraped.sum("orsay_upstream_sessions", runtime="behind") == 1
+        assert scraped.sum("orsay_runtime_sessions", runtime="behind") == 1
+        assert scraped.sum("orsay_runtime_sessions", runtime="here") == 0
+        assert scraped.sum("orsay_sessions", environment="far", state="ready") == 1
+        assert scraped.sum("orsay_calls_total", environment="far", tool="add", outcome="answer") == 1
+        assert scraped.sum("orsay_workers", runtime="here", state="ready") == 1
 
 
 async def test_a_server_in_one_process_shows_its_sessions() -> None:
     with server(BENCH, runtime="local") as process:
         await play(process.url)
-        figures = await scrape(process.url)
-        assert figures.sum("orsay_calls_total", outcome="answer") == 3
-        assert figures.sum("orsay_journal_state", state="off") == 1
-        assert "orsay_workers" not in figures.names
+        scraped = await scrape(process.url)
+        assert scraped.sum("orsay_calls_total", outcome="answer") == 3
+        assert scraped.sum("orsay_journal_state", state="off") == 1
+        assert "orsay_workers" not in scraped.names
 
 
 def base(name: str) -> str:
@@ -242,8 +243,8 @@ async def test_every_metric_is_documented_and_no_other(served: ServerProcess, ga
     mine |= {f"orsay_{name}{'_total' * figure.total}" for name, figure in RUNTIME_METRICS.items()}
     rows = re.findall(r"^\| `(orsay_\w+)` \| (.*?) \|", (ROOT / "docs" / "observe.md").read_text(), re.M)
     assert {name for name, _ in rows} == mine
-    figures = await scrape(served.url)
+    scraped = await scrape(served.url)
     for name, text in rows:
-        told = set(re.findall(r"`(\w+)`", text))
-        for labels in figures.labels(name):
-            assert set(labels) == told, name
+        documented = set(re.findall(r"`(\w+)`", text))
+        for labels in scraped.labels(name):
+            assert set(labels) == documented, name

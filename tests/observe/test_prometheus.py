@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]  # has no stubs
 
-from ..system.serving import ServerProcess, server
+from ..support.server_process import ServerProcess, server
 from .prometheus import Prometheus, Series, binary, prometheus, promtool
 from .scraping import BENCH, OTHER, play, scrape, session_of
 from .test_dashboard import DASHBOARD, DOCKER, PANELS
@@ -71,7 +71,7 @@ class Watched:
 @pytest.fixture(scope="module")
 def behind() -> Iterator[ServerProcess]:
     binary("prometheus")
-    with server(BENCH, workers=1, api_keys=[KEY]) as found:
+    with server(BENCH, api_keys=[KEY]) as found:
         yield found
 
 
@@ -101,14 +101,14 @@ def config_for(folder: Path, gateway: ServerProcess, behind: ServerProcess) -> P
     config = yaml.safe_load((DOCKER / "observe" / "prometheus.yml").read_text())
     [shipped] = config["scrape_configs"]
     [block] = re.findall(r"```yaml\n(scrape_configs:.*?)```", DOCS, re.S)
-    [told] = yaml.safe_load(block)["scrape_configs"]
+    [documented] = yaml.safe_load(block)["scrape_configs"]
     shipped["static_configs"][0]["targets"] = [address(gateway)]
-    told["static_configs"][0]["targets"] = [address(behind)]
+    documented["static_configs"][0]["targets"] = [address(behind)]
     key = folder / "key"
     key.write_text(f"{KEY}\n")
-    told["authorization"]["credentials_file"] = str(key)
-    told["job_name"] = "with-a-key"
-    config["scrape_configs"] = [shipped, told]
+    documented["authorization"]["credentials_file"] = str(key)
+    documented["job_name"] = "with-a-key"
+    config["scrape_configs"] = [shipped, documented]
     config["global"]["scrape_interval"] = f"{EVERY_S}s"
     file = folder / "prometheus.yml"
     file.write_text(yaml.safe_dump(config))
@@ -160,7 +160,7 @@ def filled(query: str, **chosen: list[str]) -> str:
         values = [_SPECIAL.sub(r"\\\\\g<0>", value) for value in chosen.get(variable["name"], ())]
         either = f"({'|'.join(values)})" if len(values) > 1 else "".join(values)
         query = query.replace(f"${variable['name']}", either or variable.get("allValue", ""))
-    # Four times the interval that Grafana supposes where the data source tells none, 15 seconds.
+    # Four times the interval that Grafana supposes where the data source has none, 15 seconds.
     query = query.replace("$__rate_interval", "1m0s")
     assert "$" not in query, query
     return query
@@ -177,7 +177,7 @@ def asked(watched: Watched, target: dict[str, Any], **chosen: list[str]) -> Seri
 
 
 def names_containers(query: str) -> bool:
-    """These servers have none: their figures are shown by the tests of containers."""
+    """These servers have none: their metrics are shown by the tests of containers."""
     return "orsay_container" in query
 
 
@@ -213,8 +213,8 @@ def test_the_choices_at_the_top_are_filled(watched: Watched) -> None:
 
 
 def test_the_alarms_of_the_documentation_can_be_used(watched: Watched, tmp_path: Path) -> None:
-    [told] = re.findall(r"^Worth an alarm: (.*?)\n\n", f"{DOCS}\n\n", re.M | re.S)
-    alarms = [each for each in re.findall(r"`([^`]+)`", told) if each != "answer"]
+    [documented] = re.findall(r"^Worth an alarm: (.*?)\n\n", f"{DOCS}\n\n", re.M | re.S)
+    alarms = [each for each in re.findall(r"`([^`]+)`", documented) if each != "answer"]
     assert len(alarms) == 4
     rules = [{"alert": f"Alarm{number}", "expr": each} for number, each in enumerate(alarms)]
     file = tmp_path / "rules.yml"
@@ -232,7 +232,7 @@ def test_both_servers_are_up_and_nothing_of_a_scrape_is_dropped(watched: Watched
     assert watched.prometheus.log and not [line for line in watched.prometheus.log if "level=warn" in line]
 
 
-async def test_the_figures_are_as_prometheus_wants_them(gateway: ServerProcess) -> None:
+async def test_the_metrics_are_as_prometheus_wants_them(gateway: ServerProcess) -> None:
     await play(gateway.url, name="bench")
     promtool("check", "metrics", given=(await scrape(gateway.url)).text)
 

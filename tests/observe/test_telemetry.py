@@ -16,7 +16,7 @@ from orsay.observe.otel_settings import OtelSettings, read_settings
 from orsay.observe.telemetry import make_telemetry
 from orsay_client import errors
 
-from ..system.serving import ServerProcess
+from ..support.server_process import ServerProcess
 from .collector import Collector, collecting, plain
 from .scraping import BENCH, play, session_of
 
@@ -28,7 +28,7 @@ URL = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
 @contextmanager
-def told(*targets: str, **variables: str) -> Iterator[ServerProcess]:
+def reported(*targets: str, **variables: str) -> Iterator[ServerProcess]:
     """A server in one process with these variables, ended in good order."""
     process = ServerProcess(
         ["--port", "0", *targets], {"ORSAY_WORKERS": "1", "ORSAY_LOG_FORMAT": "json", **variables}
@@ -47,7 +47,7 @@ def by_name(collector: Collector, trace: str) -> dict[str, Any]:
 
 async def test_a_session_is_a_span_and_its_calls_are_spans_below_it() -> None:
     with collecting() as collector:
-        with told(BENCH, **{URL: collector.url, "OTEL_EXPORTER_OTLP_HEADERS": "x-who=me"}) as process:
+        with reported(BENCH, **{URL: collector.url, "OTEL_EXPORTER_OTLP_HEADERS": "x-who=me"}) as process:
             async with session_of(
                 process, traceparent=PARENT, secrets={"token": "hunter2-5d1c"}, run_labels="night"
             ) as session:
@@ -84,7 +84,7 @@ async def test_a_session_is_a_span_and_its_calls_are_spans_below_it() -> None:
 
 async def test_a_trace_that_the_server_began_has_the_session_at_its_top() -> None:
     with collecting() as collector:
-        with told(BENCH, **{URL: collector.url, "OTEL_METRICS_EXPORTER": "none"}) as process:
+        with reported(BENCH, **{URL: collector.url, "OTEL_METRICS_EXPORTER": "none"}) as process:
             async with session_of(process, traceparent="none") as session:
                 trace = session.trace
         spans = by_name(collector, trace)
@@ -95,8 +95,8 @@ async def test_a_trace_that_the_server_began_has_the_session_at_its_top() -> Non
 async def test_a_server_behind_puts_its_spans_below() -> None:
     with collecting() as collector:
         with (
-            told(BENCH, **{URL: collector.url, "OTEL_SERVICE_NAME": "behind"}) as behind,
-            told(behind.url, **{URL: collector.url, "OTEL_SERVICE_NAME": "gateway"}) as gateway,
+            reported(BENCH, **{URL: collector.url, "OTEL_SERVICE_NAME": "behind"}) as behind,
+            reported(behind.url, **{URL: collector.url, "OTEL_SERVICE_NAME": "gateway"}) as gateway,
         ):
             async with session_of(gateway) as session:
                 await session.call("add", {"one": 1, "two": 1})
@@ -110,7 +110,7 @@ async def test_a_server_behind_puts_its_spans_below() -> None:
 
 async def test_a_session_that_cannot_be_opened_is_a_span_with_an_error() -> None:
     with collecting() as collector:
-        with told(BENCH, **{URL: collector.url}) as process, pytest.raises(errors.BadRequest):
+        with reported(BENCH, **{URL: collector.url}) as process, pytest.raises(errors.BadRequest):
             async with session_of(process, "bench", traceparent=PARENT, toolset="nonsense"):
                 pass
         [span] = by_name(collector, TRACE).values()
@@ -119,7 +119,7 @@ async def test_a_session_that_cannot_be_opened_is_a_span_with_an_error() -> None
 
 async def test_a_session_whose_worker_died_is_a_span_with_its_fault() -> None:
     with collecting() as collector:
-        with told(BENCH, **{URL: collector.url}) as process:
+        with reported(BENCH, **{URL: collector.url}) as process:
             async with session_of(process, traceparent=PARENT) as session:
                 with pytest.raises(errors.Fault):
                     await session.call("die")
@@ -130,7 +130,7 @@ async def test_a_session_whose_worker_died_is_a_span_with_its_fault() -> None:
 
 async def test_a_client_that_does_not_sample_its_trace_is_not_traced() -> None:
     with collecting() as collector:
-        with told(BENCH, **{URL: collector.url}) as process:
+        with reported(BENCH, **{URL: collector.url}) as process:
             async with session_of(process, traceparent=PARENT.removesuffix("01") + "00") as session:
                 await session.call("add", {"one": 1, "two": 1})
         assert collector.spans == []
@@ -138,7 +138,7 @@ async def test_a_client_that_does_not_sample_its_trace_is_not_traced() -> None:
 
 async def test_metrics_are_those_of_the_scrape() -> None:
     with collecting() as collector:
-        with told(BENCH, **{URL: collector.url, "OTEL_METRIC_EXPORT_INTERVAL": "200"}) as process:
+        with reported(BENCH, **{URL: collector.url, "OTEL_METRIC_EXPORT_INTERVAL": "200"}) as process:
             collector.until(lambda: collector.points("orsay_sessions"))  # before the end, too
             await play(process.url)
         calls = {
@@ -163,10 +163,11 @@ async def test_metrics_are_those_of_the_scrape() -> None:
 async def test_a_collector_that_is_away_disturbs_nothing() -> None:
     variables = {
         URL: "http://127.0.0.1:9",
+        "OTEL_EXPORTER_OTLP_TIMEOUT": "1",
         "OTEL_METRIC_EXPORT_INTERVAL": "100",
         "OTEL_BSP_SCHEDULE_DELAY": "100",
     }
-    with told(BENCH, **variables) as process:
+    with reported(BENCH, **variables) as process:
         await play(process.url)
         assert process.end() == 0
     assert "127.0.0.1" in process.everything and "Traceback" not in "".join(process.output)

@@ -15,8 +15,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from orsay_client import AsyncClient, Client, errors
 from orsay_protocol.trace import Traceparent, new_trace, read_traceparent
 
-from ..client.scripted import Scripted
-from ..system.serving import ServerProcess, api_for, server
+from ..support.scripted_server import ScriptedServer
+from ..support.server_process import ServerProcess, server
+from ..support.session_api import api_for
 from .scraping import BENCH, session_of
 
 pytestmark = pytest.mark.process
@@ -32,7 +33,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(journal: Path) -> Iterator[ServerProcess]:
-    with server(BENCH, workers=1, journal=str(journal), log_format="json") as found:
+    with server(BENCH, journal=str(journal), log_format="json") as found:
         yield found
 
 
@@ -84,7 +85,7 @@ def journal_has(journal: Path, trace: str) -> bool:
 @pytest.mark.parametrize("runtime", ["process", "local"])
 async def test_authors_may_put_the_trace_into_a_format_of_their_own(runtime: str) -> None:
     target = f"{Path(__file__).with_name('formatted.py')}:Formatted"
-    with server(target, workers=1, runtime=runtime) as process:
+    with server(target, runtime=runtime) as process:
         traces = []
         for _ in range(2):
             async with session_of(process, "formatted") as session:
@@ -99,7 +100,7 @@ async def test_authors_may_put_the_trace_into_a_format_of_their_own(runtime: str
 
 
 async def test_clients_of_other_protocols_bring_their_trace_too() -> None:
-    with server(BENCH, workers=1, also="openenv", log_format="json") as process:
+    with server(BENCH, also="openenv", log_format="json") as process:
         async with httpx.AsyncClient() as http:
             answer = await http.post(f"{process.url}/reset", json={}, headers={"traceparent": PARENT})
         assert answer.status_code == 200, answer.text
@@ -180,7 +181,7 @@ def test_the_synchronous_face_has_it_too(served: ServerProcess) -> None:
         assert re.fullmatch("[0-9a-f]{32}", session.trace)
 
 
-async def test_errors_tell_the_trace_and_keep_it_when_pickled(served: ServerProcess) -> None:
+async def test_errors_have_the_trace_and_keep_it_when_pickled(served: ServerProcess) -> None:
     async with session_of(served) as session:
         with pytest.raises(errors.ToolError) as caught:
             await session.call("fail")
@@ -189,11 +190,11 @@ async def test_errors_tell_the_trace_and_keep_it_when_pickled(served: ServerProc
     assert f"trace {session.trace}" in caught.value.__notes__
 
 
-async def test_an_opening_that_fails_tells_the_trace() -> None:
+async def test_an_opening_that_fails_has_the_trace() -> None:
     async def refuse(request: object, reply: object) -> None:
         await reply.json({"detail": "no"}, status=401)  # type: ignore[attr-defined]
 
-    async with Scripted(refuse) as scripted, AsyncClient(scripted.url) as client:
+    async with ScriptedServer(refuse) as scripted, AsyncClient(scripted.url) as client:
         session = client.environment().session(task_spec={}, traceparent=PARENT)
         with pytest.raises(errors.OrsayClientError) as caught:
             async with asyncio.timeout(60):

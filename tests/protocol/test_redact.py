@@ -1,4 +1,4 @@
-"""No secret stands in a text that was redacted, whatever spelled it there; other texts stay as they are."""
+"""No secret is in a text that was redacted, whatever spelled it there; other texts stay as they are."""
 
 from __future__ import annotations
 
@@ -336,7 +336,7 @@ def test_nothing_shows_the_secrets_of_a_redactor() -> None:
     assert Redactor(["abc"]).plain("abc") == "abc"
 
 
-def test_another_word_may_stand_in_its_place() -> None:
+def test_another_word_may_replace_it() -> None:
     assert Redactor(["hunter2"], mask="***").plain("hunter2hunter2 hunter2") == "*** ***"
 
 

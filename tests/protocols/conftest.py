@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ..system.serving import ServerProcess, server
+from ..support.server_process import ServerProcess, server
 
-WORLDS = Path(__file__).parent / "worlds.py"
-TARGETS = ("guess_env.env:GuessEnvironment", f"{WORLDS}:World", f"{WORLDS}:Broken")
+ENVIRONMENTS = Path(__file__).parents[1] / "support" / "protocol_environments.py"
+TARGETS = ("guess_env.env:GuessEnvironment", f"{ENVIRONMENTS}:Scripted", f"{ENVIRONMENTS}:Broken")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,13 +25,13 @@ def runtime(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def served() -> Iterator[ServerProcess]:
-    """Guess, which is the first, and two worlds, for clients of every kind."""
-    with server(*TARGETS, also="openenv,mcp", idle_limit_s=900) as found:
+    """Guess, which is the first, and two scripted ones, for clients of every kind."""
+    with server(*TARGETS, also="openenv,mcp", idle_limit_s=900, workers=2) as found:
         yield found
 
 
 @pytest.fixture(scope="session")
 def served_on(runtime: str) -> Iterator[ServerProcess]:
     """The same on either runtime."""
-    with server(*TARGETS, also="openenv,mcp", runtime=runtime) as found:
+    with server(*TARGETS, also="openenv,mcp", runtime=runtime, workers=2) as found:
         yield found

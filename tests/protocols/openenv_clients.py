@@ -1,4 +1,4 @@
-"""A released ``openenv`` client in a process of its own, told what to do line by line."""
+"""A released ``openenv`` client in a process of its own, given what to do line by line."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""``docs/also.md`` tells the truth: its examples run, and it names every endpoint."""
+"""``docs/also.md`` is right: its examples run, and it names every endpoint."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 import httpx
@@ -10,9 +9,9 @@ import pytest
 
 from ..docs.test_examples import run
 from ..docs.test_reference import code
-from ..docs.texts import EXAMPLES, cells
 from ..interop.venvs import OPENENV, python_for
-from ..system.serving import ServerProcess, server
+from ..support.documentation import EXAMPLES, cells
+from ..support.server_process import ServerProcess, server
 
 pytestmark = pytest.mark.process
 
@@ -21,12 +20,12 @@ REVERSE = str(EXAMPLES / "environments" / "reverse.py")
 
 @pytest.fixture(scope="module")
 def reverse() -> Iterator[ServerProcess]:
-    with server(REVERSE, also="openenv,mcp", workers="1") as found:
+    with server(REVERSE, also="openenv,mcp") as found:
         yield found
 
 
 def test_the_example_for_mcp_runs(reverse: ServerProcess) -> None:
-    shown = run(sys.executable, EXAMPLES / "also" / "play_mcp.py", reverse.url).splitlines()
+    shown = run(EXAMPLES / "also" / "play_mcp.py", reverse.url).splitlines()
     assert "'stone'" in shown[0]
     assert "text='Right.'" in shown[1]
     assert "{'orsay': {'reward': 1.0, 'finished': True, 'metadata': None}}" in shown[1]
@@ -35,7 +34,7 @@ def test_the_example_for_mcp_runs(reverse: ServerProcess) -> None:
 @pytest.mark.venv
 @pytest.mark.parametrize("release", OPENENV, ids="-".join)
 def test_the_example_for_openenv_runs(reverse: ServerProcess, release: tuple[str, str]) -> None:
-    shown = run(python_for(*release), EXAMPLES / "also" / "play_openenv.py", reverse.url).splitlines()
+    shown = run(EXAMPLES / "also" / "play_openenv.py", reverse.url, python=python_for(*release)).splitlines()
     assert "'stone'" in shown[0]
     assert shown[1] == "Right. 1.0 True"
 
@@ -46,7 +45,9 @@ def published(url: str) -> set[str]:
 
 
 def test_every_endpoint_is_documented(reverse: ServerProcess) -> None:
-    with server(REVERSE, workers="1") as plain:
+    with server(REVERSE) as plain:
         more = published(reverse.url) - published(plain.url)
-    told = {code(row[0]) for heading in ("### Over HTTP", "## MCP") for row in cells("also.md", heading)}
-    assert {each for each in told if each.partition(" ")[0] in ("GET", "POST", "DELETE")} == more
+    documented = {
+        code(row[0]) for heading in ("### Over HTTP", "## MCP") for row in cells("also.md", heading)
+    }
+    assert {each for each in documented if each.partition(" ")[0] in ("GET", "POST", "DELETE")} == more

@@ -15,7 +15,8 @@ from mcp import ClientSession, McpError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import ImageContent, InitializeResult, TextContent
 
-from ..system.serving import ServerProcess, children, server, until
+from ..support.server_process import ServerProcess, children, server
+from ..support.waiting import until
 from .conftest import TARGETS
 
 pytestmark = pytest.mark.process
@@ -47,7 +48,7 @@ class Connected:
         self.sid = sid
 
     async def call(self, name: str, **arguments: Any) -> tuple[str, dict[str, Any], bool]:
-        """Text, what stands under ``orsay``, and whether it was an error."""
+        """Text, the value of ``orsay``, and whether it was an error."""
         result = await self.session.call_tool(name, arguments)
         text = "".join(block.text for block in result.content if isinstance(block, TextContent))
         assert result.meta is not None
@@ -73,9 +74,9 @@ async def play_guess(url: str, **headers: str) -> list[float]:
         finished = False
         while not finished:
             number = (low + high) // 2
-            text, told, _ = await client.call("guess", number=number)
-            rewards.append(told["reward"])
-            finished = told["finished"]
+            text, reported, _ = await client.call("guess", number=number)
+            rewards.append(reported["reward"])
+            finished = reported["finished"]
             low, high = (number + 1, high) if "higher" in text else (low, number - 1)
     return rewards
 
@@ -104,8 +105,8 @@ async def test_the_released_client_plays_guess_to_the_end(served_on: ServerProce
 
 
 async def test_tools_are_listed_with_their_whole_schemas(served: ServerProcess) -> None:
-    async with connected(f"{served.url}/mcp/world") as client:
-        assert client.name == "World"
+    async with connected(f"{served.url}/mcp/scripted") as client:
+        assert client.name == "Scripted"
         tools = {tool.name: tool for tool in (await client.session.list_tools()).tools}
     assert set(tools) == {"fail", "look", "say", "submit", "vanish", "wait"}
     properties = tools["say"].inputSchema["properties"]
@@ -116,7 +117,7 @@ async def test_tools_are_listed_with_their_whole_schemas(served: ServerProcess) 
 
 
 async def test_the_prompt_is_in_the_instructions_and_a_prompt(served: ServerProcess) -> None:
-    async with connected(f"{served.url}/world/mcp?split=test&index=0") as client:
+    async with connected(f"{served.url}/scripted/mcp?split=test&index=0") as client:
         assert client.instructions.startswith("This is task four")
         (prompt,) = (await client.session.list_prompts()).prompts
         (message,) = (await client.session.get_prompt(prompt.name)).messages
@@ -125,38 +126,38 @@ async def test_the_prompt_is_in_the_instructions_and_a_prompt(served: ServerProc
 
 
 async def test_reward_and_end_are_beside_the_content_not_in_it(served: ServerProcess) -> None:
-    async with connected(f"{served.url}/mcp/world?index=0") as client:
-        text, told, failed = await client.call("say", text="hi", times=2)
+    async with connected(f"{served.url}/mcp/scripted?index=0") as client:
+        text, reported, failed = await client.call("say", text="hi", times=2)
         assert (text, failed) == ("hihi", False)
-        assert told == {"reward": 0.5, "finished": False, "metadata": {"times": 2}}
-        text, told, _ = await client.call("submit", answer="42")
-        assert (told["reward"], told["finished"]) == (1.0, True)
-        text, told, failed = await client.call("say", text="hi")
-        assert failed and told == {"reason": "episode_finished", "finished": True}
+        assert reported == {"reward": 0.5, "finished": False, "metadata": {"times": 2}}
+        text, reported, _ = await client.call("submit", answer="42")
+        assert (reported["reward"], reported["finished"]) == (1.0, True)
+        text, reported, failed = await client.call("say", text="hi")
+        assert failed and reported == {"reason": "episode_finished", "finished": True}
 
 
 async def test_images_are_content(served: ServerProcess) -> None:
-    async with connected(f"{served.url}/mcp/world") as client:
+    async with connected(f"{served.url}/mcp/scripted") as client:
         text, image = (await client.session.call_tool("look", {})).content
         assert isinstance(text, TextContent) and text.text == "You see:"
         assert isinstance(image, ImageContent) and image.mimeType == "image/png"
 
 
-async def test_what_a_model_can_mend_is_a_result_and_a_fault_an_error(served: ServerProcess) -> None:
-    async with connected(f"{served.url}/mcp/world") as client:
-        text, told, failed = await client.call("say", words="hi")
-        assert failed and told["reason"] == "input_validation" and "text" in text
+async def test_what_a_model_can_fix_is_a_result_and_a_fault_an_error(served: ServerProcess) -> None:
+    async with connected(f"{served.url}/mcp/scripted") as client:
+        text, reported, failed = await client.call("say", words="hi")
+        assert failed and reported["reason"] == "input_validation" and "text" in text
         with pytest.raises(McpError) as fault:
             await client.session.call_tool("fail", {})
         assert "tool_error: RuntimeError: out of paper" in str(fault.value)
-        told = fault_in(fault.value)
-        assert told["class"] == "tool_error"
-        await until(lambda: told["id"] in "".join(served.log))
+        reported = fault_in(fault.value)
+        assert reported["class"] == "tool_error"
+        await until(lambda: reported["id"] in "".join(served.log))
         assert (await client.call("say", text="still here"))[0] == "still here"
 
 
 async def test_the_session_ends_with_its_client(served: ServerProcess) -> None:
-    async with connected(f"{served.url}/mcp/world") as client:
+    async with connected(f"{served.url}/mcp/scripted") as client:
         sid = client.sid
         assert not ended(served, sid)
         async with httpx.AsyncClient(base_url=served.url, headers={"X-Session-ID": sid}) as http:
@@ -166,7 +167,7 @@ async def test_the_session_ends_with_its_client(served: ServerProcess) -> None:
 
 
 async def test_two_clients_at_once_play_apart(served: ServerProcess) -> None:
-    url = f"{served.url}/mcp/world"
+    url = f"{served.url}/mcp/scripted"
     async with connected(f"{url}?index=0") as one:
         assert "task one" in one.instructions
         two = asyncio.create_task(play_guess(f"{served.url}/mcp/guessenvironment?seed=5"))
@@ -176,7 +177,7 @@ async def test_two_clients_at_once_play_apart(served: ServerProcess) -> None:
 
 
 async def test_calls_of_one_session_run_while_another_is_asked(served: ServerProcess) -> None:
-    async with connected(f"{served.url}/mcp/world") as client:
+    async with connected(f"{served.url}/mcp/scripted") as client:
         slow = asyncio.create_task(client.call("wait", seconds=60))
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
@@ -190,9 +191,9 @@ async def test_calls_of_one_session_run_while_another_is_asked(served: ServerPro
 
 async def test_a_session_that_cannot_begin_says_why(served: ServerProcess) -> None:
     for path, says in (
-        ("/mcp/world?split=nowhere", "nowhere"),
-        ("/mcp/world?index=99", "99"),
-        ("/mcp/world?index=first", "index: Input should be a valid integer"),
+        ("/mcp/scripted?split=nowhere", "nowhere"),
+        ("/mcp/scripted?index=99", "99"),
+        ("/mcp/scripted?index=first", "index: Input should be a valid integer"),
         ("/mcp/nothing", "unknown environment 'nothing'"),
         ("/mcp/broken", "setup_error"),
     ):
@@ -215,8 +216,8 @@ async def test_a_key_is_needed_and_a_session_belongs_to_it() -> None:
 
 
 async def test_a_lost_worker_is_a_fault_until_the_client_begins_anew() -> None:
-    with server(*TARGETS, also="mcp", workers="1") as own:
-        async with connected(f"{own.url}/mcp/world") as client:
+    with server(*TARGETS, also="mcp", workers=1) as own:
+        async with connected(f"{own.url}/mcp/scripted") as client:
             (worker,) = children(own.pid)
             os.kill(worker, signal.SIGKILL)
             await until(lambda: ended(own, client.sid))
@@ -225,7 +226,7 @@ async def test_a_lost_worker_is_a_fault_until_the_client_begins_anew() -> None:
             assert fault_in(fault.value)["class"] == "worker_lost"
             assert fault_in(fault.value)["retryable"] is True
         async with asyncio.timeout(30):
-            while refused := await refusal(f"{own.url}/mcp/world"):  # the next worker starts
+            while refused := await refusal(f"{own.url}/mcp/scripted"):  # the next worker starts
                 assert fault_in(refused)["retryable"], refused
         assert (await play_guess(f"{own.url}/mcp"))[-1] == 1.0
 
@@ -271,7 +272,7 @@ async def test_a_beginning_that_is_none_leaves_no_session() -> None:
 async def test_a_running_call_is_answered_before_the_server_stops(tmp_path: Path) -> None:
     began = tmp_path / "began"
     with server(*TARGETS, also="mcp") as own:
-        async with connected(f"{own.url}/mcp/world") as client:
+        async with connected(f"{own.url}/mcp/scripted") as client:
             await client.session.list_tools()  # the client does so after its first call
             slow = asyncio.create_task(client.call("wait", seconds=1, began=str(began)))
             await until(began.exists)
@@ -282,5 +283,5 @@ async def test_a_running_call_is_answered_before_the_server_stops(tmp_path: Path
 
 async def test_secrets_reach_the_environment(served: ServerProcess) -> None:
     secret = {"X-Secrets": "eyJ3b3JkIjogeyJ2YWx1ZSI6ICJzd29yZGZpc2gifX0="}
-    async with connected(f"{served.url}/mcp/world", **secret) as client:
+    async with connected(f"{served.url}/mcp/scripted", **secret) as client:
         assert "secret swordfish" in client.instructions

@@ -17,7 +17,8 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from ..interop.venvs import OPENENV, python_for
-from ..system.serving import ServerProcess, children, server, until
+from ..support.server_process import ServerProcess, children, server
+from ..support.waiting import until
 from .conftest import TARGETS
 from .openenv_clients import openenv_client
 
@@ -54,7 +55,7 @@ class Socket:
 
 
 @asynccontextmanager
-async def socket(served: ServerProcess, path: str = "/world/ws", **headers: str) -> AsyncIterator[Socket]:
+async def socket(served: ServerProcess, path: str = "/scripted/ws", **headers: str) -> AsyncIterator[Socket]:
     url = served.url.replace("http", "ws") + path
     async with connect(url, additional_headers=headers, proxy=None) as connection:
         yield Socket(connection)
@@ -93,7 +94,7 @@ def test_a_released_tool_client_plays_guess_by_tool_calls(
 
 @pytest.mark.venv
 async def test_the_session_of_a_tool_client_is_one_over_http_and_the_socket(served: ServerProcess) -> None:
-    with openenv_client(NEWEST, "tools", f"{served.url}/world") as client:
+    with openenv_client(NEWEST, "tools", f"{served.url}/scripted") as client:
         client.do("connect")
         reset = client.do("reset", split="test", index=0)
         assert "task four" in reset["observation"]["text"]
@@ -111,7 +112,7 @@ async def test_the_session_of_a_tool_client_is_one_over_http_and_the_socket(serv
 
 @pytest.mark.venv
 async def test_a_client_that_is_killed_takes_its_session_along(served: ServerProcess) -> None:
-    with openenv_client(NEWEST, "generic", f"{served.url}/world") as client:
+    with openenv_client(NEWEST, "generic", f"{served.url}/scripted") as client:
         sid = client.do("reset", index=0)["observation"]["metadata"]["session_id"]
         assert not ended(served, sid)
         client.kill()
@@ -121,8 +122,8 @@ async def test_a_client_that_is_killed_takes_its_session_along(served: ServerPro
 @pytest.mark.venv
 def test_two_clients_at_once_play_apart(served: ServerProcess) -> None:
     with (
-        openenv_client(NEWEST, "generic", f"{served.url}/world") as one,
-        openenv_client(NEWEST, "generic", f"{served.url}/world") as two,
+        openenv_client(NEWEST, "generic", f"{served.url}/scripted") as one,
+        openenv_client(NEWEST, "generic", f"{served.url}/scripted") as two,
     ):
         assert "task one" in one.do("reset", index=0)["observation"]["text"]
         assert "task two" in two.do("reset", index=1)["observation"]["text"]
@@ -133,7 +134,7 @@ def test_two_clients_at_once_play_apart(served: ServerProcess) -> None:
 
 @pytest.mark.venv
 def test_a_fault_is_an_error_and_no_reward(served: ServerProcess) -> None:
-    with openenv_client(NEWEST, "generic", f"{served.url}/world") as client:
+    with openenv_client(NEWEST, "generic", f"{served.url}/scripted") as client:
         client.do("reset")
         failed = client.ask("step", action={"type": "call_tool", "tool_name": "fail"})
         assert "tool_error: " in failed["error"] and "RuntimeError: out of paper" in failed["error"]
@@ -159,7 +160,7 @@ def test_the_validator_of_the_released_package_finds_nothing_wrong(served: Serve
         "import json, sys; from openenv.cli._validation import validate_running_environment as look;"
         "print(json.dumps(look(sys.argv[1])))"
     )
-    command = [str(python_for(*NEWEST)), "-c", code, f"{served.url}/world"]
+    command = [str(python_for(*NEWEST)), "-c", code, f"{served.url}/scripted"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     report = json.loads(done.stdout)
     assert report["passed"] and report["mode"] == "simulation", report
@@ -261,7 +262,7 @@ async def test_a_task_that_does_not_exist_is_refused(served: ServerProcess) -> N
         assert await ws.reset(index=2)
 
 
-async def test_a_failed_setup_is_told_and_leaves_no_session(served: ServerProcess) -> None:
+async def test_a_failed_setup_is_reported_and_leaves_no_session(served: ServerProcess) -> None:
     async with socket(served, "/broken/ws") as ws:
         data = (await ws.ask("reset"))["data"]
     assert data["code"] == "FACTORY_ERROR"
@@ -302,7 +303,7 @@ async def test_a_call_that_runs_is_stopped_when_its_client_goes(
 
 
 async def test_a_lost_worker_is_a_fault_and_the_next_reset_works() -> None:
-    with server(*TARGETS, also="openenv", workers="1") as own:
+    with server(*TARGETS, also="openenv", workers=1) as own:
         async with socket(own) as ws:
             await ws.reset()
             (worker,) = children(own.pid)
@@ -341,7 +342,7 @@ async def test_a_server_that_stops_ends_sessions_and_sockets() -> None:
 
 
 async def test_sockets_lead_nowhere_on_other_paths_and_for_foreign_pages(served: ServerProcess) -> None:
-    for path, status in (("/nowhere/ws", 404), ("/world/prompt", 404), ("/ws?session_id=x", 404)):
+    for path, status in (("/nowhere/ws", 404), ("/scripted/prompt", 404), ("/ws?session_id=x", 404)):
         with pytest.raises(InvalidStatus) as refused:
             async with socket(served, path):
                 pass
@@ -371,7 +372,7 @@ async def test_too_many_messages_at_once_end_the_connection(served: ServerProces
 
 
 async def test_over_http_a_reset_alone_leaves_nothing_open(served: ServerProcess) -> None:
-    async with httpx.AsyncClient(base_url=f"{served.url}/world") as http:
+    async with httpx.AsyncClient(base_url=f"{served.url}/scripted") as http:
         answer = (await http.post("/reset", json={"index": 1})).json()
         assert "task two" in answer["observation"]["text"]
         await until(lambda: ended(served, answer["metadata"]["session_id"]))
@@ -404,7 +405,7 @@ async def test_over_http_a_session_of_ones_own_stays_and_is_an_ors_session(serve
 
 
 async def test_over_http_a_request_id_is_run_once(served: ServerProcess) -> None:
-    async with httpx.AsyncClient(base_url=f"{served.url}/world", headers={"X-Session-ID": "once"}) as http:
+    async with httpx.AsyncClient(base_url=f"{served.url}/scripted", headers={"X-Session-ID": "once"}) as http:
         await http.post("/reset", json={})
         for _ in range(2):
             assert (await http.post("/step", json={"action": SAY, "request_id": "a"})).json()["reward"] == 0.5
@@ -413,7 +414,7 @@ async def test_over_http_a_request_id_is_run_once(served: ServerProcess) -> None
 
 
 async def test_over_http_a_fault_has_a_status_and_its_class(served: ServerProcess) -> None:
-    async with httpx.AsyncClient(base_url=f"{served.url}/world") as http:
+    async with httpx.AsyncClient(base_url=f"{served.url}/scripted") as http:
         answer = await http.post("/step", json={"action": {"tool": "fail"}})
         assert answer.status_code == 500 and answer.headers["X-Orsay-Fault"] == "tool_error"
         assert (await http.post("/step", json={"action": {"text": "hi"}})).status_code == 400
@@ -426,11 +427,11 @@ async def test_over_http_a_fault_has_a_status_and_its_class(served: ServerProces
 async def test_an_environment_describes_itself(served: ServerProcess) -> None:
     async with httpx.AsyncClient(base_url=served.url) as http:
         assert (await http.get("/metadata")).json()["name"] == "GuessEnvironment"
-        assert (await http.get("/World/metadata")).json()["description"] == "Does what it is told."
-        schema = (await http.get("/world/schema")).json()
+        assert (await http.get("/Scripted/metadata")).json()["description"] == "Does what its calls say."
+        schema = (await http.get("/scripted/schema")).json()
         assert "say" in schema["action"]["properties"]["tool_name"]["enum"]
-        assert {"/reset", "/step", "/state"} < set((await http.get("/world/openapi.json")).json()["paths"])
-        assert (await http.get("/world/health")).json() == {"status": "healthy"}
+        assert {"/reset", "/step", "/state"} < set((await http.get("/scripted/openapi.json")).json()["paths"])
+        assert (await http.get("/scripted/health")).json() == {"status": "healthy"}
         assert (await http.get("/health")).json() == {"status": "ok"}
         assert (await http.get("/nowhere/metadata")).status_code == 404
         paths = (await http.get("/openapi.json")).json()["paths"]
@@ -438,7 +439,7 @@ async def test_an_environment_describes_itself(served: ServerProcess) -> None:
 
 
 async def test_json_rpc_answers_with_errors_of_its_own(served: ServerProcess) -> None:
-    async with httpx.AsyncClient(base_url=f"{served.url}/world") as http:
+    async with httpx.AsyncClient(base_url=f"{served.url}/scripted") as http:
 
         async def rpc(method: str, **params: Any) -> dict[str, Any]:
             body = {"jsonrpc": "2.0", "id": 5, "method": method, "params": params}
@@ -466,7 +467,7 @@ async def test_json_rpc_goes_over_sockets_too(served: ServerProcess) -> None:
         assert answer["result"]["data"] == "x" and answer["result"]["reward"] == 0.25
         create = {"jsonrpc": "2.0", "id": 1, "method": "openenv/session/create"}
         assert (await ws.ask("mcp", **create))["data"]["result"]["session_id"] == sid
-    async with socket(served, "/world/mcp") as ws:
+    async with socket(served, "/scripted/mcp") as ws:
         assert (await ws.raw(json.dumps(call)))["result"]["data"] == "x"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from ..interop.servers import ROOT
 from ..interop.venvs import python_for
-from ..system.serving import server
+from ..support.server_process import server
 
 pytestmark = pytest.mark.process
 
@@ -38,7 +38,7 @@ def test_a_missing_extra_stops_the_start_and_is_named(name: str) -> None:
 
 
 def test_without_the_option_nothing_of_it_is_loaded_or_answered() -> None:
-    with server(REVERSE, workers="1") as plain, httpx.Client(base_url=plain.url) as http:
+    with server(REVERSE) as plain, httpx.Client(base_url=plain.url) as http:
         for path in ("/reset", "/step", "/mcp", "/reverse/mcp"):
             assert http.post(path, json={}).status_code == 404
         assert http.get("/state").status_code == 404
@@ -55,7 +55,7 @@ def test_without_the_option_nothing_of_it_is_loaded_or_answered() -> None:
 
 @pytest.mark.parametrize("name", ["openenv", "mcp"])
 def test_each_protocol_can_be_served_alone(name: str) -> None:
-    with server(REVERSE, also=name, workers="1") as one, httpx.Client(base_url=one.url) as http:
+    with server(REVERSE, also=name) as one, httpx.Client(base_url=one.url) as http:
         published = http.get("/openapi.json").json()["paths"]
         assert ("/{env}/reset" in published) == (name == "openenv")
         assert ("/{env}/mcp" in published) == (name == "mcp")

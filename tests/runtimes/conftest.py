@@ -7,8 +7,9 @@ import pytest
 import pytest_asyncio
 from orsay.runtimes.base import Runtime
 
-from ..engine import needs_engine
-from .stand import RUNTIMES, Log, running_runtime
+from ..support.author_log import Log
+from ..support.engine import needs_engine
+from ..support.runtimes import RUNTIMES, running_runtime
 
 PARAMS = [pytest.param(name, marks=needs_engine if name == "docker" else ()) for name in RUNTIMES]
 

@@ -9,8 +9,11 @@ import pytest
 from orsay.errors import Overloaded
 from orsay.runtimes.base import Runtime
 
-from .stand import MAX_RESULT, Log, is_ours, open_session, running_runtime, until
-from .worlds import EXCEPTIONS
+from ..support.author_log import Log
+from ..support.environments import EXCEPTIONS
+from ..support.runtime_session import open_session
+from ..support.runtimes import MAX_RESULT, is_ours, running_runtime
+from ..support.waiting import until
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
 
@@ -150,12 +153,12 @@ async def test_a_tool_that_raises_ends_its_call_and_nothing_else(
     await player.close()
 
 
-async def test_a_fault_tells_the_exception_and_keeps_the_traceback_apart(runtime: Runtime) -> None:
+async def test_a_fault_has_the_exception_and_keeps_the_traceback_apart(runtime: Runtime) -> None:
     player = await open_session(runtime)
     fault = await player.call("do", how="ValueError").fault()
     assert fault.message == "ValueError: no such door"
     if is_ours(runtime):
-        assert "worlds.py" in fault.trace and "Traceback" in fault.trace
+        assert "environments.py" in fault.trace and "Traceback" in fault.trace
     else:  # it is in the log of the server where the tool ran, under the same id
         assert fault.fault_id and fault.fault_id in fault.trace
     await player.close()
@@ -165,7 +168,7 @@ async def test_an_exception_that_is_raised_again_and_again_shows_its_last_way_on
     player = await open_session(runtime)
     traces = [(await player.call("do", how="ValueError").fault()).trace for _ in range(5)]
     if is_ours(runtime):
-        assert traces[-1].count("worlds.py") == traces[0].count("worlds.py") > 0
+        assert traces[-1].count("environments.py") == traces[0].count("environments.py") > 0
     await player.close()
 
 

@@ -16,23 +16,26 @@ from orsay.errors import Faulted, LoadError, Overloaded
 from orsay.runtimes.base import OpenSession, TaskQuery
 from orsay.runtimes.process.pool import ProcessRuntime
 
-from .stand import Log, Player, open_session, process_runtime, started, until
-from .worlds import FILE
+from ..support.author_log import Log
+from ..support.environments import FILE
+from ..support.runtime_session import RuntimeSession, open_session
+from ..support.runtimes import process_runtime, started
+from ..support.waiting import until
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
 DEATHS = {"os._exit": "exit code 7", "segfault": "SIGSEGV", "kill": "SIGKILL"}
-WORLD = [f"{FILE}:World", f"{FILE}:AsyncWorld"]
+SCRIPTED = [f"{FILE}:Scripted", f"{FILE}:AsyncScripted"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncIterator[ProcessRuntime]:
     """Two workers; each test may kill one, since a new one takes its place."""
-    runtime = process_runtime(2, targets=WORLD)
+    runtime = process_runtime(2, targets=SCRIPTED)
     async with started(runtime):
         yield runtime
 
 
-async def pid_of(player: Player) -> int:
+async def pid_of(player: RuntimeSession) -> int:
     return int(await player.call("where").text())
 
 
@@ -44,7 +47,7 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-async def close_all(*players: Player) -> None:
+async def close_all(*players: RuntimeSession) -> None:
     for player in players:
         try:
             await player.close()
@@ -52,7 +55,7 @@ async def close_all(*players: Player) -> None:
             assert fault.fault == "worker_lost"
 
 
-async def two_apart(pool: ProcessRuntime, log: Log) -> tuple[Player, Player]:
+async def two_apart(pool: ProcessRuntime, log: Log) -> tuple[RuntimeSession, RuntimeSession]:
     """Sessions in different workers; waits for the second worker if it still starts."""
     one = await open_session(pool, log=str(log.path))
     async with asyncio.timeout(15):
@@ -89,7 +92,7 @@ async def test_a_call_that_kills_its_worker_harms_no_other_worker(
 
 
 @pytest.mark.conformance("I3")
-@pytest.mark.parametrize("key", ["world", "asyncworld"])
+@pytest.mark.parametrize("key", ["scripted", "asyncscripted"])
 @pytest.mark.parametrize("hook", ["constructor", "setup", "prompt", "task_tools", "score", "teardown"])
 async def test_a_hook_that_kills_its_worker_harms_no_other_worker(
     pool: ProcessRuntime, log: Log, key: str, hook: str
@@ -181,8 +184,8 @@ async def test_a_worker_blocked_past_the_limit_is_killed_and_the_culprit_named(
 
 @pytest.mark.conformance("I2", "I5")
 async def test_a_setup_that_blocks_its_worker_is_ended_at_its_limit() -> None:
-    async with started(process_runtime(1, targets=WORLD, setup_limit_s=0.3)) as runtime:
-        blocking = await open_session(runtime, "asyncworld", ready=False, setup="spin:30")
+    async with started(process_runtime(1, targets=SCRIPTED, setup_limit_s=0.3)) as runtime:
+        blocking = await open_session(runtime, "asyncscripted", ready=False, setup="block:30")
         error = await blocking.ready()
         assert isinstance(error, Faulted) and error.fault == "time_limit"
         new = await open_session(runtime)
@@ -195,7 +198,7 @@ async def test_a_blocked_worker_gets_no_new_sessions(pool: ProcessRuntime, log: 
     blocking, other = await two_apart(pool, log)
     pid = await pid_of(blocking)
     extra = [await open_session(pool) for _ in range(6)]
-    blocking.call("do_async", how="spin:30")
+    blocking.call("do_async", how="block:30")
     others = [player for player in extra if await pid_within(player, 1.0) not in (pid, None)]
     assert others
     async with asyncio.timeout(10):
@@ -214,11 +217,11 @@ async def test_a_blocked_worker_gets_no_new_sessions(pool: ProcessRuntime, log: 
 
 
 @pytest.mark.conformance("I2")
-@pytest.mark.parametrize(("tool", "how"), [("do", "hold_gil:30"), ("do_async", "spin:30")])
+@pytest.mark.parametrize(("tool", "how"), [("do", "hold_gil:30"), ("do_async", "block:30")])
 async def test_with_a_process_for_each_session_nothing_a_tool_does_delays_another(
     tool: str, how: str
 ) -> None:
-    async with started(process_runtime(2, targets=WORLD, sessions_per_worker=1)) as runtime:
+    async with started(process_runtime(2, targets=SCRIPTED, sessions_per_worker=1)) as runtime:
         blocking, *others = [await open_session(runtime) for _ in range(4)]
         pids = [await pid_of(player) for player in (blocking, *others)]
         assert len(set(pids)) == 4
@@ -236,19 +239,19 @@ async def test_with_a_process_for_each_session_nothing_a_tool_does_delays_anothe
 
 @pytest.mark.conformance("I2", "I6")
 async def test_a_pool_that_may_not_grow_further_says_so_and_serves_again_when_there_is_room() -> None:
-    runtime = process_runtime(1, targets=WORLD, sessions_per_worker=2, max_workers=2)
+    runtime = process_runtime(1, targets=SCRIPTED, sessions_per_worker=2, max_workers=2)
     async with started(runtime):
         players = [await open_session(runtime) for _ in range(4)]
         assert len({await pid_of(player) for player in players}) == 2
         with pytest.raises(Overloaded, match="all 2 worker processes are taken"):
             await open_session(runtime)
-        assert await runtime.tasks(TaskQuery(key="world", split="train", ask="count")) == b"3"
+        assert await runtime.tasks(TaskQuery(key="scripted", split="train", ask="count")) == b"3"
         await players.pop().close()
         players.append(await open_session(runtime))
         await close_all(*players)
 
 
-async def pid_within(player: Player, seconds: float) -> int | None:
+async def pid_within(player: RuntimeSession, seconds: float) -> int | None:
     try:
         async with asyncio.timeout(seconds):
             return await pid_of(player)
@@ -260,7 +263,7 @@ async def pid_within(player: Player, seconds: float) -> int | None:
 
 
 async def test_a_worker_retires_after_its_number_of_sessions() -> None:
-    async with started(process_runtime(1, targets=WORLD, session_limit=2)) as runtime:
+    async with started(process_runtime(1, targets=SCRIPTED, session_limit=2)) as runtime:
         players = [await open_session(runtime) for _ in range(5)]
         pids = [await pid_of(player) for player in players]
         assert pids[0] == pids[1] and pids[2] == pids[3] and len(set(pids)) == 3
@@ -273,7 +276,7 @@ async def test_a_worker_retires_after_its_number_of_sessions() -> None:
 
 
 async def test_a_worker_above_its_memory_limit_gets_no_new_sessions() -> None:
-    async with started(process_runtime(1, targets=WORLD, memory_limit_bytes=256 << 20)) as runtime:
+    async with started(process_runtime(1, targets=SCRIPTED, memory_limit_bytes=256 << 20)) as runtime:
         heavy = await open_session(runtime)
         pid = int(await heavy.call("hold", mebibytes=300).text())
         fresh = heavy
@@ -290,7 +293,7 @@ async def test_a_worker_above_its_memory_limit_gets_no_new_sessions() -> None:
 
 
 async def test_a_worker_full_of_calls_that_never_end_is_replaced() -> None:
-    async with started(process_runtime(1, targets=WORLD)) as runtime:
+    async with started(process_runtime(1, targets=SCRIPTED)) as runtime:
         players = [await open_session(runtime) for _ in range(9)]
         pid = await pid_of(players[0])
         calls = [player.call("limited", how="sleep:20") for player in players]
@@ -355,11 +358,11 @@ async def test_environments_that_do_not_load_stop_the_start(tmp_path: Path, text
 
 
 async def test_stop_ends_every_worker_even_a_blocked_one(log: Log) -> None:
-    runtime = process_runtime(2, targets=WORLD)
+    runtime = process_runtime(2, targets=SCRIPTED)
     await runtime.start()
     one, two = await two_apart(runtime, log)
     pids = [await pid_of(one), await pid_of(two)]
-    running = one.call("do_async", how="spin:60")
+    running = one.call("do_async", how="block:60")
     await runtime.stop()
     assert not any(is_alive(pid) for pid in pids)
     assert (await running.fault()).fault in ("shutdown", "worker_lost")
@@ -367,11 +370,11 @@ async def test_stop_ends_every_worker_even_a_blocked_one(log: Log) -> None:
 
 async def test_two_environments_of_one_name_stop_the_start() -> None:
     with pytest.raises(LoadError, match="two environments are called 'versioned'"):
-        await process_runtime(1, targets=[f"{FILE}:World", *_twins()]).start()
+        await process_runtime(1, targets=[f"{FILE}:Scripted", *_twins()]).start()
 
 
 def _twins() -> list[str]:
-    folder = Path(FILE).parent / "twins"
+    folder = Path(__file__).parent / "twins"
     return [f"{folder / name}.py:Versioned" for name in ("left", "right")]
 
 
@@ -379,7 +382,7 @@ async def test_tasks_are_asked_of_a_worker_that_lives(pool: ProcessRuntime, log:
     one, two = await two_apart(pool, log)
     os.kill(await pid_of(one), signal.SIGKILL)
     await one.is_lost()
-    assert await pool.tasks(TaskQuery(key="world", split="train", ask="count")) == b"3"
-    player = Player()
-    player.handle = await pool.open(OpenSession(key="world", split="train", index=1), player)
+    assert await pool.tasks(TaskQuery(key="scripted", split="train", ask="count")) == b"3"
+    player = RuntimeSession()
+    player.handle = await pool.open(OpenSession(key="scripted", split="train", index=1), player)
     await close_all(one, two, player)

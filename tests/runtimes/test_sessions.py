@@ -15,15 +15,17 @@ from orsay.errors import (
 )
 from orsay.runtimes.base import OpenSession, Runtime, TaskQuery
 
-from .stand import Log, Player, is_ours, open_session
-from .worlds import EXCEPTIONS
+from ..support.author_log import Log
+from ..support.environments import EXCEPTIONS
+from ..support.runtime_session import RuntimeSession, open_session
+from ..support.runtimes import is_ours
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
-HOOKS = ("world", "asyncworld")
+HOOKS = ("scripted", "asyncscripted")
 
 
 async def ask(
-    runtime: Runtime, ask: str, split: str = "train", key: str = "world", **numbers: int | None
+    runtime: Runtime, ask: str, split: str = "train", key: str = "scripted", **numbers: int | None
 ) -> object:
     query = TaskQuery.model_validate({"key": key, "split": split, "ask": ask, **numbers})
     found: object = json.loads(await runtime.tasks(query))
@@ -34,14 +36,14 @@ async def ask(
 
 
 async def test_the_runtime_describes_its_environments(runtime: Runtime) -> None:
-    world, other, plain, bad = runtime.environments
-    assert (world.name, world.key) == ("World", "world")
-    assert world.supports_score_group and not plain.supports_score_group
-    assert [split.name for split in world.splits] == ["train", "many", "none"]
-    assert world.tool_time_limits_s == {"limited": 0.3, "limited_async": 0.3}
-    assert world.detached_tools == {"detached"}
+    scripted, other, plain, bad = runtime.environments
+    assert (scripted.name, scripted.key) == ("Scripted", "scripted")
+    assert scripted.supports_score_group and not plain.supports_score_group
+    assert [split.name for split in scripted.splits] == ["train", "many", "none"]
+    assert scripted.tool_time_limits_s == {"limited": 0.3, "limited_async": 0.3}
+    assert scripted.detached_tools == {"detached"}
     assert [tool.name for tool in plain.listing.tools] == ["echo"]
-    assert (other.name, bad.name) == ("AsyncWorld", "BadTasks")
+    assert (other.name, bad.name) == ("AsyncScripted", "BadTasks")
     assert plain.description == "No hooks at all."
 
 
@@ -71,7 +73,7 @@ async def test_tasks_that_raise_are_a_fault_of_the_environment(runtime: Runtime,
         await ask(runtime, "count", how, key="badtasks")
     assert caught.value.fault == "task_error"
     with pytest.raises(Faulted) as caught:
-        await runtime.open(OpenSession(key="badtasks", split=how, index=0), Player())
+        await runtime.open(OpenSession(key="badtasks", split=how, index=0), RuntimeSession())
     assert caught.value.fault == "task_error"
 
 
@@ -93,8 +95,8 @@ async def test_a_session_is_opened_by_its_task(runtime: Runtime) -> None:
 
 
 async def test_a_session_is_opened_by_split_and_index(runtime: Runtime) -> None:
-    player = Player()
-    player.handle = await runtime.open(OpenSession(key="world", split="many", index=-1), player)
+    player = RuntimeSession()
+    player.handle = await runtime.open(OpenSession(key="scripted", split="many", index=-1), player)
     assert await player.ready() is None
     assert (await player.start("prompt").result())[0]["text"] == "Task 999"
     await player.close()
@@ -103,11 +105,11 @@ async def test_a_session_is_opened_by_split_and_index(runtime: Runtime) -> None:
 async def test_a_session_may_not_be_opened_outside_its_tasks(runtime: Runtime) -> None:
     for split, index, error in (("dusk", 0, InvalidSplit), ("train", 3, InvalidIndex)):
         with pytest.raises(error):
-            await runtime.open(OpenSession(key="world", split=split, index=index), Player())
+            await runtime.open(OpenSession(key="scripted", split=split, index=index), RuntimeSession())
 
 
 async def test_a_session_without_setup_is_ready_at_once(runtime: Runtime) -> None:
-    player = Player()
+    player = RuntimeSession()
     player.handle = await runtime.open(OpenSession(key="plain", split="train", index=0), player)
     assert player.setups == [None]
     result = await player.call("echo", text="hello").result()
@@ -125,17 +127,17 @@ async def test_an_episode_that_changes_its_task_changes_no_other(runtime: Runtim
 async def test_a_toolset_that_is_not_there_is_refused_and_what_was_built_is_torn_down(
     runtime: Runtime, log: Log
 ) -> None:
-    request = OpenSession(key="world", task_spec={"log": str(log.path)}, toolset_name="nonsense")
+    request = OpenSession(key="scripted", task_spec={"log": str(log.path)}, toolset_name="nonsense")
     with pytest.raises(BadTask, match="nonsense"):
-        await runtime.open(request, Player())
+        await runtime.open(request, RuntimeSession())
     await log.has("gone")
     assert log.count("teardown") == 1
 
 
 async def test_a_session_has_the_toolset_that_was_asked_for(runtime: Runtime) -> None:
     pytest.importorskip("openreward.toolsets", reason="needs the package openreward")
-    player = Player()
-    request = OpenSession(key="world", task_spec={}, toolset_name="web", secrets={"api_key": "a-key"})
+    player = RuntimeSession()
+    request = OpenSession(key="scripted", task_spec={}, toolset_name="web", secrets={"api_key": "a-key"})
     try:
         player.handle = await runtime.open(request, player)
     except BadTask as refusal:
@@ -226,7 +228,7 @@ async def test_setup_goes_on_in_the_background(runtime: Runtime, log: Log, key: 
 @pytest.mark.conformance("I3", "L2")
 @pytest.mark.parametrize("how", EXCEPTIONS)
 @pytest.mark.parametrize("key", HOOKS)
-async def test_a_setup_that_raises_is_told_and_still_torn_down(
+async def test_a_setup_that_raises_is_reported_and_still_torn_down(
     runtime: Runtime, log: Log, key: str, how: str
 ) -> None:
     player = await open_session(runtime, key, ready=False, log=str(log.path), setup=how)
@@ -345,12 +347,11 @@ async def test_a_teardown_that_raises_is_reported_to_who_closes(
 
 
 @pytest.mark.conformance("L2")
-@pytest.mark.parametrize("key", HOOKS)
-async def test_a_teardown_that_hangs_is_given_up_at_its_limit(runtime: Runtime, log: Log, key: str) -> None:
-    player = await open_session(runtime, key, log=str(log.path), teardown="wait:/nowhere")
-    with pytest.raises(Faulted) as caught:
-        await player.close()
-    assert caught.value.fault == "time_limit"
+async def test_a_teardown_that_hangs_is_given_up_at_its_limit(runtime: Runtime, log: Log) -> None:
+    players = [await open_session(runtime, key, log=str(log.path), teardown="wait:/nowhere") for key in HOOKS]
+    ends = await asyncio.gather(*(player.close() for player in players), return_exceptions=True)
+    faults = [end.fault for end in ends if isinstance(end, Faulted)]
+    assert faults == ["time_limit"] * len(HOOKS), ends
 
 
 @pytest.mark.conformance("L2")

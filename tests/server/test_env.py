@@ -122,7 +122,7 @@ async def test_an_async_prompt_is_awaited() -> None:
     assert await messages == [Message(role="user", blocks=[TextBlock(text="a")])]
 
 
-async def test_blocks_and_messages_stand_in_for_each_other() -> None:
+async def test_blocks_and_messages_replace_each_other() -> None:
     class InBlocks(Environment):
         async def get_prompt(self) -> Blocks:
             return [TextBlock(text="a")]

@@ -1,6 +1,9 @@
 """One class, read once and checked."""
 
+import asyncio
+import json
 import sys
+import threading
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -12,6 +15,7 @@ from orsay import (
     GroupCandidate,
     GroupScore,
     ListToolsOutput,
+    Message,
     Split,
     TextBlock,
     ToolOutput,
@@ -29,6 +33,11 @@ from orsay.authoring.hosted import (
     to_candidates,
 )
 from orsay.errors import BadTask, LoadError
+from orsay.runtimes.base import settle
+from orsay.runtimes.execution.episode import Episode, ExecutionContext, Limits
+from orsay.runtimes.execution.runs import Runs
+from orsay.runtimes.execution.threads import Threads
+from orsay.tracing import NOWHERE
 
 
 class Echo(Environment):
@@ -96,6 +105,58 @@ def test_what_a_class_overrides_is_known() -> None:
         hosted.plain_constructor or hosted.plain_setup or hosted.plain_teardown or hosted.plain_task_tools
     )
     assert hosted.description == ""
+
+
+class Thread(Environment):
+    """The prompt says whether it was made on the thread of the event loop."""
+
+    splits = Echo.splits
+    echo = Echo.echo
+
+    async def prompt(self) -> str:
+        return str(threading.current_thread() is threading.main_thread())
+
+
+class Messages(Environment):
+    splits = Echo.splits
+    echo = Echo.echo
+
+    async def get_messages(self) -> list[Message]:
+        return []
+
+
+class Own(Thread):
+    def get_prompt(self) -> Blocks:
+        return [TextBlock(text=str(threading.current_thread() is threading.main_thread()))]
+
+
+@pytest.mark.parametrize(
+    ("cls", "hooks"),
+    [
+        (Echo, ()),
+        (Thread, ("get_prompt", "get_messages")),
+        (Messages, ("get_prompt",)),
+        (Own, ("get_messages",)),
+    ],
+)
+def test_hooks_that_only_await_are_known(cls: type[Environment], hooks: Sequence[str]) -> None:
+    assert host(cls).waiting_hooks == set(hooks)
+
+
+@pytest.mark.parametrize(("cls", "on_loop"), [(Thread, "True"), (Own, "False")])
+async def test_only_code_that_may_block_gets_a_thread(cls: type[Environment], on_loop: str) -> None:
+    answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    limits = Limits(
+        call_time_limit_s=5, setup_time_limit_s=5, teardown_time_limit_s=5, max_result_bytes=10_000
+    )
+    context = ExecutionContext(Threads(2), Runs(), limits)
+    try:
+        episode = await Episode.open(host(cls), context, NOWHERE, task_spec={}, secrets={})
+        episode.start("prompt", b"", settle(answer), None)
+        assert json.loads(await answer)[0]["text"] == on_loop
+    finally:
+        context.runs.close()
+        context.threads.close()
 
 
 def test_an_instance_is_made_with_task_and_secrets() -> None:
@@ -353,7 +414,7 @@ def test_candidates_of_our_own_classes_stay_as_they_are() -> None:
     assert to_candidates(host(Echo), candidates) == candidates
 
 
-def test_a_toolset_by_name_that_is_not_there_is_told_with_the_words_clients_look_for(
+def test_a_toolset_by_name_that_is_not_there_is_reported_with_the_words_clients_look_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "openreward.toolsets", None)

@@ -41,7 +41,7 @@ async def test_what_needs_an_environment_waits_until_there_is_one(path: str) -> 
     "path",
     ["/health", "/ready", "/echo/health", "/version", "/metrics", "/console/api/environments", "/docs/"],
 )
-async def test_what_tells_how_the_server_is_does_not_wait(path: str) -> None:
+async def test_what_reports_the_state_of_the_server_does_not_wait(path: str) -> None:
     assert not await waits(Loading(LONG_S, never), path)
 
 

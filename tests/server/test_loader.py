@@ -61,7 +61,7 @@ def test_a_class_of_a_module_in_the_current_folder_is_loaded(here: Path) -> None
     assert names("words_a:Echo") == ["Echo"]
 
 
-def test_a_module_stands_for_every_environment_defined_in_it(here: Path) -> None:
+def test_a_module_means_every_environment_defined_in_it(here: Path) -> None:
     extra = (
         "\nclass _Hidden(Echo): ...\nclass Base(Environment): ...\nclass Child(Base, Echo): ...\n"
         "from words_c import Third\n"
@@ -71,7 +71,7 @@ def test_a_module_stands_for_every_environment_defined_in_it(here: Path) -> None
     assert names("words_b") == ["Echo", "Other", "Child"]
 
 
-def test_a_package_stands_for_what_it_takes_from_its_modules(here: Path) -> None:
+def test_a_package_means_what_it_takes_from_its_modules(here: Path) -> None:
     write(here / "pack_a" / "env.py", "Echo")
     (here / "pack_a" / "__init__.py").write_text("from .env import Echo\n")
     assert names("pack_a") == ["Echo"]
@@ -83,7 +83,7 @@ def test_a_class_that_cannot_be_hosted_does_not_vanish_from_its_module(here: Pat
     assert names("words_d") == ["Echo", "Half"]
 
 
-def test_several_targets_stand_in_one(here: Path) -> None:
+def test_several_targets_are_written_as_one(here: Path) -> None:
     write(here / "words_e.py", "Echo")
     write(here / "words_f.py", "Other")
     assert names("words_e:Echo, words_f") == ["Echo", "Other"]
@@ -110,7 +110,7 @@ def test_a_file_of_a_package_may_import_from_it(here: Path) -> None:
     assert load("src/pack_b/env.py:Echo")[0].__module__ == "pack_b.env"
 
 
-def test_what_is_missing_of_a_module_path_is_told(here: Path) -> None:
+def test_what_is_missing_of_a_module_path_is_reported(here: Path) -> None:
     write(here / "pack_c" / "env.py", "Echo")
     (here / "pack_c" / "__init__.py").write_text("")
     write(here / "words_h.py", "Echo")
@@ -125,7 +125,7 @@ def test_what_is_missing_of_a_module_path_is_told(here: Path) -> None:
     assert "names no module" in problem("")
 
 
-def test_what_is_missing_of_a_file_path_is_told(here: Path) -> None:
+def test_what_is_missing_of_a_file_path_is_reported(here: Path) -> None:
     write(here / "sub" / "env.py", "Echo")
     assert "no file 'enw.py' in" in problem("sub/enw.py")
     assert "did you mean 'env.py'?" in problem("sub/enw.py:Echo")
@@ -133,13 +133,13 @@ def test_what_is_missing_of_a_file_path_is_told(here: Path) -> None:
     assert "is a folder" in problem("./sub")
 
 
-def test_an_unknown_class_is_told_with_the_nearest_names(here: Path) -> None:
+def test_an_unknown_class_is_reported_with_the_nearest_names(here: Path) -> None:
     write(here / "words_i.py", "EchoEnvironment", "Guess")
     assert "no class 'EchoEnviroment'; did you mean 'EchoEnvironment'?" in problem("words_i:EchoEnviroment")
     assert "there are: EchoEnvironment, Guess" in problem("words_i:Xyz")
 
 
-def test_what_is_no_environment_is_told(here: Path) -> None:
+def test_what_is_no_environment_is_reported(here: Path) -> None:
     (here / "words_j.py").write_text("class Thing: ...\nvalue = 3\n")
     assert "words_j:Thing is not an environment" in problem("words_j:Thing")
     assert "words_j:value is not an environment" in problem("words_j:value")
@@ -163,7 +163,7 @@ def test_what_is_no_environment_is_told(here: Path) -> None:
         ),
     ],
 )
-def test_an_import_that_raises_is_told_with_the_authors_line(here: Path, code: str, what: str) -> None:
+def test_an_import_that_raises_is_reported_with_the_authors_line(here: Path, code: str, what: str) -> None:
     (here / "broken_a.py").write_text(code)
     for target in ("broken_a", "broken_a.py:Echo", "./broken_a.py"):
         text = problem(target)
@@ -178,7 +178,7 @@ def test_a_missing_module_inside_a_package_is_no_wrong_target(here: Path) -> Non
     assert "pack_e.missing" in problem("pack_e.env")
 
 
-def test_a_failed_file_can_be_loaded_again_once_mended(here: Path) -> None:
+def test_a_failed_file_can_be_loaded_again_once_fixed(here: Path) -> None:
     path = here / "words_k.py"
     path.write_text("raise ValueError\n")
     assert "ValueError" in problem(str(path))
@@ -206,7 +206,7 @@ def test_the_source_of_a_class_is_where_it_can_be_loaded_again(here: Path) -> No
     assert source_of(from_module) == "words_l:Echo"
 
 
-def test_a_class_that_no_other_process_can_load_is_told() -> None:
+def test_a_class_that_no_other_process_can_load_is_reported() -> None:
     class Local(Environment):
         pass
 

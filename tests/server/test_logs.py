@@ -3,21 +3,22 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import structlog
-from orsay.logs import LogWriter, configure, get_logger
+from orsay.logs import LogWriter, configure, get_logger, set_level
+
+from tests.support.log_output import restored_logging
+from tests.support.waiting import until_true
 
 
 @pytest.fixture(autouse=True)
 def _restored() -> Iterator[None]:
-    handlers, level = logging.getLogger().handlers[:], logging.getLogger().level
-    yield
-    structlog.reset_defaults()
-    logging.getLogger().handlers[:] = handlers
-    logging.getLogger().setLevel(level)
+    yield from restored_logging()
 
 
 class Stuck(io.StringIO):
@@ -62,9 +63,84 @@ def test_a_stuck_stream_drops_lines_counts_them_and_never_waits() -> None:
     assert sum(dropped) + len(lines) - len(dropped) >= 999
 
 
+def test_a_full_pipe_that_does_not_block_costs_lines_and_not_the_log() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with open(reading, "rb") as pipe, open(writing, "w", buffering=1) as stream:
+        writer = LogWriter(stream)
+        for _ in range(3000):
+            writer.write("x" * 100)
+        until_true(lambda: writer._dropped, timeout_s=10)
+        found = os.read(pipe.fileno(), 1 << 17)
+        writer.write("after")
+        writer.close()
+        stream.close()
+        found += pipe.read()
+    lines = found.decode().splitlines()
+    assert lines[-1] == "after" and json.loads(lines[-2])["event"] == "log_lines_dropped"
+
+
 def test_closing_a_stuck_log_is_bounded() -> None:
     stream = Stuck()
     writer = LogWriter(stream)
     writer.write("x")
     writer.close(timeout_s=0.05)
     stream.gate.set()
+
+
+def test_a_thread_may_log_while_another_one_prepares_the_same_logger(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    writer = configure("info", "json", stream)
+    logger, make = get_logger("orsay.test"), structlog.get_logger
+
+    def make_slowly(*names: Any, **values: Any) -> Any:
+        monkeypatch.setattr(structlog, "get_logger", make)
+        other = threading.Thread(target=logger.info, args=("from another thread",))
+        other.start()
+        other.join()
+        return make(*names, **values)
+
+    monkeypatch.setattr(structlog, "get_logger", make_slowly)
+    logger.info("from this one")
+    writer.close()
+    events = [json.loads(line)["event"] for line in stream.getvalue().splitlines()]
+    assert events == ["from another thread", "from this one"]
+
+
+def test_lines_written_before_the_end_are_out_in_one_order_from_all_threads() -> None:
+    stream = io.StringIO()
+    writer = LogWriter(stream)
+
+    def write(name: str) -> None:
+        for number in range(500):
+            writer.write(f"{name} {number}")
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    writer.close()
+    writer.write("too late, and no error")
+    lines = stream.getvalue().splitlines()
+    for name in "ab":
+        assert [line for line in lines if line[0] == name] == [f"{name} {n}" for n in range(500)]
+
+
+def test_a_level_that_changes_counts_for_loggers_in_use() -> None:
+    stream = io.StringIO()
+    writer = configure("info", "json", stream)
+    logger = get_logger("orsay.test")
+    logger.debug("hidden")
+    logger.info("shown")
+    set_level("debug")
+    logger.debug("shown too")
+    set_level("error")
+    logger.info("hidden again")
+    with structlog.testing.capture_logs() as lines:
+        logger.error("captured")
+    logger.error("written")
+    writer.close()
+    assert [line["event"] for line in lines] == ["captured"]
+    events = [json.loads(line)["event"] for line in stream.getvalue().splitlines()]
+    assert events == ["shown", "shown too", "written"]

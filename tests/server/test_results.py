@@ -57,7 +57,7 @@ def test_anything_else_is_a_type_error_that_names_the_tool(value: Any) -> None:
         to_output(value, "act")
 
 
-def test_none_is_told_as_none() -> None:
+def test_none_is_reported_as_none() -> None:
     with pytest.raises(TypeError, match="found None"):
         to_output(None, "act")
 

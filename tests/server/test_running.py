@@ -156,7 +156,7 @@ async def test_a_slow_run_keeps_its_limit() -> None:
     runs.close()
 
 
-async def test_time_for_which_the_event_loop_stands_still_does_not_make_a_run_slow() -> None:
+async def test_time_for_which_the_event_loop_is_blocked_does_not_make_a_run_slow() -> None:
     runs, answer = Runs(slow_after_s=0.1), Answer()
     reports: list[bytes] = []
 

@@ -27,7 +27,7 @@ def test_variables_are_read_and_arguments_win(monkeypatch: pytest.MonkeyPatch) -
     assert "first-key" not in repr(settings)
 
 
-def test_the_hash_seed_is_fixed_unless_it_is_said_to_be_random(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hash_seed_is_fixed_unless_it_is_configured_to_be_random(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Settings().hash_seed == 0
     for value, seed in (("random", "random"), ("4294967295", 4294967295)):
         monkeypatch.setenv("ORSAY_HASH_SEED", value)
@@ -47,7 +47,7 @@ def test_binding_wider_needs_keys_or_a_word(host: str) -> None:
 
 
 @pytest.mark.conformance("S4")
-def test_exceptions_are_shown_on_loopback_only_unless_said_otherwise() -> None:
+def test_exceptions_are_shown_on_loopback_only_by_default() -> None:
     assert Settings().shows_exceptions
     assert not Settings(host="0.0.0.0", allow_anonymous=True).shows_exceptions
     assert Settings(host="0.0.0.0", allow_anonymous=True, error_detail="exception").shows_exceptions

@@ -114,7 +114,7 @@ class Never(Served):
         return ""
 
 
-def test_a_name_that_is_never_defined_is_told_when_hosted() -> None:
+def test_a_name_that_is_never_defined_is_reported_when_hosted() -> None:
     with pytest.raises(LoadError, match=r"'act' of Never .*Decimal.*TYPE_CHECKING"):
         host(Never)
 

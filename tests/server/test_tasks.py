@@ -227,7 +227,7 @@ async def test_a_range_of_its_own_is_used() -> None:
         await tasks.get_task_range("train", 99)
 
 
-async def test_a_task_that_is_no_object_is_told() -> None:
+async def test_a_task_that_is_no_object_is_reported() -> None:
     class Odd(Base):
         splits: ClassVar[Splits] = {"train": ["a question"]}
 

@@ -18,7 +18,7 @@ async def test_a_future_is_done_after_the_delay_or_before() -> None:
     assert time.monotonic() - began >= 0.04
 
 
-def test_what_came_while_the_loop_stood_still_is_read_before_a_wait_ends() -> None:
+def test_what_came_while_the_loop_was_blocked_is_read_before_a_wait_ends() -> None:
     ours, theirs = socket.socketpair()
 
     async def main() -> list[str]:

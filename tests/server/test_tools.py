@@ -276,6 +276,23 @@ def test_static_and_class_methods_are_called_with_the_instance_first() -> None:
     assert table["named"].function(instance, text="a") == "Odda"
 
 
+def test_a_parameter_of_a_static_or_class_method_may_be_called_owner() -> None:
+    class Deeds(Environment):
+        @tool
+        @staticmethod
+        def plain(owner: str) -> str:
+            return owner
+
+        @tool
+        @classmethod
+        def named(cls, owner: str) -> str:
+            return cls.__name__ + owner
+
+    table, instance = tool_table(Deeds), Deeds()
+    assert table["plain"].function(instance, owner="a") == "a"
+    assert table["named"].function(instance, owner="a") == "Deedsa"
+
+
 def test_a_wrapped_tool_keeps_its_signature() -> None:
     def twice(function: Callable[..., str]) -> Callable[..., str]:
         @functools.wraps(function)
@@ -370,5 +387,5 @@ def test_a_toolset_by_itself_has_a_table() -> None:
     assert all(row.owner is Words for row in table.values())
 
 
-def test_tool_output_takes_what_stands_for_a_block() -> None:
+def test_tool_output_takes_what_means_a_block() -> None:
     assert [block.text for block in ToolOutput(blocks=["a"]).blocks] == ["a"]  # type: ignore[union-attr]

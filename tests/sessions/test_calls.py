@@ -71,6 +71,13 @@ class Playing:
     def end(self, number: int = -1, value: str = "{}", **more: Any) -> None:
         self.runtime.last.started[number].on_result(ended(value, **more), None)
 
+    async def beside(self, sid: str) -> Playing:
+        """Another session of the server."""
+        info = self.runtime.info
+        creating = asyncio.ensure_future(self.sessions.create(sid, "", info, request_of(info)))
+        await run_ready()
+        return Playing(self.runtime, self.sessions, await creating)
+
     def vanish(self, call: Call) -> None:
         """Its one connection breaks."""
         call.join(_reader)
@@ -151,7 +158,7 @@ async def test_an_outcome_that_the_journal_gave_up(needs_journal: bool) -> None:
         assert b"done" in call.outcome.wire
 
 
-async def test_a_runtime_that_ends_a_call_within_its_start_is_heard() -> None:
+async def test_a_runtime_may_end_a_call_within_its_start() -> None:
     play = await playing()
     play.runtime.last.answers.append(ended('"at once"'))
     call = play.start()
@@ -294,6 +301,42 @@ async def test_a_call_whose_connection_broke_unnoticed_is_abandoned() -> None:
     assert play.start() is call
 
 
+@pytest.mark.conformance("D2")
+async def test_a_delivered_call_is_not_repeated_however_late_its_broken_connection_leaves() -> None:
+    play = await playing()
+    call = play.start()
+    call.join(broken := lambda: True)
+    assert play.start() is call
+    call.join(_reader)
+    play.end()
+    play.session.leave(call, _reader, complete=True)
+    play.session.leave(call, broken, complete=False)
+    assert play.start() is not call
+
+
+@pytest.mark.conformance("D2")
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_a_request_repeats_an_abandoned_call_while_its_result_is_kept(elsewhere: bool) -> None:
+    """After the grace too, and whether or not another session has an abandoned call."""
+    now = 1000.0
+    play = await playing(now=lambda: now, client_grace_s=10, age_s=100)
+    done, stopped = play.start(), play.start(b'{"name":"play","input":{"x":1}}')
+    play.end(0)
+    play.vanish(done)
+    play.vanish(stopped)
+    now += 11
+    play.sessions.expire()
+    play.runtime.last.started[1].on_result(None, Faulted("cancelled", "stopped"))
+    if elsewhere:
+        other = await play.beside("b")
+        other.vanish(other.start())
+    assert play.start() is done
+    assert play.start() is not done, "a client has come back for it"
+    now += 101
+    play.sessions.expire()
+    assert play.start(b'{"name":"play","input":{"x":1}}') is not stopped, "its result has expired"
+
+
 # abandoned calls
 
 
@@ -354,6 +397,23 @@ async def test_results_of_a_session_are_bounded_by_number_size_and_age() -> None
     now += 11
     play.sessions.expire()
     assert [is_stored(play, call) for call in (*calls, running)] == [False, False, False, True]
+
+
+@pytest.mark.conformance("D5", "I6")
+async def test_stored_bytes_count_the_bodies_of_requests() -> None:
+    play = await playing(bytes_per_session=5000)
+    bodies = [b'{"name":"play","input":{"text":"%s"}}' % (b"x" * 2000), BODY]
+    calls = []
+    for body in bodies:
+        calls.append(play.start(body))
+        play.end()
+    wires = [call.outcome.wire for call in calls if call.outcome is not None]
+    assert play.sessions.totals.stored_bytes == sum(map(len, bodies)) + sum(map(len, wires))
+    calls += [play.start(bodies[0]), play.start(bodies[0] + b" ")]
+    play.end(-2)
+    play.end()
+    assert [is_stored(play, call) for call in calls] == [False, True, True, True]
+    assert play.sessions.totals.stored_bytes < 5000
 
 
 @pytest.mark.conformance("D5", "I6")

@@ -180,6 +180,25 @@ async def test_a_request_waits_for_setup_no_longer_than_the_limit() -> None:
     await sessions.close_all()
 
 
+async def test_requests_that_gave_up_waiting_for_setup_leave_nothing_behind() -> None:
+    runtime = ScriptedRuntime()
+    runtime.ends_setup = False
+    sessions = make_sessions(runtime, setup_wait_s=0.01)
+    session = await create(sessions, runtime)
+    cancelled = asyncio.ensure_future(session.ready())
+    await run_ready()
+    assert _waiting(session) == 1
+    cancelled.cancel()
+    await asyncio.gather(*(session.ready() for _ in range(10)), cancelled, return_exceptions=True)
+    assert _waiting(session) == 0
+    await sessions.close_all()
+
+
+def _waiting(session: Session) -> int:
+    """Number of requests that the session would wake."""
+    return len(session._waiters or ())
+
+
 # opening
 
 
@@ -264,7 +283,7 @@ async def test_delete_while_deleting_waits_for_the_same_teardown() -> None:
 
 
 @pytest.mark.conformance("L4")
-async def test_a_tombstone_tells_its_owner_for_a_while_why_a_session_ended() -> None:
+async def test_a_tombstone_gives_its_owner_for_a_while_the_reason_of_an_end() -> None:
     clock, runtime = Clock(), ScriptedRuntime()
     sessions = make_sessions(runtime, now=clock, gone_memory_s=10)
     await create(sessions, runtime)

@@ -1,4 +1,4 @@
-"""Sessions that are rebuilt from a real journal, on objects: a kill is a journal that hears no more."""
+"""Sessions that are rebuilt from a real journal, on objects: a kill is a journal that gets nothing more."""
 
 from __future__ import annotations
 

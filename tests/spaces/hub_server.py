@@ -130,7 +130,7 @@ class Hub:
             return 404, {"error": "Repository not found"}
         match action:
             case "" | "revision/main":
-                return 200, self._told(name, space)
+                return 200, self._report(name, space)
             case "secrets" | "variables":
                 kept = space.secrets if action == "secrets" else space.variables
                 kept[request.json["key"]] = request.json["value"]
@@ -151,7 +151,7 @@ class Hub:
                 return b"".join(b"data: %s\n\n" % json.dumps({"data": line}).encode() for line in self.log)
         return 404, {"error": f"the stand-in knows no {action}"}
 
-    def _told(self, name: str, space: Space) -> dict[str, Any]:
+    def _report(self, name: str, space: Space) -> dict[str, Any]:
         label = name.lower().replace("/", "-").replace("_", "-").replace(".", "-")
         return {
             "_id": "1",
@@ -170,27 +170,27 @@ class Hub:
     def _runtime(self, space: Space) -> dict[str, Any]:
         stage = self.stages[min(self._asked, len(self.stages)) - 1] if self._asked else "NO_APP_FILE"
         hardware = {"current": space.hardware, "requested": space.hardware}
-        told = {"stage": stage, "hardware": hardware, "storage": None, "gcTimeout": 172800}
+        reported = {"stage": stage, "hardware": hardware, "storage": None, "gcTimeout": 172800}
         if self.error:
-            told["errorMessage"] = self.error
+            reported["errorMessage"] = self.error
         if self.names_commits:
-            told["sha"] = "0" * 40 if self._asked <= self.late else space.sha
-        return told
+            reported["sha"] = "0" * 40 if self._asked <= self.late else space.sha
+        return reported
 
     def _mode(self, space: Space, file: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
         """As the hub does it: names of some kinds are kept apart, and a .gitignore leaves files out."""
         large = file["path"].endswith(tuple(self.large)) and file["size"] > 0
         rules = body.get("gitIgnore") or space.files.get(".gitignore", b"").decode()
         patterns = [line[1:] for line in rules.splitlines() if line.startswith("*")]
-        told = {
+        reported = {
             "path": file["path"],
             "uploadMode": "lfs" if large else "regular",
             "shouldIgnore": any(file["path"].endswith(pattern) for pattern in patterns),
         }
         if (content := space.files.get(file["path"])) is not None:
             blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-            told["oid"] = hashlib.sha256(content).hexdigest() if large else blob
-        return told
+            reported["oid"] = hashlib.sha256(content).hexdigest() if large else blob
+        return reported
 
     def _commit(self, name: str, space: Space, body: bytes) -> Answer:
         header: dict[str, Any] = {}

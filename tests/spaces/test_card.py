@@ -18,8 +18,8 @@ URL = "https://me-walls.hf.space"
 def read(front_matter: str) -> dict[str, Any]:
     lines, rest = split(front_matter + "rest")
     assert rest == "rest"
-    told: dict[str, Any] = yaml.safe_load(lines)
-    return told
+    completed: dict[str, Any] = yaml.safe_load(lines)
+    return completed
 
 
 def test_without_a_front_matter_there_is_a_whole_one() -> None:
@@ -44,11 +44,14 @@ def test_what_the_project_says_is_kept_but_for_what_a_space_must_have() -> None:
         "# ours\ntitle: Mine\nemoji: 🧩\nsdk: gradio\nsdk_version: 4.1\napp_port: 7860\nlicense: mit\n"
         "models:\n  - me/model\npinned: true\n"
     )
-    told = complete(own, Card("Walls", "Words.", "Apache-2.0", 8080))
-    found = read(told)
+    completed = complete(own, Card("Walls", "Words.", "Apache-2.0", 8080))
+    found = read(completed)
     assert (found["title"], found["emoji"], found["license"], found["pinned"]) == ("Mine", "🧩", "mit", True)
     assert (found["sdk"], found["app_port"], found["models"]) == ("docker", 8080, ["me/model"])
-    assert "# ours" in told and told.count("title:") == told.count("sdk:") == told.count("app_port:") == 1
+    assert (
+        "# ours" in completed
+        and completed.count("title:") == completed.count("sdk:") == completed.count("app_port:") == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,8 +80,8 @@ def test_any_title_is_read_back_as_it_is(title: str) -> None:
 
 
 def test_a_licence_that_the_hub_does_not_know_is_left_out_and_a_long_description_too() -> None:
-    told = read(complete("", Card("Walls", "word " * 20, "LicenseRef-Own", 8080)))
-    assert "license" not in told and "short_description" not in told
+    completed = read(complete("", Card("Walls", "word " * 20, "LicenseRef-Own", 8080)))
+    assert "license" not in completed and "short_description" not in completed
     assert read(complete("", Card("Walls", license="GPL-3.0-or-later")))["license"] == "gpl-3.0"
 
 

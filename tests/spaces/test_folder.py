@@ -9,7 +9,7 @@ from orsay.cli import main
 from orsay.cli.init import project_files
 from orsay.spaces.folder import MARK
 
-from ..docs.texts import ROOT
+from ..support.documentation import ROOT
 
 
 @pytest.fixture
@@ -107,8 +107,8 @@ def test_secrets_stay_here_and_are_named(
     (project / "walls" / "service.key").write_text("hunter2")
     space = dry(project, tmp_path / "space")
     assert "hunter2" not in "".join(space.values())
-    told = capsys.readouterr().err
-    assert ".env" in told and "walls/service.key" in told
+    output = capsys.readouterr().err
+    assert ".env" in output and "walls/service.key" in output
 
 
 def test_a_dockerfile_of_its_own_keeps_its_port_and_gets_what_a_space_needs(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from orsay_protocol.sse import Decoder
 from pydantic import ValidationError
 
 from ..interop.player import player
-from ..system.serving import WORLDS, ServerProcess, server
-from .nginx import Proxy, nginx
+from ..support.nginx import Proxy, nginx
+from ..support.server_process import ENVIRONMENTS, ServerProcess, server
 
 pytestmark = pytest.mark.process
 
@@ -29,7 +29,9 @@ OPEN = ("/health", "/ready", "/version", "/list_environments", "/splits", "/docs
 
 @pytest.fixture(scope="module")
 def behind() -> Iterator[ServerProcess]:
-    with server(f"{WORLDS}:World", f"{WORLDS}:Plain", log_level="debug", log_format="json") as found:
+    with server(
+        f"{ENVIRONMENTS}:Scripted", f"{ENVIRONMENTS}:Plain", log_level="debug", log_format="json"
+    ) as found:
         yield found
 
 
@@ -50,10 +52,17 @@ def test_every_path_is_answered_directly_with_and_without_a_slash(http: httpx.Cl
     for path in OPEN:
         answer = http.get(path + slash)
         assert answer.status_code == 200, (path, answer.status_code, answer.headers.get("location"))
-    for path in ("/tasks", "/world/tasks", "/num_tasks"):
+    for path in ("/tasks", "/scripted/tasks", "/num_tasks"):
         answer = http.post(path + slash, json={"split": "train"})
         assert answer.status_code == 200, (path, answer.text)
-    for path in ("/tasks", "/nowhere", "/world/nowhere", "/world", "//evil.example", "/docs/oauth2-redirect"):
+    for path in (
+        "/tasks",
+        "/nowhere",
+        "/scripted/nowhere",
+        "/scripted",
+        "//evil.example",
+        "/docs/oauth2-redirect",
+    ):
         answer = http.get(path + slash)
         assert 400 <= answer.status_code < 500 and "location" not in answer.headers, path
 
@@ -67,7 +76,7 @@ def test_the_pages_find_their_document_where_they_are(http: httpx.Client, page: 
     (place,) = document.json()["servers"]
     base = urljoin(str(document.url), place["url"]).rstrip("/")
     assert base == str(http.base_url).rstrip("/")
-    assert http.get(f"{base}/list_environments").json() == ["world", "plain"]
+    assert http.get(f"{base}/list_environments").json() == ["scripted", "plain"]
     assert "http://" not in document.text.replace("http://www.w3.org", "")
 
 
@@ -78,7 +87,7 @@ def test_a_stream_is_not_held_back(http: httpx.Client, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     body = {"name": "add_later", "input": {"gate": str(gate)}}
     decoder, events = Decoder(), []
-    with http.stream("POST", "/world/call", json=body, headers=session) as answer:
+    with http.stream("POST", "/scripted/call", json=body, headers=session) as answer:
         for chunk in answer.iter_raw():
             events += decoder.feed(chunk)
             if events and not gate.exists():
@@ -97,7 +106,7 @@ def test_our_client_plays_through_it(proxy: Proxy) -> None:
         ):
             assert session.prompt()
             output = session.call("echo", {"text": "through"})
-            assert output.blocks[0].text == "through"  # type: ignore[union-attr]  # the world's text
+            assert output.blocks[0].text == "through"  # type: ignore[union-attr]  # the environment's text
 
 
 @pytest.mark.venv
@@ -105,15 +114,15 @@ def test_our_client_plays_through_it(proxy: Proxy) -> None:
 def test_the_released_client_plays_through_it(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(proxy.certificate))
     with player("openreward", "0.1.167", proxy.url) as played:
-        seen = played.play("episode", "my/world", variant="world", calls=[["say", {"text": "through"}]])
+        seen = played.play("episode", "my/scripted", variant="scripted", calls=[["say", {"text": "through"}]])
     (output,) = seen["outputs"]
     assert output["type"] is None and output["value"]["blocks"][0]["text"] == "through"
 
 
 def test_a_websocket_passes_through_it(tmp_path: Path) -> None:
     connect = pytest.importorskip("websockets.sync.client", reason="needs the extra 'openenv'").connect
-    with server(WORLDS + ":World", also="openenv") as found, nginx(found.url, tmp_path) as proxy:
-        address = proxy.url.replace("https", "wss") + "/world/ws"
+    with server(ENVIRONMENTS + ":Scripted", also="openenv") as found, nginx(found.url, tmp_path) as proxy:
+        address = proxy.url.replace("https", "wss") + "/scripted/ws"
         with connect(address, ssl=proxy.trust(), proxy=None, open_timeout=LIMIT_S) as connection:
             connection.send(json.dumps({"type": "reset", "data": {"split": "train", "index": 2}}))
             answer = json.loads(connection.recv(timeout=LIMIT_S))
@@ -138,7 +147,13 @@ def test_what_is_no_address_of_a_proxy_is_refused(proxies: str) -> None:
 )
 def test_an_address_is_believed_from_trusted_proxies_only(trusted: str, seen: str) -> None:
     """The first of the header can be anybody's invention; what a trusted proxy adds behind it cannot."""
-    with server(WORLDS + ":Plain", api_keys=["the-key"], trusted_proxies=trusted, log_format="json") as found:
+    with server(
+        ENVIRONMENTS + ":Plain",
+        runtime="local",
+        api_keys=["the-key"],
+        trusted_proxies=trusted,
+        log_format="json",
+    ) as found:
         headers = {"X-Forwarded-For": "198.51.100.7, 203.0.113.9", "X-Forwarded-Proto": "https"}
         answer = httpx.get(f"{found.url}/list_environments", headers=headers)
         assert answer.status_code == 401
@@ -147,7 +162,10 @@ def test_an_address_is_believed_from_trusted_proxies_only(trusted: str, seen: st
 
 
 def test_an_idle_connection_is_kept_as_long_as_the_setting_says() -> None:
-    with server(WORLDS + ":Plain", keep_alive_s=1) as short, server(WORLDS + ":Plain") as usual:
+    with (
+        server(ENVIRONMENTS + ":Plain", runtime="local", keep_alive_s=1) as short,
+        server(ENVIRONMENTS + ":Plain", runtime="local") as usual,
+    ):
         connections = [socket.create_connection(_place(each.url), timeout=LIMIT_S) for each in (short, usual)]
         for connection in connections:
             connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
-import subprocess
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from .standin import TOKEN, Hub, Space, hub
+from tests.support import servers
+from tests.support.terminal import at_terminal
+
+from .hub_server import TOKEN, Hub, Space, hub
 
 pytestmark = pytest.mark.process
 
@@ -34,11 +36,12 @@ class Done:
         return self.out + self.err
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project that ``orsay init`` wrote, with things in it that are nobody's business."""
-    orsay("init", "walls", "--into", str(tmp_path))
-    folder = tmp_path / "walls"
+    into = tmp_path_factory.mktemp("written")
+    orsay("init", "walls", "--into", str(into))
+    folder = into / "walls"
     (folder / ".env").write_text("PASSWORD=hunter2")
     (folder / "walls" / "__pycache__").mkdir()
     (folder / "walls" / "__pycache__" / "env.pyc").write_bytes(b"\0")
@@ -48,26 +51,42 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def project(written: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(written, tmp_path / "walls"))
+
+
+@pytest.fixture
 def there() -> Iterator[Hub]:
-    with hub() as found:
+    """A hub on which everything runs at once."""
+    with hub(stages=("RUNNING",)) as found:
+        yield found
+
+
+@pytest.fixture
+def building() -> Iterator[Hub]:
+    """A hub that takes as long as the command waits before it asks again."""
+    with hub(stages=("BUILDING", "APP_STARTING", "RUNNING")) as found:
         yield found
 
 
 def orsay(*arguments: str, **variables: str) -> Done:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ORSAY_", "HF_"))}
-    done = subprocess.run(
-        [sys.executable, "-m", "orsay", *arguments],
-        env={**kept, **variables},
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    done = servers.orsay(*arguments, env={**kept, **variables}, timeout=LIMIT_S)
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-def push(to: Hub, project: Path, *options: str, space: str = "me/walls", **variables: str) -> Done:
-    """As a person whose token is in HF_TOKEN, and who has no other."""
+def push(
+    to: Hub,
+    project: Path,
+    *options: str,
+    space: str = "me/walls",
+    package: str | None = "orsay",
+    **variables: str,
+) -> Done:
+    """As a person whose token is in HF_TOKEN, and who has no other.
+
+    Without ``package`` the Space gets a wheel of the orsay that runs here, which takes a while to pack.
+    """
     here = {
         "HF_ENDPOINT": to.url,
         "HF_TOKEN": TOKEN,
@@ -76,7 +95,8 @@ def push(to: Hub, project: Path, *options: str, space: str = "me/walls", **varia
         "HF_HUB_DISABLE_TELEMETRY": "1",
         **variables,
     }
-    done = orsay("push", str(project), "--space", space, *options, **here)
+    wanted = [] if package is None else ["--orsay", package]
+    done = orsay("push", str(project), "--space", space, *wanted, *options, **here)
     assert TOKEN not in done.everything and SECRET not in done.everything
     assert "Traceback" not in done.err
     return done
@@ -91,7 +111,7 @@ def dry(project: Path, into: Path, *options: str) -> dict[str, bytes]:
 def test_what_arrives_is_the_folder_of_a_dry_run_byte_for_byte(there: Hub, project: Path) -> None:
     wheel = project.parent / "orsay-0.1.0-py3-none-any.whl"
     wheel.write_bytes(bytes(range(256)) * 1000)
-    done = push(there, project, "--orsay", str(wheel))
+    done = push(there, project, package=str(wheel))
     assert done.code == 0, done.err
     files = there.spaces["me/walls"].files
     expected = dry(project, project.parent / "space", "--orsay", str(wheel))
@@ -102,12 +122,12 @@ def test_what_arrives_is_the_folder_of_a_dry_run_byte_for_byte(there: Hub, proje
     assert len(there.spaces["me/walls"].commits) == 1
 
 
-def test_the_address_and_the_lines_to_train_are_printed(there: Hub, project: Path) -> None:
-    done = push(there, project, space="me/My_Walls.v2")
+def test_the_address_and_the_lines_to_train_are_printed(building: Hub, project: Path) -> None:
+    done = push(building, project, space="me/My_Walls.v2")
     assert done.code == 0, done.err
     assert "https://me-my-walls-v2.hf.space is up" in done.out
     assert 'EnvironmentSpec("https://me-my-walls-v2.hf.space")' in done.out
-    readme = there.spaces["me/My_Walls.v2"].files["README.md"].decode()
+    readme = building.spaces["me/My_Walls.v2"].files["README.md"].decode()
     assert 'OpenRewardSpec("https://me-my-walls-v2.hf.space")' in readme
     for stage in ("building", "app starting", "running"):
         assert stage in done.err
@@ -142,14 +162,14 @@ def test_a_push_that_changes_nothing_makes_no_commit(there: Hub, project: Path) 
     wheel = project.parent / "orsay-0.1.0-py3-none-any.whl"
     wheel.write_bytes(b"the same in both")
     for _ in range(2):
-        done = push(there, project, "--orsay", str(wheel))
+        done = push(there, project, package=str(wheel))
         assert done.code == 0, done.err
     assert len(there.spaces["me/walls"].commits) == 1
 
 
 def test_a_gitignore_in_the_space_keeps_nothing_out(there: Hub, project: Path) -> None:
     there.spaces["me/walls"] = Space(files={".gitignore": b"*.whl\n*.bin\n"})
-    done = push(there, project, "--force")
+    done = push(there, project, "--force", package=None)
     assert done.code == 0, done.err
     files = there.spaces["me/walls"].files
     assert "walls/map.bin" in files and [path for path in files if path.endswith(".whl")]
@@ -179,7 +199,7 @@ def test_a_space_of_somebody_elses_making_is_not_overwritten(there: Hub, project
 
 @pytest.mark.parametrize("names_commits", [True, False])
 def test_a_state_from_before_the_push_is_not_believed(project: Path, names_commits: bool) -> None:
-    """While nothing is built yet the hub tells how the last build went."""
+    """While nothing is built yet the hub reports how the last build went."""
     stages = ("BUILD_ERROR", "BUILD_ERROR", "BUILDING", "RUNNING")
     with hub(stages=stages, names_commits=names_commits, late=2) as there:
         done = push(there, project)
@@ -208,10 +228,10 @@ def test_a_failed_build_is_a_failure_that_shows_the_log(
         assert "line 3\n" not in done.err, "the end of the log is enough"
 
 
-def test_a_paused_space_is_said_to_be_paused(project: Path) -> None:
+def test_a_paused_space_is_reported_as_paused(project: Path) -> None:
     with hub(stages=("PAUSED",)) as there:
         done = push(there, project)
-    assert done.code == 1 and "stands at PAUSED" in done.err and "/settings" in done.err
+    assert done.code == 1 and "its state is PAUSED" in done.err and "/settings" in done.err
 
 
 def test_waiting_has_an_end(project: Path) -> None:
@@ -227,28 +247,28 @@ def test_nobody_has_to_wait(project: Path) -> None:
     assert done.code == 0 and "when the hub has built them" in done.out
 
 
-def test_a_hub_that_stumbles_while_it_builds_is_asked_again(there: Hub, project: Path) -> None:
+def test_a_hub_that_stumbles_while_it_builds_is_asked_again(building: Hub, project: Path) -> None:
     path = "GET /api/spaces/me/walls/runtime"
-    there.refuse[path] = (502, {"error": "Bad Gateway"})
-    usual = there.answer
+    building.refuse[path] = (502, {"error": "Bad Gateway"})
+    usual = building.answer
 
     def answer(request: object) -> object:
-        if len([each for each in there.requests if each.path.endswith("/runtime")]) > 2:
-            there.refuse.clear()
+        if len([each for each in building.requests if each.path.endswith("/runtime")]) > 2:
+            building.refuse.clear()
         return usual(request)  # type: ignore[arg-type]  # as it came
 
-    there.answer = answer  # type: ignore[method-assign, assignment]  # to stumble and to recover
-    done = push(there, project)
+    building.answer = answer  # type: ignore[method-assign, assignment]  # to stumble and to recover
+    done = push(building, project)
     assert done.code == 0, done.err
 
 
-def test_without_a_login_it_is_said_how_to_log_in(there: Hub, project: Path) -> None:
+def test_without_a_login_the_error_says_how_to_log_in(there: Hub, project: Path) -> None:
     done = push(there, project, HF_TOKEN="")
     assert done.code == 1 and "hf auth login" in done.err and "HF_TOKEN" in done.err
     assert not there.requests
 
 
-def test_a_wrong_token_is_told_from_none(there: Hub, project: Path) -> None:
+def test_a_wrong_token_is_distinguished_from_none(there: Hub, project: Path) -> None:
     done = push(there, project, HF_TOKEN="hf_wrong")
     assert done.code == 1 and "the token is wrong" in done.err and "hf_wrong" not in done.everything
 
@@ -264,7 +284,7 @@ def test_a_token_that_may_only_read_is_refused_before_anything_is_made(project: 
         assert there.order() == []
 
 
-def test_no_right_to_the_owner_is_said(there: Hub, project: Path) -> None:
+def test_no_right_to_the_owner_is_reported(there: Hub, project: Path) -> None:
     done = push(there, project, space="somebody/walls")
     assert done.code == 1
     assert (
@@ -272,12 +292,12 @@ def test_no_right_to_the_owner_is_said(there: Hub, project: Path) -> None:
     )
 
 
-def test_a_hub_that_does_not_answer_is_said(there: Hub, project: Path) -> None:
+def test_a_hub_that_does_not_answer_is_reported(there: Hub, project: Path) -> None:
     done = push(there, project, HF_ENDPOINT="http://127.0.0.1:9")
     assert done.code == 1 and "does not answer" in done.err and "HF_ENDPOINT" in done.err
 
 
-def test_a_front_matter_that_the_hub_refuses_is_said(there: Hub, project: Path) -> None:
+def test_a_front_matter_that_the_hub_refuses_is_reported(there: Hub, project: Path) -> None:
     refusal = {"errors": [{"message": '"colorFrom" must be one of [red, blue]'}], "warnings": []}
     there.refuse["POST /api/validate-yaml"] = (400, refusal)
     done = push(there, project)
@@ -295,7 +315,7 @@ def test_a_front_matter_that_the_hub_refuses_is_said(there: Hub, project: Path) 
         (["--secret", "EMPTY="], "the value is empty"),
         (["--secret", "a-b=c"], "is no name of a variable"),
         (["--secret", f"ORSAY_API_KEYS={SECRET}"], "no JSON list of keys"),
-        (["--variable", "LEVEL"], "say which value"),
+        (["--variable", "LEVEL"], "give its value"),
         (["--variable", f'ORSAY_API_KEYS=["{SECRET}"]'], "everybody can read variables"),
         (["--secret", f"LEVEL={SECRET}", "--variable", "LEVEL=3"], "as a secret and as a variable"),
     ],
@@ -306,7 +326,7 @@ def test_a_wrong_command_line_sends_nothing(there: Hub, project: Path, options: 
     assert not there.requests
 
 
-def test_without_the_package_it_is_said_what_to_install(project: Path, tmp_path: Path) -> None:
+def test_without_the_package_the_error_says_what_to_install(project: Path, tmp_path: Path) -> None:
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden" / "huggingface_hub.py").write_text("raise ImportError('not installed')\n")
     with hub() as there:
@@ -333,9 +353,9 @@ def test_a_failure_is_believed_once_something_was_built(project: Path) -> None:
     assert done.code == 1 and "its image cannot be built" in done.err
 
 
-def test_on_a_terminal_the_stage_and_the_time_are_one_line(there: Hub, project: Path) -> None:
+def test_on_a_terminal_the_stage_and_the_time_are_one_line(building: Hub, project: Path) -> None:
     """And what is left on the screen at the end is the address."""
-    here = {"HF_ENDPOINT": there.url, "HF_TOKEN": TOKEN, "HF_HOME": str(project.parent / "hf")}
+    here = {"HF_ENDPOINT": building.url, "HF_TOKEN": TOKEN, "HF_HOME": str(project.parent / "hf")}
     shown, code = on_a_terminal(
         [sys.executable, "-m", "orsay", "push", str(project), "--space", "me/walls"],
         {**here, "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "TERM": "xterm"},
@@ -354,24 +374,11 @@ def test_what_the_hub_says_is_text_on_a_terminal(project: Path) -> None:
             {**here, "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "TERM": "xterm"},
         )
     assert code == 1, shown
-    assert "stands at ODD[/red]\\u009b2J\\u202e" in shown and "odd[/red]" in shown
+    assert "its state is ODD[/red]\\u009b2J\\u202e" in shown and "odd[/red]" in shown
     assert "\x9b" not in shown and "\u202e" not in shown and "Traceback" not in shown
 
 
 def on_a_terminal(command: list[str], variables: dict[str, str]) -> tuple[str, int]:
     """What a command writes to a terminal, and its exit code."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        command, env={**os.environ, **variables}, stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True
-    )
-    os.close(theirs)
-    parts = []
-    try:
-        while part := os.read(ours, 65536):
-            parts.append(part)
-    except OSError:  # how Linux tells that nobody writes any more
-        pass
-    finally:
-        os.close(ours)
-        code = process.wait(LIMIT_S)
-    return b"".join(parts).decode(errors="replace"), code
+    shown, code = at_terminal(command, variables)
+    return shown.decode(errors="replace"), code

@@ -18,10 +18,10 @@ import docker
 import httpx
 import pytest
 
-from ..docs.texts import ROOT
-from ..engine import BASE, image, needs_engine
 from ..interop.venvs import TRL, python_for
-from .nginx import nginx
+from ..support.documentation import ROOT
+from ..support.engine import BASE, image, needs_engine
+from ..support.nginx import nginx
 
 pytestmark = [needs_engine, pytest.mark.timeout(900)]
 
@@ -90,7 +90,7 @@ class Running:
         self.url = ""
 
     def wait(self) -> None:
-        """Until it has said that it serves; its address is known then."""
+        """Until it has printed that it serves; its address is known then."""
         end = time.monotonic() + START_S
         while time.monotonic() < end:
             self.container.reload()
@@ -195,7 +195,7 @@ def test_the_lines_of_its_readme_work_through_tls(echo: str, echo_folder: Path, 
 
 
 def test_the_other_lines_of_its_readme_work(echo: str, echo_folder: Path) -> None:
-    """Without TLS: the certificates that our client believes are those of the world."""
+    """Without TLS: the certificates that our client believes are the public ones."""
     pytest.importorskip("trl", reason="needs the extra 'trl'")
     with running(echo) as space:
         space.wait()
@@ -227,7 +227,7 @@ def test_anybody_gets_in_until_there_are_keys(echo: str) -> None:
         assert trains(space.url, plan, OPENREWARD_API_KEY="second-key")["scores"] == [1.0]
 
 
-def test_the_proxy_of_the_hub_is_believed_and_a_stop_is_heard(echo: str) -> None:
+def test_the_proxy_of_the_hub_is_trusted_and_a_stop_is_handled(echo: str) -> None:
     with running(echo, KEYS) as space:
         space.wait()
         headers = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https"}
@@ -242,7 +242,7 @@ def test_a_share_of_a_core_is_one_worker_and_more_than_one_are_two(echo: str) ->
     """The quota is looked at, not the cores of the machine."""
     with closing(docker.from_env(timeout=60)) as client:
         for cores, workers in ((0.5, 1), (1.0, 1), (1.5, 2)):
-            told = client.containers.run(
+            startup = client.containers.run(
                 echo,
                 ["orsay", "serve", "--settings"],
                 nano_cpus=int(cores * 1e9),
@@ -252,4 +252,4 @@ def test_a_share_of_a_core_is_one_worker_and_more_than_one_are_two(echo: str) ->
                 labels={LABEL: "container"},
             ).decode()
             here = min(workers, len(os.sched_getaffinity(0)))
-            assert re.search(rf"^ORSAY_WORKERS={here}\b", told, re.MULTILINE), told
+            assert re.search(rf"^ORSAY_WORKERS={here}\b", startup, re.MULTILINE), startup

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ..system.serving import ServerProcess, children, until
+from ..support.server_process import ServerProcess, children
+from ..support.waiting import until
 
 pytestmark = pytest.mark.process
 

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.system.serving import ROOT, ServerProcess, children
+from tests.support.server_process import ServerProcess, children, variables_of
+from tests.support.servers import ROOT
 
-__all__ = ["HERE", "TRAINING", "Diary", "World", "busy_workers", "kill_worker", "serve_worlds"]
+__all__ = ["HERE", "TRAINING", "Diary", "EnvServer", "busy_workers", "kill_worker", "serve_environments"]
 
 TRAINING = [
     pytest.mark.filterwarnings(f"ignore::{category}")
@@ -23,8 +24,8 @@ TRAINING = [
 ]
 """Marks of tests that train: what torch, transformers and TRL say of each other is not ours."""
 
-HERE = Path(__file__).parent
-WORLDS = HERE / "worlds.py"
+HERE = ROOT / "tests" / "bridge"
+ENVIRONMENTS = Path(__file__).with_name("bridge_environments.py")
 
 
 class Diary:
@@ -37,7 +38,8 @@ class Diary:
         """Lines of that event and with those fields, in order."""
         if not self.path.exists():
             return []
-        found = [json.loads(line) for line in self.path.read_text().splitlines()]
+        whole, _, _ = self.path.read_text().rpartition("\n")  # the last line may be half written
+        found = [json.loads(line) for line in whole.splitlines()]
         return [
             line
             for line in found
@@ -59,7 +61,7 @@ class Diary:
         self.path.write_text("")
 
 
-class World:
+class EnvServer:
     """A server process with its diary."""
 
     def __init__(self, process: ServerProcess, diary: Diary) -> None:
@@ -69,21 +71,17 @@ class World:
 
 
 @contextmanager
-def serve_worlds(
+def serve_environments(
     folder: Path,
     *names: str,
     port: int = 0,
     workers: int = 1,
     target: str | None = None,
     **settings: Any,
-) -> Iterator[World]:
-    """``orsay serve`` with these classes of ``worlds.py``; its first one is the default environment."""
-    targets = [target] if target else [f"{WORLDS}:{name}" for name in names]
+) -> Iterator[EnvServer]:
+    """``orsay serve`` with these classes of ``bridge_environments.py``; the first is the default."""
+    targets = [target] if target else [f"{ENVIRONMENTS}:{name}" for name in names]
     diary = Diary(folder / "diary.jsonl")
-    variables = {
-        f"ORSAY_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
-        for name, value in settings.items()
-    }
     process = ServerProcess(
         ["--port", str(port), *targets],
         {
@@ -91,20 +89,20 @@ def serve_worlds(
             "ORSAY_LOG_FORMAT": "json",
             "BRIDGE_DIARY": str(diary.path),
             "PYTHONPATH": str(ROOT),
-            **variables,
+            **variables_of(settings),
         },
     )
     try:
         process.wait_for_url()
-        yield World(process, diary)
+        yield EnvServer(process, diary)
     finally:
         process.end()
 
 
-def busy_workers(world: World) -> Sequence[int]:
-    """Processes that hold a session now, as the diary tells."""
-    alive, held = set(_descendants(world.process.pid)), world.diary.open_sessions()
-    pids = [line["pid"] for line in world.diary.lines("setup") if line["key"] in held]
+def busy_workers(env_server: EnvServer) -> Sequence[int]:
+    """Processes that hold a session now, by the diary."""
+    alive, held = set(_descendants(env_server.process.pid)), env_server.diary.open_sessions()
+    pids = [line["pid"] for line in env_server.diary.lines("setup") if line["key"] in held]
     return [pid for pid in dict.fromkeys(pids) if pid in alive]
 
 
@@ -114,9 +112,9 @@ def _descendants(pid: int) -> Iterator[int]:
         yield from _descendants(child)
 
 
-def kill_worker(world: World) -> bool:
+def kill_worker(env_server: EnvServer) -> bool:
     """Kill one worker that holds a session; whether there was one."""
-    pids = busy_workers(world)
+    pids = busy_workers(env_server)
     with suppress(ProcessLookupError):
         for pid in pids[:1]:
             os.kill(pid, signal.SIGKILL)

@@ -103,7 +103,7 @@ def say(text: str | None, *, finish: str = "stop", **message: Any) -> Answer:
 
 
 def call(*calls: tuple[str, Any], text: str | None = None, finish: str = "tool_calls") -> Answer:
-    """Tool calls; arguments that are a string are sent as they stand."""
+    """Tool calls; arguments that are a string are sent as they are."""
     found: Sequence[dict[str, Any]] = [
         {
             "id": f"call_{place}",

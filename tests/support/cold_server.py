@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from .serving import ServerProcess, until
+from .server_process import ServerProcess
+from .waiting import until
 
 __all__ = ["ColdServer", "cold_server"]
 

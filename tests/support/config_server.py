@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.system.serving import ROOT, WORLDS, ServerProcess
+from tests.support.server_process import ENVIRONMENTS, ServerProcess
+from tests.support.servers import ROOT
 
-__all__ = ["ENVS", "WORLD", "FileServer", "configured", "written"]
+__all__ = ["ENVS", "SCRIPTED", "FileServer", "configured", "written"]
 
 ENVS = ROOT / "envs"
-WORLD = f'class = "{WORLDS}:World"'
+SCRIPTED = f'class = "{ENVIRONMENTS}:Scripted"'
 
 
 def written(folder: Path, text: str, name: str = "orsay.toml") -> Path:

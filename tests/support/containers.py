@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +20,8 @@ from echo_env import policy as echo
 from guess_env import policy as guess
 from orsay_client import AsyncClient
 
-from tests.engine import ROOT
+from .engine import ROOT
+from .waiting import until_true
 
 __all__ = [
     "BUNDLED",
@@ -32,11 +32,9 @@ __all__ = [
     "container",
     "ready",
     "serving",
-    "until",
     "win",
 ]
 
-START_LIMIT_S = 90.0
 STOP_LIMIT_S = 90.0
 LABEL = "orsay.test"
 
@@ -57,17 +55,6 @@ HARDENED: Mapping[str, Any] = {
     "pids_limit": 512,
 }
 """What a cautious person runs containers with; no writable place at all, not even /tmp."""
-
-
-def until(condition: Callable[[], Any], *, timeout_s: float = START_LIMIT_S, what: str = "") -> Any:
-    """The first true value of ``condition``; for what happens in a container, which sends no event."""
-    end = time.monotonic() + timeout_s
-    while time.monotonic() < end:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.05)
-    raise TimeoutError(what or "it did not come about")
 
 
 def ready(url: str, path: str = "/ready") -> bool:
@@ -114,16 +101,17 @@ def serving(found: Any) -> str:
         url = f"http://127.0.0.1:{bindings[0]['HostPort']}" if bindings else None
         return url if url is not None and ready(url) else None
 
-    return str(until(answers, what="the container does not serve"))
+    return str(until_true(answers, what="the container does not serve"))
 
 
 def _compose_command() -> list[str] | None:
-    """Compose 1.29 or 2.x, whichever is here."""
-    for command in (["docker-compose"], ["docker", "compose"]):
-        if shutil.which(command[0]) is not None:
-            done = subprocess.run([*command, "version"], capture_output=True, timeout=30, check=False)
-            if done.returncode == 0:
-                return command
+    """Compose 1.29, which is not run to find out: that takes half a second in each process; or 2.x."""
+    if shutil.which("docker-compose") is not None:
+        return ["docker-compose"]
+    if shutil.which("docker") is not None:
+        command = ["docker", "compose"]
+        done = subprocess.run([*command, "version"], capture_output=True, timeout=30, check=False)
+        return command if done.returncode == 0 else None
     return None
 
 

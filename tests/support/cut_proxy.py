@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 from urllib.parse import urlsplit
+
+from .sockets import SocketServer
 
 __all__ = ["CutProxy"]
 
@@ -19,17 +19,15 @@ class _Cue:
     times: int
 
 
-class CutProxy:
+class CutProxy(SocketServer):
     """Forwards bytes both ways until a cue says to abort the client's connection."""
 
     def __init__(self, target: str) -> None:
+        super().__init__()
         parts = urlsplit(target)
         self._host, self._port = parts.hostname or "", parts.port or 80
         self._cues: list[_Cue] = []
-        self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
         self.cuts = 0
-        self.url = ""
 
     def cut(self, request: bytes, *, answer: bytes = b"", times: int = 1) -> None:
         """Break connections which sent ``request``, once the event ``answer`` came back whole.
@@ -38,41 +36,17 @@ class CutProxy:
         """
         self._cues.append(_Cue(request, answer, times))
 
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        assert self._server is not None
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         cue: list[_Cue] = []
+        up_reader, up_writer = await asyncio.open_connection(self._host, self._port)
         try:
-            up_reader, up_writer = await asyncio.open_connection(self._host, self._port)
-            try:
-                async with asyncio.TaskGroup() as both:
-                    both.create_task(self._forward_requests(reader, up_writer, cue))
-                    both.create_task(self._forward_answers(up_reader, writer, cue))
-            finally:
-                up_writer.close()
-        except* (ConnectionError, asyncio.CancelledError):
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._forward_requests(reader, up_writer, cue))
+                both.create_task(self._forward_answers(up_reader, writer, cue))
+        except* ConnectionError:
             pass
         finally:
-            self._tasks.discard(task)
-            writer.close()
+            up_writer.close()
 
     async def _forward_requests(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, cue: list[_Cue]

@@ -9,7 +9,7 @@ import tempfile
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orsay.errors import NotThere
 from orsay.runtimes.docker.claim import SERVER_LABEL
@@ -17,21 +17,19 @@ from orsay.runtimes.docker.engine import Engine
 from orsay.runtimes.docker.options import DockerOptions
 from orsay.runtimes.docker.runtime import DockerRuntime
 
-from ..engine import image
-
-if TYPE_CHECKING:
-    from ..runtimes.stand import Player
+from .engine import image
+from .runtime_session import RuntimeSession
+from .sockets import SocketServer
 
 __all__ = [
     "SHORT",
-    "Border",
+    "EngineProxy",
     "OwnServer",
-    "border",
     "own_server",
     "running",
+    "scripted_options",
     "shares_files",
     "where",
-    "worlds",
 ]
 
 SHORT: Mapping[str, str] = {
@@ -51,16 +49,16 @@ def shares_files() -> dict[str, Any]:
     return {"volumes": (f"{folder}:{folder}",), "user": f"{os.getuid()}:{os.getgid()}"}
 
 
-def worlds(**changes: Any) -> DockerOptions:
-    """Containers of the environments of tests/runtimes/worlds.py."""
+def scripted_options(**changes: Any) -> DockerOptions:
+    """Containers of the environments of tests/support/environments.py."""
     quick = {**SHORT, "ORSAY_RUNTIME": "local"}  # a container is up sooner without worker processes in it
-    options: dict[str, Any] = {"image": image("worlds"), "variables": quick, "start_limit_s": 60}
+    options: dict[str, Any] = {"image": image("scripted"), "variables": quick, "start_limit_s": 60}
     return DockerOptions(**{**options, **changes})
 
 
-async def where(player: Player) -> str:
+async def where(session: RuntimeSession) -> str:
     """Id of the container where a session lives, as the engine shortens it: the host name in there."""
-    surroundings = await player.call("surroundings").text()
+    surroundings = await session.call("surroundings").text()
     found = re.search(r"'HOSTNAME': '([0-9a-f]{12})'", surroundings)
     assert found is not None
     return found[1]
@@ -103,24 +101,28 @@ class OwnServer:
             await self.engine.remove_network(network["Id"])
 
 
-class Border:
+class EngineProxy(SocketServer):
     """A way to the engine that can break: ``cut`` ends all connections, and none is made while ``closed``."""
 
     def __init__(self) -> None:
-        self.url = ""
+        super().__init__()
         self.closed = False
         self._open: set[asyncio.StreamWriter] = set()
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    @property
+    def engine_url(self) -> str:
+        return self.url.replace("http://", "tcp://")
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.closed:
-            writer.close()
             return
         there, out = await asyncio.open_unix_connection("/var/run/docker.sock")
         self._open |= {writer, out}
-        await asyncio.gather(self._copy(reader, out), self._copy(there, writer))
-        self._open -= {writer, out}
-        writer.close()
-        out.close()
+        try:
+            await asyncio.gather(self._copy(reader, out), self._copy(there, writer))
+        finally:
+            self._open -= {writer, out}
+            out.close()
 
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
@@ -132,19 +134,6 @@ class Border:
     def cut(self) -> None:
         for each in self._open:
             each.transport.abort()
-
-
-@asynccontextmanager
-async def border() -> AsyncIterator[Border]:
-    made = Border()
-    listening = await asyncio.start_server(made._carry, "127.0.0.1", 0)
-    made.url = f"tcp://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    try:
-        yield made
-    finally:
-        made.cut()
-        listening.close()
-        await listening.wait_closed()
 
 
 @asynccontextmanager

@@ -22,11 +22,11 @@ from docker.errors import APIError, DockerException, ImageNotFound
 __all__ = ["BASE", "ROOT", "ImageName", "image", "images", "needs_engine", "problem", "skip_without_engine"]
 
 BASE = "python:3.11-slim"
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
-ImageName = Literal["base", "server", "textarena", "worlds", "openreward", "haproxy"]
-"""``base``, ``server`` and ``textarena`` are those of docker/Dockerfile; ``worlds`` serves the classes of
-tests/runtimes/worlds.py; ``openreward`` is a server of that released package, without anything of ours;
+ImageName = Literal["base", "server", "textarena", "scripted", "openreward", "haproxy"]
+"""``base``, ``server`` and ``textarena`` are those of docker/Dockerfile; ``scripted`` serves the classes of
+tests/support/environments.py; ``openreward`` is a server of that released package, without anything of ours;
 ``haproxy`` is Debian's, in place of the official image."""
 
 _SOURCES = (
@@ -88,9 +88,9 @@ def image(name: ImageName) -> str:
         case "textarena":
             files = _files(*_SOURCES, *_ENVIRONMENTS, "envs/textarena")
             return _built(name, files, "docker/Dockerfile", {"BASE": BASE}, target="textarena")
-        case "worlds":
-            files = _files("tests/runtimes/worlds.py", f"{_FOLDER}/worlds.Dockerfile")
-            return _built(name, files, f"{_FOLDER}/worlds.Dockerfile", {"BASE": image("base")})
+        case "scripted":
+            files = _files("tests/support/environments.py", f"{_FOLDER}/environments.Dockerfile")
+            return _built(name, files, f"{_FOLDER}/environments.Dockerfile", {"BASE": image("base")})
         case "openreward" | "haproxy":
             files = _files(
                 f"{_FOLDER}/{name}.Dockerfile", "tests/interop/kit.py", f"{_FOLDER}/serve_openreward.py"
@@ -148,14 +148,14 @@ def _build(client: Any, contents: Mapping[str, bytes], **options: Any) -> None:
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
     packed.seek(0)
-    said: list[str] = []
+    lines: list[str] = []
     labels = {_LABEL: options["tag"]}
     for line in client.api.build(
         fileobj=packed, custom_context=True, rm=True, forcerm=True, decode=True, labels=labels, **options
     ):
-        said.append(str(line.get("stream", "")))
+        lines.append(str(line.get("stream", "")))
         if "error" in line:
-            raise RuntimeError(f"{options['tag']} cannot be built: {line['error']}\n{''.join(said)[-3000:]}")
+            raise RuntimeError(f"{options['tag']} cannot be built: {line['error']}\n{''.join(lines)[-3000:]}")
 
 
 def _remove_older(client: Any, tag: str) -> None:

@@ -76,7 +76,7 @@ def act(how: str | None) -> None:
         end = time.monotonic() + _WAIT_S
         while not os.path.exists(rest) and time.monotonic() < end:
             time.sleep(0.005)
-    elif what == "sleep":
+    elif what in ("sleep", "block"):  # on an event loop, the second alone blocks it
         time.sleep(float(rest))
     elif what == "spin":
         end = time.monotonic() + float(rest or _WAIT_S)
@@ -165,7 +165,7 @@ class Lamp(Toolset):
         return "on" if self.lit else "off"
 
 
-class World(Environment):
+class Scripted(Environment):
     """Does what its task says."""
 
     splits = {"train": [{"number": n} for n in range(3)], "many": Tasks(), "none": []}
@@ -311,8 +311,8 @@ class World(Environment):
     def census(self) -> str:
         """How many instances with this log are alive in this process."""
         gc.collect()
-        worlds = [each for each in gc.get_objects() if type(each) is type(self)]
-        return str(sum(each.task_spec.get("log") == self.task_spec["log"] for each in worlds))
+        alive = [each for each in gc.get_objects() if type(each) is type(self)]
+        return str(sum(each.task_spec.get("log") == self.task_spec["log"] for each in alive))
 
     @tool
     def win(self) -> ToolOutput:
@@ -399,7 +399,7 @@ class World(Environment):
         return ToolOutput(blocks=[TextBlock(text=text)], reward=0.5, finished=True)
 
 
-class AsyncWorld(World):
+class AsyncScripted(Scripted):
     """The same with asynchronous hooks."""
 
     async def setup(self) -> None:
@@ -464,4 +464,4 @@ class BadTasks(Environment):
 
 
 FILE = str(Path(__file__))
-TARGETS = [f"{FILE}:{cls.__name__}" for cls in (World, AsyncWorld, Plain, BadTasks)]
+TARGETS = [f"{FILE}:{cls.__name__}" for cls in (Scripted, AsyncScripted, Plain, BadTasks)]

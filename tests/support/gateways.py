@@ -15,12 +15,12 @@ from orsay.runtimes.remote.runtime import RemoteRuntime
 from orsay.serving.assembly import Running
 from orsay.settings import Settings
 
-from ..client.scripted import Handler, Reply, Request
 from ..interop.servers import KIT, released, serve
 from ..interop.venvs import python_for
-from ..system.serving import Api, api_for
+from .scripted_server import Handler, Reply, Request, ors
+from .session_api import Api, api_for
 
-__all__ = ["QUICK", "RELEASED", "UPSTREAMS", "gateway", "gateway_of", "reached", "under", "upstream"]
+__all__ = ["QUICK", "RELEASED", "UPSTREAMS", "gateway", "gateway_of", "reached", "under", "upstream", "wild"]
 
 RELEASED = tuple(pytest.param(name, marks=pytest.mark.venv) for name in ("openreward", "ors-sdk"))
 UPSTREAMS = ("orsay", *RELEASED)
@@ -31,7 +31,7 @@ QUICK = RemoteOptions(health_s=0.5, start_wait_s=10, connect_timeout_s=5, reques
 def upstream(kind: str) -> Iterator[str]:
     """The URL of a server that hosts the kit: one of ours, or one of a released package."""
     if kind == "orsay":
-        with serve(*KIT, options=["--workers", "1"]) as server:
+        with serve(*KIT, runtime="local") as server:
             yield server.url
     else:
         version = {"openreward": "0.1.167", "ors-sdk": "0.1.0"}[kind]
@@ -90,3 +90,21 @@ def under(name: str, handler: Handler) -> Handler:
             await handler(replace(request, path=request.path.removeprefix(f"/{name}")), reply)
 
     return handle
+
+
+def wild(call: Handler, *, ours: bool = False, **others: Handler) -> Handler:
+    """A server of the environment ``wild``; ``call`` answers its calls, ``others`` other paths."""
+
+    async def version(request: Request, reply: Reply) -> None:
+        await reply.json({"version": "1", "server": "orsay"} if ours else {"version": "1"})
+
+    async def call_or_attach(request: Request, reply: Reply) -> None:
+        if request.json()["name"] == "setup":  # the gateway asks whether setup is over
+            await reply.stream()
+            await reply.event("error", "unknown task_id")
+            await reply.end()
+        else:
+            await call(request, reply)
+
+    paths = {"/version": version, **{f"/{name}": handler for name, handler in others.items()}}
+    return under("wild", ors(call=call_or_attach, orsay=ours, others=paths))

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from ..docs.texts import ROOT, blocks
+from .documentation import ROOT, blocks
+from .sockets import free_port
 
 __all__ = ["Proxy", "nginx"]
 
@@ -72,10 +73,10 @@ def nginx(server: str, folder: Path, *, site: str = "") -> Iterator[Proxy]:
     With ``site``, what that configuration of a server says, but for its port, certificate and server.
     """
     certificate = _certificate(folder)
-    port = _free_port()
+    port = free_port()
     place = server.removeprefix("http://")
     conf = folder / "nginx.conf"
-    here = _here(site or _told(), folder, port)
+    here = _here(site or _documented_site(), folder, port)
     conf.write_text(_CONF.format(folder=folder, server=place, site=here))
     command = [str(_binary()), "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(conf)]
     process = subprocess.Popen(command)
@@ -91,11 +92,11 @@ def nginx(server: str, folder: Path, *, site: str = "") -> Iterator[Proxy]:
             process.wait()
 
 
-def _told() -> str:
+def _documented_site() -> str:
     """A site of what docs/security.md shows."""
-    told, sockets = (b.code for b in blocks() if (b.page.name, b.language) == ("security.md", "nginx"))
-    prefixed = told.replace("location /", "location /envs/").replace(_SERVER, f"{_SERVER}/")
-    return _SITE.format(location=told + sockets, prefixed=prefixed)
+    config, sockets = (b.code for b in blocks() if (b.page.name, b.language) == ("security.md", "nginx"))
+    prefixed = config.replace("location /", "location /envs/").replace(_SERVER, f"{_SERVER}/")
+    return _SITE.format(location=config + sockets, prefixed=prefixed)
 
 
 def _here(site: str, folder: Path, port: int) -> str:
@@ -142,13 +143,6 @@ def _certificate(folder: Path) -> Path:
 
 def _run(*command: str, folder: Path) -> None:
     subprocess.run(command, cwd=folder, capture_output=True, timeout=_LIMIT_S, check=True)
-
-
-def _free_port() -> int:
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -95,7 +95,7 @@ def inputs() -> st.SearchStrategy[Any]:
 
 
 def arguments() -> st.SearchStrategy[Any]:
-    """What stands in a chat completion as the arguments of a call: a text mostly, perhaps cut off."""
+    """The arguments of a call in a chat completion: a text mostly, perhaps cut off."""
     whole = st.one_of(
         _TEXTS, inputs().map(_spelled), st.sampled_from(sorted(set(ARGUMENTS.values()), key=len)[:-3])
     )

@@ -1,4 +1,4 @@
-"""Environments for the tests of other protocols: they do what they are told."""
+"""Environments for the tests of other protocols: each does what its calls say."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ PIXEL = base64.b64decode(
 )
 
 
-class World(Environment):
-    """Does what it is told."""
+class Scripted(Environment):
+    """Does what its calls say."""
 
     splits = {"train": [{"name": "one"}, {"name": "two"}, {"name": "three"}], "test": [{"name": "four"}]}
 

@@ -1,56 +1,38 @@
-"""Runtimes and sessions for tests of the Runtime and Handle contract."""
+"""Runtimes for tests of the Runtime and Handle contract, each started with short limits."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
-from pathlib import Path
-from typing import Any
 
-from orsay.errors import Faulted, Refused
-from orsay.runtimes.base import Handle, OpenSession, Operation, Runtime, Stop
+from orsay.runtimes.base import Runtime
 from orsay.runtimes.docker.engine import Engine
 from orsay.runtimes.execution.episode import Limits
 from orsay.runtimes.loader import load
 from orsay.runtimes.local import LocalRuntime
-from orsay.runtimes.outcome import Outcome
 from orsay.runtimes.process.frames import WorkerConfig
 from orsay.runtimes.process.pool import ProcessRuntime
 from orsay.runtimes.remote.runtime import RemoteRuntime
 from orsay.runtimes.router import Member, RouterRuntime
-from orsay_protocol.faults import FaultClass
-from orsay_protocol.sse import Decoder
 
-from ..docker.stand import SHORT, own_server, running, shares_files, worlds
-from ..engine import skip_without_engine
-from ..system.serving import server
-from .worlds import TARGETS
+from .docker_runtime import SHORT, own_server, running, scripted_options, shares_files
+from .engine import skip_without_engine
+from .environments import TARGETS
+from .server_process import server
 
 __all__ = [
+    "MAX_RESULT",
     "RUNTIMES",
-    "Log",
-    "Player",
-    "Running",
     "is_ours",
     "local_runtime",
-    "open_session",
     "process_runtime",
     "running_runtime",
-    "until",
+    "started",
 ]
 
-WAIT_S = 15.0
 MAX_RESULT = 1024 * 1024
-
-
-async def until(condition: Callable[[], Any], *, timeout_s: float = WAIT_S) -> None:
-    """Wait until ``condition`` holds; for what happens in another process, where no event can be awaited."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 def process_runtime(
@@ -146,7 +128,9 @@ async def _remote(targets: list[str], threads: int) -> AsyncIterator[Runtime]:
 async def _docker(targets: list[str], threads: int) -> AsyncIterator[Runtime]:
     skip_without_engine()
     assert targets is TARGETS, "the image holds these and no others"
-    options = worlds(variables={**SHORT, "ORSAY_THREADS_PER_WORKER": str(threads)}, **shares_files())
+    options = scripted_options(
+        variables={**SHORT, "ORSAY_THREADS_PER_WORKER": str(threads)}, **shares_files()
+    )
     async with await Engine.connect() as engine, own_server(engine) as own, running(options, own) as runtime:
         yield runtime
 
@@ -171,148 +155,5 @@ async def running_runtime(
 
 
 def is_ours(runtime: Runtime) -> bool:
-    """Whether author code runs in this server: another one sends no traceback, and hears later."""
+    """Whether author code runs in this server: another one sends no traceback, and is notified later."""
     return isinstance(runtime, LocalRuntime | ProcessRuntime | RouterRuntime)
-
-
-class Log:
-    """What author code has noted, line by line; also gates that it may wait for."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.path = folder / "log"
-
-    @property
-    def lines(self) -> list[str]:
-        return self.path.read_text().split("\n")[:-1] if self.path.exists() else []
-
-    def count(self, line: str) -> int:
-        return self.lines.count(line)
-
-    async def has(self, line: str, times: int = 1) -> None:
-        await until(lambda: self.count(line) >= times)
-
-    def gate(self, name: str) -> str:
-        return str(self._folder / f"gate-{name}")
-
-    def open(self, name: str) -> None:
-        Path(self.gate(name)).touch()
-
-
-class Running:
-    """An operation under way."""
-
-    def __init__(self) -> None:
-        self.answers: list[tuple[Any, Faulted | Refused | None]] = []
-        self.stop: Stop
-        self._ended = asyncio.Event()
-
-    def done(self, value: Any, error: Faulted | Refused | None) -> None:
-        self.answers.append((value, error))
-        self._ended.set()
-
-    @property
-    def ended(self) -> bool:
-        return self._ended.is_set()
-
-    async def value(self) -> Any:
-        async with asyncio.timeout(WAIT_S):
-            await self._ended.wait()
-        assert len(self.answers) == 1, "answered more than once"
-        value, error = self.answers[0]
-        if error is not None:
-            raise error
-        return value
-
-    async def fault(self) -> Faulted:
-        try:
-            value = await self.value()
-        except Faulted as fault:
-            return fault
-        raise AssertionError(f"no fault but {repr(value)[:300]}")
-
-    async def result(self) -> Any:
-        """JSON of the answer; the stream events are put together where there are any."""
-        value = await self.value()
-        if not isinstance(value, Outcome):
-            return json.loads(value)
-        events = Decoder().feed(value.wire)
-        assert [event.event for event in events] == ["chunk"] * (len(events) - 1) + ["end"]
-        return json.loads("".join(event.data for event in events))
-
-    async def text(self) -> str:
-        """Text of the first block of a tool's output."""
-        text: str = (await self.result())["output"]["blocks"][0]["text"]
-        return text
-
-    async def reason(self) -> str:
-        """Why the call was refused."""
-        result = await self.result()
-        assert result["ok"] is False
-        return str(result["reason"])
-
-
-class Player:
-    """One session, as the server's Session holds it; it is the Listener too."""
-
-    def __init__(self) -> None:
-        self.handle: Handle
-        self.setups: list[Faulted | Refused | None] = []
-        self.losses: list[tuple[FaultClass, str]] = []
-        self._changed = asyncio.Event()
-
-    def setup_ended(self, error: Faulted | Refused | None) -> None:
-        self.setups.append(error)
-        self._changed.set()
-
-    def lost(self, fault: FaultClass, reason: str) -> None:
-        self.losses.append((fault, reason))
-        self._changed.set()
-
-    async def ready(self) -> Faulted | Refused | None:
-        """How setup ended."""
-        await until(lambda: self.setups)
-        assert len(self.setups) == 1
-        return self.setups[0]
-
-    async def is_lost(self) -> tuple[FaultClass, str]:
-        await until(lambda: self.losses)
-        assert len(self.losses) == 1
-        return self.losses[0]
-
-    def start(self, operation: Operation, body: bytes = b"", limit_s: float = 20.0) -> Running:
-        running = Running()
-        running.stop = self.handle.start(operation, body, running.done, limit_s=limit_s)
-        return running
-
-    def call(self, name: str, *, limit_s: float = 20.0, **arguments: Any) -> Running:
-        body = json.dumps({"name": name, "input": arguments}).encode()
-        return self.start("call", body, limit_s)
-
-    def score(self, candidates: int) -> Running:
-        message = {"role": "assistant", "blocks": [{"type": "text", "text": "hi"}]}
-        body = {"candidates": [{"messages": [message]} for _ in range(candidates)]}
-        return self.start("score_group", json.dumps(body).encode())
-
-    async def close(self) -> None:
-        async with asyncio.timeout(WAIT_S):
-            await self.handle.close()
-
-
-async def open_session(
-    runtime: Runtime,
-    key: str = "world",
-    *,
-    ready: bool = True,
-    secrets: dict[str, str] | None = None,
-    **spec: Any,
-) -> Player:
-    """A session on a task of that content; with ``ready`` after its setup."""
-    player = Player()
-    request = OpenSession(key=key, task_spec=spec, secrets=secrets or {})
-    player.handle = await runtime.open(request, player)
-    if ready:
-        error = await player.ready()
-        if error is not None:
-            raise error
-    return player

@@ -23,7 +23,10 @@ __all__ = ["Scheduling"]
 _IMPORTS_TRL = re.compile(
     rb"^(\w+ = )?pytest\.importorskip\(\"(torch|trl|datasets|openreward|reasoning_gym)\b", re.MULTILINE
 )
-_LONG = ("tests/cli/", "tests/deploy/", "tests/envs/", "tests/gateway/", "tests/images/", "tests/interop/")
+_LONG = (
+    *("tests/attack/", "tests/cli/", "tests/deploy/", "tests/envs/", "tests/gateway/", "tests/images/"),
+    *("tests/interop/", "tests/runtimes/", "tests/spaces/", "tests/system/"),
+)
 _SHARE_NETWORK = (
     *("tests/console/", "tests/deploy/", "tests/docker/", "tests/images/", "tests/spaces/"),
     *("tests/config/test_images.py", "tests/envs/test_textarena_image.py"),

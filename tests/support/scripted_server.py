@@ -1,4 +1,4 @@
-"""A server on a real socket that does exactly what a test tells it, misbehaviour included."""
+"""A server on a real socket that follows a test's script exactly, misbehaviour included."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 from orsay_protocol.sse import encode_event
 
-__all__ = ["Handler", "Reply", "Request", "Scripted", "ors"]
+from .sockets import SocketServer
+
+__all__ = ["Handler", "Reply", "Request", "ScriptedServer", "ors"]
 
 
 @dataclass(frozen=True)
@@ -84,56 +85,26 @@ class Reply:
 Handler: TypeAlias = Callable[[Request, Reply], Awaitable[None]]
 
 
-class Scripted:
+class ScriptedServer(SocketServer):
     """Runs ``handler`` for each request and remembers all of them."""
 
     def __init__(self, handler: Handler) -> None:
+        super().__init__()
         self._handler = handler
-        self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
         self.requests: list[Request] = []
-        self.accepted = 0
-        self.url = ""
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=2048)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        assert self._server is not None
-        self._server.close()
-        for connection in self._connections:
-            connection.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
 
     def sent(self, path: str) -> list[Request]:
         """The requests for a path, in order."""
         return [request for request in self.requests if request.path == path]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections.add(task)
-        self.accepted += 1
-        try:
-            while True:
-                request = await _read(reader)
-                self.requests.append(request)
-                reply = Reply(writer)
-                await self._handler(request, reply)
-                if reply.gone or reply.streaming:
-                    return
-        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            pass
-        finally:
-            self._connections.discard(task)
-            writer.close()
+        while True:
+            request = await _read(reader)
+            self.requests.append(request)
+            reply = Reply(writer)
+            await self._handler(request, reply)
+            if reply.gone or reply.streaming:
+                return
 
 
 async def _read(reader: asyncio.StreamReader) -> Request:

@@ -1,8 +1,7 @@
-"""Real server processes and a client so plain that it hides nothing."""
+"""``orsay serve`` in processes of its own, with all that it writes."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
@@ -11,33 +10,19 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
-from orsay_protocol.sse import Decoder, Event
+from .servers import ROOT, start
 
-from ..support.servers import start
+__all__ = ["ENVIRONMENTS", "ServerProcess", "children", "is_running", "server", "variables_of"]
 
-__all__ = ["WORLDS", "Api", "Reply", "ServerProcess", "api_for", "children", "raw_request", "server", "until"]
-
-ROOT = Path(__file__).parents[2]
-WORLDS = str(ROOT / "tests" / "runtimes" / "worlds.py")
+ENVIRONMENTS = str(ROOT / "tests" / "support" / "environments.py")
 START_S = 60.0
-WAIT_S = 20.0
 _URL = re.compile(r"http://\S+:\d+")
-
-
-async def until(condition: Callable[[], Any], *, timeout_s: float = WAIT_S) -> None:
-    """Wait for what happens in another process, where no event can be awaited."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def children(pid: int) -> list[int]:
@@ -164,6 +149,14 @@ class ServerProcess:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
 
+def variables_of(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Environment variables of settings by their names."""
+    return {
+        f"ORSAY_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
+        for name, value in settings.items()
+    }
+
+
 @contextmanager
 def server(
     *targets: str,
@@ -172,16 +165,15 @@ def server(
     open_files: int | None = None,
     **settings: Any,
 ) -> Iterator[ServerProcess]:
-    """A running server; ``settings`` by their names, given as variables; ``open_files``: at most so many."""
+    """A running server with one worker.
+
+    ``settings`` by their names, given as variables; ``open_files``: at most so many.
+    """
     if not targets:
-        targets = (f"{WORLDS}:World", f"{WORLDS}:AsyncWorld", f"{WORLDS}:Plain")
-    env = {
-        f"ORSAY_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
-        for name, value in settings.items()
-    }
+        targets = (f"{ENVIRONMENTS}:Scripted", f"{ENVIRONMENTS}:AsyncScripted", f"{ENVIRONMENTS}:Plain")
     process = ServerProcess(
         ["--port", "0", *targets, *options],
-        {"ORSAY_WORKERS": "2", **env},
+        {"ORSAY_WORKERS": "1", **variables_of(settings)},
         drained=drained,
         open_files=open_files,
     )
@@ -190,139 +182,3 @@ def server(
         yield process
     finally:
         process.end()
-
-
-class Reply:
-    """The answer of an endpoint that streams."""
-
-    def __init__(self, response: httpx.Response) -> None:
-        self.response = response
-        self.status = response.status_code
-        self.events: list[Event] = Decoder().feed(response.content) if self.status == 200 else []
-
-    @property
-    def task_id(self) -> str:
-        assert self.events[0].event == "task_id"
-        return self.events[0].data
-
-    @property
-    def result(self) -> Any:
-        names = [event.event for event in self.events]
-        assert names == ["task_id"] + ["chunk"] * (len(names) - 2) + ["end"], (
-            self.status,
-            names,
-            self.detail,
-        )
-        return json.loads("".join(event.data for event in self.events[1:]))
-
-    @property
-    def text(self) -> str:
-        result = self.result
-        assert result["ok"], result
-        text: str = result["output"]["blocks"][0]["text"]
-        return text
-
-    @property
-    def fault(self) -> str:
-        """Class of the fault; the stream is complete."""
-        names = [event.event for event in self.events]
-        assert names[-2:] == ["fault", "error"], (self.status, names, self.response.text[:500])
-        fault: dict[str, Any] = json.loads(self.events[-2].data)
-        assert fault["message"] == self.events[-1].data
-        return str(fault["class"])
-
-    @property
-    def error(self) -> str:
-        assert self.events[-1].event == "error"
-        return self.events[-1].data
-
-    @property
-    def detail(self) -> str:
-        return str(self.response.json()["detail"]) if self.status != 200 else ""
-
-
-class Api:
-    """A session, or none yet, on a server."""
-
-    def __init__(self, http: httpx.AsyncClient, sid: str | None = None, **headers: str) -> None:
-        self.http = http
-        self.sid = sid or str(uuid.uuid4())
-        self._headers = {"X-Session-ID": self.sid, **headers}
-
-    def other(self, **headers: str) -> Api:
-        """A session of another id."""
-        return Api(self.http, **headers)
-
-    async def post(self, path: str, body: Any = None, **headers: str) -> httpx.Response:
-        return await self.http.post(path, json=body, headers={**self._headers, **headers})
-
-    async def get(self, path: str, **headers: str) -> httpx.Response:
-        return await self.http.get(path, headers={**self._headers, **headers})
-
-    async def create(self, env: str = "world", **spec: Any) -> Api:
-        """Create the session, and expect that to work."""
-        answer = await self.post("/create", {"env_name": env, "task_spec": spec})
-        assert answer.status_code == 200, answer.text
-        assert answer.json() == {"sid": self.sid}
-        return self
-
-    async def call(self, name: str, *, headers: Mapping[str, str] | None = None, **arguments: Any) -> Reply:
-        return Reply(await self.post("/call", {"name": name, "input": arguments}, **(headers or {})))
-
-    async def attach(self, task_id: str, path: str = "/call") -> Reply:
-        body = {"name": "x", "input": {}, "task_id": task_id}
-        if path.endswith("score_group"):
-            body = {"candidates": [], "task_id": task_id}
-        return Reply(await self.post(path, body))
-
-    async def ping(self) -> int:
-        return (await self.post("/ping")).status_code
-
-    async def delete(self) -> None:
-        answer = await self.post("/delete")
-        assert answer.status_code == 200 and answer.json()["sid"] == self.sid
-
-
-@asynccontextmanager
-async def api_for(url: str, **headers: str) -> AsyncIterator[Api]:
-    """A client with as many connections as it takes, and no retries."""
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=50)
-    # No certificates: to read them takes more than most requests, and every server here speaks plain HTTP.
-    async with httpx.AsyncClient(
-        base_url=url, timeout=WAIT_S, limits=limits, headers=headers, verify=False
-    ) as http:
-        yield Api(http)
-
-
-def raw_request(path: str, sid: str, body: Any, **headers: str) -> bytes:
-    """A POST request as bytes, the body as httpx writes it."""
-    content = json.dumps(body, separators=(",", ":")).encode()
-    lines = {
-        "Host": "localhost",
-        "Content-Type": "application/json",
-        "Content-Length": str(len(content)),
-        "X-Session-ID": sid,
-        **headers,
-    }
-    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-    return f"POST {path} HTTP/1.1\r\n{head}\r\n".encode() + content
-
-
-async def connect(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    host, _, port = url.removeprefix("http://").rpartition(":")
-    return await asyncio.open_connection(host, int(port))
-
-
-async def send_and_vanish(url: str, request: bytes) -> None:
-    """Send a request and reset the connection without reading a byte."""
-    _, writer = await connect(url)
-    writer.write(request)
-    await writer.drain()
-    writer.transport.abort()
-
-
-async def timed(work: Any) -> float:
-    """For how long ``work`` took, in seconds."""
-    start = time.perf_counter()
-    await work
-    return time.perf_counter() - start

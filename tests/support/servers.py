@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import importlib.util
 import os
 import queue
 import re
@@ -34,22 +35,35 @@ _STOP_LIMIT_S = 20.0
 
 @functools.cache
 def orsay_programs() -> ForkServer:
-    """Has imported what the verbs import while they start; workers of servers are fresh processes as ever."""
+    """Has imported what verbs and servers import; workers of servers are fresh processes as ever.
+
+    What is not listed here is imported again by each program that needs it.
+    """
+    optional = {"mcp": "orsay.protocols.mcp.mount", "websockets": "orsay.protocols.openenv.mount"}
     server = ForkServer(
+        *(module for package, module in optional.items() if importlib.util.find_spec(package)),
         "orsay.cli.config",
         "orsay.cli.play",
         "orsay.cli.serve",
+        "orsay.console.operations",
+        "orsay.http.fastapi_app",
+        "orsay.journal.key_names",
+        "orsay.journal.read.models",
         "orsay.journal.write.writer",
         "orsay.serving.server",
         "orsay.sessions.recovery",
         "aiohttp",
-        "alembic.command",
         "alembic.autogenerate",
-        "sqlalchemy.dialects.sqlite",
+        "alembic.command",
+        "alembic.config",
         "fastapi.openapi.utils",
         "fastapi.staticfiles",
-        "uvloop",
+        "pydantic.v1",  # imported by FastAPI for its first route
         "pygments.formatters",
+        "sqlalchemy.dialects.sqlite",
+        "uvicorn.lifespan.off",
+        "uvloop",
+        teardown=False,
     )
     atexit.register(server.close)
     return server

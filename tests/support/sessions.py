@@ -274,7 +274,7 @@ class JournaledSessions:
                 await asyncio.sleep(0.001)
 
     async def kill(self) -> None:
-        """End as a killed server does for the journal, which hears no more."""
+        """End as a killed server does for the journal, which gets nothing more."""
         await self.writer.close()
         await self.sessions.close_all()
         await self.runtime.stop()

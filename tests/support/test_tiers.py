@@ -47,7 +47,7 @@ def no_folder_is_made(monkeypatch):
 
 
 def outcomes(folder: Path, body: str, *options: str) -> tuple[dict[str, str], str]:
-    """How each test of a file ended that holds ``body``, and all that pytest said."""
+    """How each test of a file ended that holds ``body``, and the output of pytest."""
     file = folder / "test_small.py"
     file.write_text(HEAD + textwrap.dedent(body))
     command = [sys.executable, "-m", "pytest", "-c", "pyproject.toml", "--rootdir", str(ROOT), "-v", "-rA"]
@@ -65,12 +65,12 @@ def test_a_test_uses_only_what_it_is_marked_for(tmp_path: Path) -> None:
         for name, use in USES.items()
         for which, mark in (("bare", ""), ("marked", f"@pytest.mark.{TIER.get(name, name)}\n"))
     ]
-    found, said = outcomes(tmp_path, "\n".join(tests))
+    found, output = outcomes(tmp_path, "\n".join(tests))
     wanted = {f"test_{name}_bare": "FAILED" for name in USES}
-    assert found == wanted | {f"test_{name}_marked": "PASSED" for name in USES if name != "engine"}, said
-    assert "test_engine_marked SKIPPED" in said  # this test's own processes find none
+    assert found == wanted | {f"test_{name}_marked": "PASSED" for name in USES if name != "engine"}, output
+    assert "test_engine_marked SKIPPED" in output  # this test's own processes find none
     for name in USES:
-        assert f": mark it {TIER.get(name, name)}" in said
+        assert f": mark it {TIER.get(name, name)}" in output
 
 
 def test_a_fixture_counts_for_every_test_that_requests_it(tmp_path: Path) -> None:
@@ -86,8 +86,8 @@ def test_a_fixture_counts_for_every_test_that_requests_it(tmp_path: Path) -> Non
 
         def test_third(): pass
     """
-    found, said = outcomes(tmp_path, body)
-    assert found == {"test_first": "PASSED", "test_second": "FAILED", "test_third": "PASSED"}, said
+    found, output = outcomes(tmp_path, body)
+    assert found == {"test_first": "PASSED", "test_second": "FAILED", "test_third": "PASSED"}, output
 
 
 def test_started_processes_find_no_engine(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_started_processes_find_no_engine(tmp_path: Path) -> None:
     assert outcomes(tmp_path, body)[0] == {"test_it": "PASSED"}
 
 
-def test_what_is_left_out_is_told_by_tier(tmp_path: Path) -> None:
+def test_what_is_left_out_is_reported_by_tier(tmp_path: Path) -> None:
     body = """
         def test_plain(): pass
 
@@ -113,7 +113,7 @@ def test_what_is_left_out_is_told_by_tier(tmp_path: Path) -> None:
     """
     script = (ROOT / "scripts" / "test").read_text()
     (outside,) = re.findall(r'^outside="(.*)"$', script, re.MULTILINE)
-    found, said = outcomes(tmp_path, body, "-m", f"not ({outside})")
+    found, output = outcomes(tmp_path, body, "-m", f"not ({outside})")
     assert found == {"test_plain": "PASSED"}
-    assert "left out: 1 engine, 1 database. ./scripts/test --all runs everything" in said
+    assert "left out: 1 engine, 1 database. ./scripts/test --all runs everything" in output
     assert "test_plain" not in outcomes(tmp_path, body, "-m", outside, "--collect-only")[1]

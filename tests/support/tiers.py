@@ -29,7 +29,8 @@ _FIXTURES = {"browser": "browser", "postgres": "database", "players": "venv"}
 _ENVIRONMENTS = Path(__file__).parents[2] / "envs"
 _ENGINE_SOCKETS = ("/var/run/docker.sock", "/run/docker.sock")
 _NO_ENGINE = "/nonexistent/mark-tests-of-containers-engine.sock"
-_STARTS = ("os.fork", "os.forkpty", "os.posix_spawn", "subprocess.Popen")
+_STARTS = {"os.fork", "os.forkpty", "os.posix_spawn", "subprocess.Popen"}
+_WATCHED = {*_STARTS, "socket.connect"}
 _LEFT_OUT = "left_out"
 _DOCKER = shutil.which("docker")  # a test may put another program of that name, or none, on its path
 
@@ -40,7 +41,7 @@ class _Use:
     def __init__(self) -> None:
         self.item: pytest.Item | None = None
         self.seen: dict[str, str] = {}
-        self.told = False
+        self.reported = False
         self.fixtures: dict[str, dict[str, str]] = {}
 
     def add(self, tier: str, by: str) -> None:
@@ -61,17 +62,17 @@ _use = _Use()
 
 
 def need(tier: str, by: str) -> None:
-    """Note that the running test uses something of that tier; ``by`` tells a reader what it was."""
+    """Note that the running test uses something of that tier; ``by`` says to a reader what it was."""
     _use.add(tier, by)
 
 
 def _audit(event: str, args: tuple[Any, ...]) -> None:
-    if _use.item is None:
+    if event not in _WATCHED or _use.item is None:  # called for each file, import and object with a hook
         return
     if event in _STARTS:
         command = _command(event, args)
         need(_tier_of(command), f"started {' '.join(command)[:200] or 'a fork'}")
-    elif event == "socket.connect" and _is_engine(args[0], args[1]):
+    elif _is_engine(args[0], args[1]):
         need("engine", f"connected to {args[1]}")
 
 
@@ -119,7 +120,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     with pytest.MonkeyPatch.context() as patch:
         if item.get_closest_marker("engine") is None:
             patch.setenv("DOCKER_HOST", f"unix://{_NO_ENGINE}")
-        _use.item, _use.seen, _use.told = item, {}, False
+        _use.item, _use.seen, _use.reported = item, {}, False
         try:
             return (yield)
         finally:
@@ -129,7 +130,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("engine") is not None:
-        from tests.engine import skip_without_engine  # the SDK is optional
+        from tests.support.engine import skip_without_engine  # the SDK is optional
 
         skip_without_engine()
 
@@ -154,12 +155,12 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    early = report.when == "setup" and report.passed  # the report of the call tells both
-    missing = {} if early or report.failed or _use.told else _use.missing(item)
+    early = report.when == "setup" and report.passed  # the report of the call has both
+    missing = {} if early or report.failed or _use.reported else _use.missing(item)
     if missing:
-        told = "; ".join(f"it {by}: mark it {tier}" for tier, by in missing.items())
-        report.outcome, report.longrepr = "failed", f"a test uses what it is not marked for: {told}"
-        _use.told = True
+        reported = "; ".join(f"it {by}: mark it {tier}" for tier, by in missing.items())
+        report.outcome, report.longrepr = "failed", f"a test uses what it is not marked for: {reported}"
+        _use.reported = True
     return report
 
 
@@ -185,7 +186,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    # Every process of xdist collects everything, so that one tells for all.
+    # Every process of xdist collects everything, so that one reports for all.
     left = getattr(node, "workeroutput", {}).get(_LEFT_OUT)
     if left:
         node.config.stash[_counts] = Counter(left)

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from ..runtimes.stand import Log
-from .serving import Api, ServerProcess, api_for, server
+from ..support.author_log import Log
+from ..support.server_process import ServerProcess, server
+from ..support.session_api import Api, api_for
 
 
 @pytest.fixture
@@ -17,8 +18,8 @@ def log(tmp_path: Path) -> Log:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[ServerProcess]:
-    """One server with default settings for a whole file; tests leave it as they found it."""
-    with server() as found:
+    """One server with two workers for a whole file; tests leave it as they found it."""
+    with server(workers=2) as found:
         yield found
 
 

@@ -1,4 +1,4 @@
-"""Environments whose rewards tell whether each call counted exactly once, for tests that kill the server."""
+"""Environments whose rewards show whether each call counted exactly once, for tests that kill the server."""
 
 from __future__ import annotations
 

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from orsay_protocol.headers import encode_secrets
 
-from ..runtimes.stand import Log
-from .serving import WORLDS, Api, api_for, server
+from ..support.author_log import Log
+from ..support.server_process import ENVIRONMENTS, server
+from ..support.session_api import Api, api_for
 
 pytestmark = pytest.mark.process
 
@@ -34,10 +35,10 @@ async def test_every_route_but_health_and_ready_needs_a_key() -> None:
                 "/docs",
                 "/redoc",
                 "/openapi.json",
-                "/WORLD/call/",
+                "/SCRIPTED/call/",
             ]
             for path in paths:
-                path = path.replace("{env}", "world").replace("{environment}", "world")
+                path = path.replace("{env}", "scripted").replace("{environment}", "scripted")
                 for method in ("GET", "POST"):
                     answer = await api.http.request(method, path)
                     if path in ("/health", "/ready"):
@@ -61,7 +62,7 @@ async def test_every_route_but_health_and_ready_needs_a_key() -> None:
                 {"X-API-Key": "wrong", "Authorization": f"Bearer {KEYS[0]}"},
             ]
             for headers, expected in [(each, 200) for each in good] + [(each, 401) for each in bad]:
-                assert (await api.get("/world/tools", **headers)).status_code == expected, headers
+                assert (await api.get("/scripted/tools", **headers)).status_code == expected, headers
         assert not any(key in closed.everything for key in KEYS)
 
 
@@ -102,9 +103,9 @@ async def test_a_session_belongs_to_the_key_that_made_it(log: Log) -> None:
         (["--host", "::1"], True),
     ],
 )
-def test_without_keys_only_loopback_is_served_unless_said_otherwise(options: list[str], starts: bool) -> None:
+def test_without_keys_only_loopback_is_served_by_default(options: list[str], starts: bool) -> None:
     try:
-        with server(f"{WORLDS}:Plain", options=options, workers=1) as found:
+        with server(f"{ENVIRONMENTS}:Plain", options=options) as found:
             assert starts
             if "--allow-anonymous" in options:
                 found.end()
@@ -126,7 +127,7 @@ async def test_secrets_never_reach_a_log_or_an_error(log: Log) -> None:
 
             async def open_(spec: Mapping[str, str], **more: str) -> Api:
                 session = api.other()
-                body = {"env_name": "world", "task_spec": {"log": str(log.path), **spec}}
+                body = {"env_name": "scripted", "task_spec": {"log": str(log.path), **spec}}
                 answer = await session.post("/create", body, **{**header, **more})
                 seen.append(answer.text)
                 return session
@@ -162,7 +163,7 @@ async def test_secrets_never_reach_a_log_or_an_error(log: Log) -> None:
                 answer = await api.other().post("/create", body)
                 assert answer.status_code == 422
                 seen.append(answer.text)
-            answer = await api.get("/world/tools", **{"X-API-Key": KEYS[0] + "x"})
+            answer = await api.get("/scripted/tools", **{"X-API-Key": KEYS[0] + "x"})
             seen.append(answer.text)
             assert SECRET not in "".join(seen)
             assert not any(key in text for key in KEYS for text in seen)
@@ -173,7 +174,7 @@ async def test_secrets_never_reach_a_log_or_an_error(log: Log) -> None:
 
 @pytest.mark.conformance("S3")
 async def test_secrets_of_old_clients_come_in_the_body_and_the_header_wins(api: Api) -> None:
-    body = {"env_name": "world", "task_spec": {}, "secrets": {"token": "from the body", "none": None}}
+    body = {"env_name": "scripted", "task_spec": {}, "secrets": {"token": "from the body", "none": None}}
     await api.post("/create", body)
     assert (await api.call("secret", how="return")).text == "from the body"
     other = api.other()
@@ -181,7 +182,7 @@ async def test_secrets_of_old_clients_come_in_the_body_and_the_header_wins(api: 
     assert (await other.call("secret", how="return")).text == "from the header"
     plain = api.other()
     raw = base64.b64encode(json.dumps({"token": "plain string"}).encode()).decode()
-    await plain.post("/create", {"env_name": "world", "task_spec": {}}, **{"X-Secrets": raw})
+    await plain.post("/create", {"env_name": "scripted", "task_spec": {}}, **{"X-Secrets": raw})
     assert (await plain.call("secret", how="return")).text == "plain string"
 
 
@@ -191,7 +192,7 @@ async def test_secrets_of_old_clients_come_in_the_body_and_the_header_wins(api: 
 @pytest.mark.conformance("S4")
 async def test_error_detail_is_one_policy_for_streams_and_answers(log: Log) -> None:
     for detail in ("id", "exception"):
-        with server(f"{WORLDS}:World", error_detail=detail) as found:
+        with server(f"{ENVIRONMENTS}:Scripted", error_detail=detail) as found:
             async with api_for(found.url) as api:
                 await api.create(prompt="ValueError", task_tools="ValueError")
                 failed = await api.other().post("/create", {"task_spec": {"constructor": "ValueError"}})
@@ -213,13 +214,16 @@ async def test_error_detail_is_one_policy_for_streams_and_answers(log: Log) -> N
                     match = re.search(r"[0-9a-f]{12}", text)
                     assert match is not None
                     line = logged[match.group()]
-                    assert line["message"] == "ValueError: no such door" and "worlds.py" in line["traceback"]
+                    assert (
+                        line["message"] == "ValueError: no such door"
+                        and "environments.py" in line["traceback"]
+                    )
 
 
 @pytest.mark.conformance("S4")
 async def test_by_default_exceptions_are_shown_on_loopback_only() -> None:
     for options, shown in (([], True), (["--host", "0.0.0.0", "--allow-anonymous"], False)):
-        with server(f"{WORLDS}:World", options=options, workers=1) as found:
+        with server(f"{ENVIRONMENTS}:Scripted", options=options) as found:
             port = found.url.rpartition(":")[2]
             async with api_for(f"http://127.0.0.1:{port}") as api:
                 await api.create()
@@ -257,11 +261,11 @@ async def test_any_session_id_is_only_a_key_of_a_table(api: Api, sid: str) -> No
 
 @pytest.mark.conformance("S6")
 async def test_with_index_only_no_task_leaves_or_enters_the_server(log: Log) -> None:
-    with server(f"{WORLDS}:Plain", f"{WORLDS}:World", options=["--index-only"]) as closed:
+    with server(f"{ENVIRONMENTS}:Plain", f"{ENVIRONMENTS}:Scripted", options=["--index-only"]) as closed:
         async with api_for(closed.url) as api:
             listing = (await api.post("/plain/tasks", {"split": "train"})).json()["tasks"]
             one = (await api.post("/plain/task", {"split": "train", "index": 0})).json()["task"]
-            part = (await api.post("/world/task_range", {"split": "many", "start": 998})).json()["tasks"]
+            part = (await api.post("/scripted/task_range", {"split": "many", "start": 998})).json()["tasks"]
             assert listing == [one] == [{"split": "train", "index": 0}]
             assert part == [{"split": "many", "index": 998}, {"split": "many", "index": 999}]
             assert "hello" not in json.dumps([listing, one, part])
@@ -290,7 +294,7 @@ async def test_with_index_only_no_task_leaves_or_enters_the_server(log: Log) -> 
 
 @pytest.mark.conformance("S6")
 async def test_the_flow_of_unmodified_clients_works_with_index_only() -> None:
-    with server(f"{WORLDS}:Plain", options=["--index-only"]) as closed:
+    with server(f"{ENVIRONMENTS}:Plain", options=["--index-only"]) as closed:
         async with api_for(closed.url) as api:
             for task in (await api.post("/plain/tasks", {"split": "train"})).json()["tasks"]:
                 session = api.other()
@@ -308,7 +312,7 @@ async def test_author_code_cannot_read_the_keys_of_its_worker_process() -> None:
         ([], {"api_keys": KEYS}),
     ]
     for options, settings in cases:
-        with server(f"{WORLDS}:World", options=options, workers=1, **settings) as closed:
+        with server(f"{ENVIRONMENTS}:Scripted", options=options, **settings) as closed:
             async with api_for(closed.url, **{"X-API-Key": KEYS[0]}) as api:
                 await api.create()
                 seen = (await api.call("surroundings")).text

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .serving import ROOT, WORLDS, Api, connect, server
+from ..support.server_process import ENVIRONMENTS, server
+from ..support.servers import orsay
+from ..support.session_api import Api
+from ..support.sockets import connect
 
 pytestmark = pytest.mark.process
 
 BAD_REQUESTS: list[tuple[str, Any, int, str]] = [
-    ("/create", {"env_name": "nope", "task_spec": {}}, 404, "this server hosts: world"),
+    ("/create", {"env_name": "nope", "task_spec": {}}, 404, "this server hosts: scripted"),
     ("/create", {"split": "dusk", "index": 0}, 400, "Invalid split 'dusk'"),
     ("/create", {"split": "train", "index": 99}, 400, "Invalid index 99"),
     ("/create", {"split": "train", "index": 10**40}, 400, "index"),
@@ -28,18 +29,18 @@ BAD_REQUESTS: list[tuple[str, Any, int, str]] = [
     ("/create", {"task_spec": {}, "toolset_name": "nonsense"}, 400, "oolset"),
     ("/create", None, 422, "Input should be"),
     ("/create", [], 422, "Input should be"),
-    ("/nope/tasks", {"split": "train"}, 404, "this server hosts: world"),
-    ("/world/tasks", {"split": "dusk"}, 400, "Invalid split 'dusk'"),
-    ("/world/tasks", {}, 422, "split"),
-    ("/world/tasks", {"split": 5}, 422, "split"),
-    ("/world/tasks", {"split": "train", "more": 1}, 422, "more"),
-    ("/world/num_tasks", {"split": "dusk"}, 400, "Invalid split 'dusk'"),
-    ("/world/task", {"split": "train", "index": 3}, 400, "Invalid index 3"),
-    ("/world/task", {"split": "train", "index": -4}, 400, "Invalid index -4"),
-    ("/world/task", {"split": "train", "index": 1.5}, 422, "index"),
-    ("/world/task", {"split": "train", "index": None}, 422, "index"),
-    ("/world/task", {"split": "train"}, 422, "index"),
-    ("/world/task_range", {"split": "train", "start": "x"}, 422, "start"),
+    ("/nope/tasks", {"split": "train"}, 404, "this server hosts: scripted"),
+    ("/scripted/tasks", {"split": "dusk"}, 400, "Invalid split 'dusk'"),
+    ("/scripted/tasks", {}, 422, "split"),
+    ("/scripted/tasks", {"split": 5}, 422, "split"),
+    ("/scripted/tasks", {"split": "train", "more": 1}, 422, "more"),
+    ("/scripted/num_tasks", {"split": "dusk"}, 400, "Invalid split 'dusk'"),
+    ("/scripted/task", {"split": "train", "index": 3}, 400, "Invalid index 3"),
+    ("/scripted/task", {"split": "train", "index": -4}, 400, "Invalid index -4"),
+    ("/scripted/task", {"split": "train", "index": 1.5}, 422, "index"),
+    ("/scripted/task", {"split": "train", "index": None}, 422, "index"),
+    ("/scripted/task", {"split": "train"}, 422, "index"),
+    ("/scripted/task_range", {"split": "train", "start": "x"}, 422, "start"),
     ("/call", {"name": "say"}, 422, "input"),
     ("/call", {"name": "say", "input": []}, 422, "input"),
     ("/call", {"name": 1, "input": {}}, 422, "name"),
@@ -71,7 +72,7 @@ async def test_a_bad_request_is_answered_with_what_is_wrong(
 
 
 @pytest.mark.conformance("B1", "P-3-broken-json")
-@pytest.mark.parametrize("path", ["/create", "/call", "/score_group", "/world/tasks", "/world/task"])
+@pytest.mark.parametrize("path", ["/create", "/call", "/score_group", "/scripted/tasks", "/scripted/task"])
 @pytest.mark.parametrize(
     "content",
     [
@@ -119,7 +120,7 @@ async def test_an_unknown_session_answers_404(api: Api) -> None:
 
 @pytest.mark.conformance("B1")
 async def test_unknown_paths_and_methods_are_refused(api: Api) -> None:
-    assert (await api.http.get("/world/nonsense")).status_code == 404
+    assert (await api.http.get("/scripted/nonsense")).status_code == 404
     assert (await api.http.get("/a/b/c/d")).status_code == 404
     for method, path in (
         ("GET", "/call"),
@@ -165,10 +166,8 @@ async def test_wrong_arguments_of_a_tool_are_an_answer_and_not_a_fault(api: Api)
 # the command line
 
 
-def run(*arguments: str, cwd: Path = ROOT) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "orsay", *arguments], cwd=cwd, capture_output=True, text=True, timeout=60
-    )
+def run(*arguments: str) -> tuple[int, str]:
+    done = orsay(*arguments)
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout + done.stderr
 
@@ -178,13 +177,13 @@ def run(*arguments: str, cwd: Path = ROOT) -> tuple[int, str]:
     ("arguments", "words"),
     [
         (["nope.env:Nope"], "no module 'nope'"),
-        ([f"{WORLDS}:Wrld"], "did you mean 'World'"),
-        ([f"{WORLDS}:Lamp"], "not an environment"),
+        ([f"{ENVIRONMENTS}:Scriptd"], "did you mean 'Scripted'"),
+        ([f"{ENVIRONMENTS}:Lamp"], "not an environment"),
         (["nowhere.py:X"], "no file"),
-        ([f"{WORLDS}:World", f"{WORLDS}:World"], "two environments are called 'world'"),
-        ([f"{WORLDS}:World", "--port", "99999"], "command line: port = 99999"),
-        ([f"{WORLDS}:World", "--workers", "0"], "command line: workers = 0"),
-        ([f"{WORLDS}:World", "--runtime", "local", "--reload"], "--reload needs worker processes"),
+        ([f"{ENVIRONMENTS}:Scripted", f"{ENVIRONMENTS}:Scripted"], "two environments are called 'scripted'"),
+        ([f"{ENVIRONMENTS}:Scripted", "--port", "99999"], "command line: port = 99999"),
+        ([f"{ENVIRONMENTS}:Scripted", "--workers", "0"], "command line: workers = 0"),
+        ([f"{ENVIRONMENTS}:Scripted", "--runtime", "local", "--reload"], "--reload needs worker processes"),
         ([], "at least one environment"),
     ],
 )
@@ -232,10 +231,10 @@ def test_an_environment_that_cannot_be_hosted_stops_the_start(
 
 
 @pytest.mark.conformance("B2")
-def test_a_port_in_use_is_said() -> None:
-    with server(f"{WORLDS}:Plain", workers=1) as first:
+def test_a_port_in_use_is_reported() -> None:
+    with server(f"{ENVIRONMENTS}:Plain") as first:
         port = first.url.rpartition(":")[2]
-        code, output = run("serve", f"{WORLDS}:Plain", "--port", port)
+        code, output = run("serve", f"{ENVIRONMENTS}:Plain", "--port", port)
         assert code == 2 and port in output and "--port" in output
         assert first.code is None
         first.signal(signal.SIGTERM)
@@ -244,7 +243,7 @@ def test_a_port_in_use_is_said() -> None:
 
 @pytest.mark.conformance("B2")
 def test_a_wrong_variable_is_named() -> None:
-    with pytest.raises(RuntimeError) as caught, server(f"{WORLDS}:Plain", idle_limit_s="soon"):
+    with pytest.raises(RuntimeError) as caught, server(f"{ENVIRONMENTS}:Plain", idle_limit_s="soon"):
         pass
     assert "exit code 2" in str(caught.value) and "ORSAY_IDLE_LIMIT_S" in str(caught.value)
 

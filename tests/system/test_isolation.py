@@ -8,20 +8,11 @@ from contextlib import suppress
 import httpx
 import pytest
 
-from ..runtimes.stand import Log
-from .serving import (
-    WORLDS,
-    Api,
-    ServerProcess,
-    api_for,
-    children,
-    connect,
-    raw_request,
-    send_and_vanish,
-    server,
-    timed,
-    until,
-)
+from ..support.author_log import Log
+from ..support.server_process import ENVIRONMENTS, ServerProcess, children, server
+from ..support.session_api import Api, api_for, timed
+from ..support.sockets import connect, raw_request, send_and_vanish
+from ..support.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -68,7 +59,7 @@ async def test_blocking_hooks_of_many_sessions_run_at_the_same_time(api: Api, lo
 
 @pytest.mark.conformance("I1", "I6")
 async def test_a_server_without_free_threads_says_so() -> None:
-    with server(f"{WORLDS}:World", workers=1, threads_per_worker=4) as small, _log() as log:
+    with server(f"{ENVIRONMENTS}:Scripted", workers=1, threads_per_worker=4) as small, _log() as log:
         async with api_for(small.url) as api:
             sessions = [await api.other().create(log=str(log.path)) for _ in range(5)]
             calls = [asyncio.ensure_future(each.call("first", gate=log.gate("all"))) for each in sessions[:4]]
@@ -102,7 +93,7 @@ class _Temporary:
 
 @pytest.mark.conformance("I2")
 @pytest.mark.parametrize(
-    ("tool", "how"), [("do", "sleep:4"), ("do", "spin:4"), ("do_async", "spin:4"), ("do", "hold_gil:3")]
+    ("tool", "how"), [("do", "sleep:3"), ("do", "spin:3"), ("do_async", "block:3"), ("do", "hold_gil:3")]
 )
 async def test_a_blocking_tool_delays_neither_health_nor_pings_nor_other_workers(
     api: Api, tool: str, how: str
@@ -128,10 +119,10 @@ async def test_exceptions_in_any_hook_end_that_request_only(api: Api, log: Log, 
     playing = asyncio.ensure_future(other.call("add_later", gate=log.gate("open")))
     await log.has("add")
 
-    refused = await api.post("/create", {"env_name": "world", "task_spec": {"constructor": how}})
+    refused = await api.post("/create", {"env_name": "scripted", "task_spec": {"constructor": how}})
     assert refused.status_code == 500 and refused.headers["x-orsay-fault"] == "setup_error"
 
-    broken = await api.other().create("asyncworld", setup=how)
+    broken = await api.other().create("asyncscripted", setup=how)
     prompt = await broken.get("/prompt")
     assert prompt.status_code == 500 and prompt.headers["x-orsay-fault"] == "setup_error"
     assert (await broken.call("say", text="x")).status == 500
@@ -195,7 +186,7 @@ async def test_a_worker_that_dies_in_a_hook_leaves_the_server_whole(
     served: ServerProcess, api: Api, hook: str
 ) -> None:
     session = api.other()
-    answer = await session.post("/create", {"env_name": "world", "task_spec": {hook: "os._exit"}})
+    answer = await session.post("/create", {"env_name": "scripted", "task_spec": {hook: "os._exit"}})
     if hook == "constructor":
         assert answer.headers.get("x-orsay-fault") == "worker_lost"
     else:
@@ -220,7 +211,7 @@ async def until_gone(session: Api, hook: str) -> None:
 
 @pytest.mark.conformance("I5")
 @pytest.mark.parametrize("tool", ["limited", "limited_async"])
-async def test_a_call_past_its_limit_tells_so(api: Api, tool: str) -> None:
+async def test_a_call_past_its_limit_reports_the_limit(api: Api, tool: str) -> None:
     await api.create()
     reply = await api.call(tool, how="sleep:5")
     assert reply.fault == "time_limit" and "0.3 s" in reply.error
@@ -233,12 +224,12 @@ async def test_the_server_has_limits_of_its_own_for_calls_and_setups() -> None:
     with server(call_time_limit_s=0.3, setup_time_limit_s=0.5) as limited:
         async with api_for(limited.url) as api:
             await api.create()
-            assert (await api.call("do", how="spin")).fault == "time_limit"
-            slow = await api.other().create(setup="spin")
+            assert (await api.call("do", how="sleep:2")).fault == "time_limit"
+            slow = await api.other().create(setup="sleep:2")
             answer = await slow.get("/prompt")
             assert answer.status_code == 500 and answer.headers["x-orsay-fault"] == "time_limit"
             stuck = api.other()
-            answer = await stuck.post("/create", {"task_spec": {"constructor": "spin"}})
+            answer = await stuck.post("/create", {"task_spec": {"constructor": "sleep:2"}})
             assert answer.status_code == 500 and answer.headers["x-orsay-fault"] == "time_limit"
 
 
@@ -254,7 +245,7 @@ async def test_sizes_are_bounded() -> None:
             assert (await api.call("fill", size=4000)).fault == "result_too_large"
             assert (await api.call("say", text="x" * 6000)).status == 413
             assert (await api.post("/create", {"task_spec": {"x": "y" * 6000}})).status_code == 413
-            assert (await api.post("/world/tasks", {"split": "x" * 6000})).status_code == 413
+            assert (await api.post("/scripted/tasks", {"split": "x" * 6000})).status_code == 413
 
             async def pieces() -> object:
                 for _ in range(10):

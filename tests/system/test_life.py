@@ -6,23 +6,17 @@ import asyncio
 import os
 import signal
 from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
 
 import httpx
 import pytest
 
-from ..runtimes.stand import Log
-from .serving import (
-    WORLDS,
-    Api,
-    ServerProcess,
-    api_for,
-    children,
-    is_running,
-    raw_request,
-    send_and_vanish,
-    server,
-    until,
-)
+from ..support.author_log import Log
+from ..support.server_process import ENVIRONMENTS, ServerProcess, children, is_running, server
+from ..support.session_api import Api, api_for
+from ..support.sockets import raw_request, send_and_vanish
+from ..support.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -33,7 +27,7 @@ pytestmark = pytest.mark.process
 async def test_create_may_be_repeated_with_the_same_body_only(api: Api, log: Log) -> None:
     await api.create(log=str(log.path))
     await api.create(log=str(log.path))
-    other = await api.post("/create", {"env_name": "world", "task_spec": {"other": 1}})
+    other = await api.post("/create", {"env_name": "scripted", "task_spec": {"other": 1}})
     assert other.status_code == 409 and "Session already exists" in other.json()["detail"]
     await api.get("/prompt")
     assert log.lines == ["construct", "constructed", "setup", "ready"]
@@ -46,10 +40,10 @@ async def test_creates_at_once_build_one_instance(api: Api, log: Log, fails: boo
     spec = {"log": str(log.path), "constructor": f"wait:{log.gate('open')}", "setup": "sleep:0.1"}
     if fails:
         spec["setup"] = "ValueError"
-    body = {"env_name": "world", "task_spec": spec}
+    body = {"env_name": "scripted", "task_spec": spec}
     creating = [asyncio.ensure_future(api.post("/create", body)) for _ in range(20)]
     await log.has("construct")
-    other = asyncio.ensure_future(api.post("/create", {"env_name": "world", "task_spec": {}}))
+    other = asyncio.ensure_future(api.post("/create", {"env_name": "scripted", "task_spec": {}}))
     assert (await other).status_code == 409
     log.open("open")
     assert {(await each).status_code for each in creating} == {200}
@@ -62,7 +56,7 @@ async def test_creates_at_once_build_one_instance(api: Api, log: Log, fails: boo
 @pytest.mark.conformance("L1")
 async def test_a_create_that_failed_may_be_tried_again(api: Api) -> None:
     assert (
-        await api.post("/create", {"env_name": "world", "task_spec": {"constructor": "ValueError"}})
+        await api.post("/create", {"env_name": "scripted", "task_spec": {"constructor": "ValueError"}})
     ).status_code == 500
     await api.create()
     await api.delete()
@@ -73,7 +67,7 @@ async def test_a_create_that_failed_may_be_tried_again(api: Api) -> None:
 
 @pytest.mark.conformance("L2")
 async def test_delete_during_construction_leaves_nothing(api: Api, log: Log) -> None:
-    body = {"env_name": "world", "task_spec": {"log": str(log.path), "constructor": "wait:/nowhere"}}
+    body = {"env_name": "scripted", "task_spec": {"log": str(log.path), "constructor": "wait:/nowhere"}}
     creating = asyncio.ensure_future(api.post("/create", body))
     await log.has("construct")
     await api.delete()
@@ -83,7 +77,7 @@ async def test_delete_during_construction_leaves_nothing(api: Api, log: Log) -> 
 
 
 @pytest.mark.conformance("L2")
-@pytest.mark.parametrize("env", ["world", "asyncworld"])
+@pytest.mark.parametrize("env", ["scripted", "asyncscripted"])
 async def test_delete_during_setup_tears_down_once_and_wakes_who_waits(api: Api, log: Log, env: str) -> None:
     await api.create(env, log=str(log.path), setup="wait:/nowhere")
     await log.has("setup")
@@ -135,7 +129,7 @@ async def test_a_session_may_be_created_anew_after_its_end(api: Api) -> None:
 
 @pytest.mark.conformance("L3")
 async def test_a_session_expires_when_idle_but_not_under_a_call_or_a_reader(log: Log) -> None:
-    with server(f"{WORLDS}:World", idle_limit_s=0.5) as strict:
+    with server(f"{ENVIRONMENTS}:Scripted", idle_limit_s=0.5) as strict:
         async with api_for(strict.url) as api:
             idle = await api.other().create(log=str(log.path))
             busy, pinged, setting_up = [await api.other().create(log=str(log.path)) for _ in range(2)] + [
@@ -165,7 +159,7 @@ async def test_a_session_expires_when_idle_but_not_under_a_call_or_a_reader(log:
 
 @pytest.mark.conformance("L3")
 async def test_a_session_ends_at_its_greatest_age() -> None:
-    with server(f"{WORLDS}:World", lifetime_limit_s=1) as strict:
+    with server(f"{ENVIRONMENTS}:Scripted", lifetime_limit_s=1) as strict:
         async with api_for(strict.url) as api:
             await api.create()
             async with asyncio.timeout(10):
@@ -180,7 +174,7 @@ async def test_a_session_ends_at_its_greatest_age() -> None:
 
 @pytest.mark.conformance("L4")
 async def test_a_session_that_is_gone_answers_410_for_a_while_and_then_404() -> None:
-    with server(f"{WORLDS}:World", gone_memory_s=1) as forgetful:
+    with server(f"{ENVIRONMENTS}:Scripted", gone_memory_s=1) as forgetful:
         async with api_for(forgetful.url) as api:
             await api.create()
             await api.delete()
@@ -221,7 +215,7 @@ async def test_a_session_that_never_was_answers_404_and_takes_no_memory(
 
 @pytest.mark.conformance("L5")
 async def test_a_call_whose_client_stays_away_is_stopped_unless_it_is_detached(log: Log) -> None:
-    with server(f"{WORLDS}:World", client_grace_s=0.3) as strict:
+    with server(f"{ENVIRONMENTS}:Scripted", client_grace_s=0.3) as strict:
         async with api_for(strict.url) as api:
             one = await api.other().create(log=str(log.path))
             two = await api.other().create(log=str(log.path))
@@ -241,7 +235,7 @@ async def test_a_call_whose_client_stays_away_is_stopped_unless_it_is_detached(l
 
 @pytest.mark.conformance("L5", "D2")
 async def test_a_client_that_comes_back_in_time_keeps_its_call(log: Log) -> None:
-    with server(f"{WORLDS}:World", client_grace_s=1, workers=1) as strict:
+    with server(f"{ENVIRONMENTS}:Scripted", client_grace_s=1) as strict:
         async with api_for(strict.url) as api:
             await api.create(log=str(log.path))
             body = {"name": "add_later", "input": {"gate": log.gate("open")}}
@@ -264,7 +258,7 @@ async def test_a_client_that_comes_back_in_time_keeps_its_call(log: Log) -> None
 async def test_shutdown_lets_calls_finish_and_tears_all_down(
     log: Log, runtime: str, number: signal.Signals
 ) -> None:
-    with server(f"{WORLDS}:World", runtime=runtime, shutdown_grace_s=20) as ending:
+    with server(f"{ENVIRONMENTS}:Scripted", runtime=runtime, shutdown_grace_s=20, workers=2) as ending:
         async with api_for(ending.url) as api:
             playing = await api.other().create(log=str(log.path))
             idle = await api.other().create(log=str(log.path))
@@ -288,7 +282,9 @@ async def test_shutdown_lets_calls_finish_and_tears_all_down(
 
 @pytest.mark.conformance("L6")
 async def test_shutdown_does_not_wait_for_ever(log: Log) -> None:
-    with server(f"{WORLDS}:World", shutdown_grace_s=0.5, teardown_time_limit_s=0.5) as ending:
+    with server(
+        f"{ENVIRONMENTS}:Scripted", shutdown_grace_s=0.5, teardown_time_limit_s=0.5, workers=2
+    ) as ending:
         async with api_for(ending.url) as api:
             sessions = [
                 await api.other().create(log=str(log.path), teardown="wait:/nowhere") for _ in range(2)
@@ -309,21 +305,31 @@ async def test_shutdown_does_not_wait_for_ever(log: Log) -> None:
 
 
 @pytest.mark.conformance("L6")
-@pytest.mark.parametrize("busy", [None, "do", "do_async"])
-async def test_no_worker_outlives_a_server_that_is_killed(log: Log, busy: str | None) -> None:
-    with server(f"{WORLDS}:World", teardown_time_limit_s=1) as killed:
-        workers = children(killed.pid)
+async def test_no_worker_outlives_a_server_that_is_killed(tmp_path: Path) -> None:
+    async def killed(process: ServerProcess, busy: str | None) -> int:
+        """How many sessions were torn down."""
+        workers = children(process.pid)
         assert len(workers) == 2
-        async with api_for(killed.url) as api:
+        folder = tmp_path / str(busy)
+        folder.mkdir()
+        log = Log(folder)
+        async with api_for(process.url) as api:
             await api.create(log=str(log.path))
             if busy is not None:
                 call = asyncio.ensure_future(api.call(busy, how="sleep:60"))
                 await asyncio.sleep(0.2)
                 call.cancel()
-            killed.signal(signal.SIGKILL)
-            await asyncio.to_thread(killed.wait)
+            process.signal(signal.SIGKILL)
+            await asyncio.to_thread(process.wait)
         await until(lambda: not any(is_running(pid) for pid in workers), timeout_s=20)
-        assert log.count("teardown") == 1
+        return log.count("teardown")
+
+    with ExitStack() as stack:
+        ends = []
+        for busy in (None, "do", "do_async"):
+            found = server(f"{ENVIRONMENTS}:Scripted", teardown_time_limit_s=1, workers=2)
+            ends.append(killed(stack.enter_context(found), busy))
+        assert await asyncio.gather(*ends) == [1, 1, 1]
 
 
 # waiting for setup
@@ -331,7 +337,7 @@ async def test_no_worker_outlives_a_server_that_is_killed(log: Log, busy: str | 
 
 @pytest.mark.conformance("P-6-starting")
 async def test_a_request_waits_for_setup_for_a_bounded_time(log: Log) -> None:
-    with server(f"{WORLDS}:World", setup_wait_s=0.3) as strict:
+    with server(f"{ENVIRONMENTS}:Scripted", setup_wait_s=0.3) as strict:
         async with api_for(strict.url) as api:
             await api.create(log=str(log.path), setup=f"wait:{log.gate('open')}")
             await log.has("setup")

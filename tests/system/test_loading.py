@@ -12,8 +12,8 @@ import httpx
 import pytest
 from websockets.asyncio.client import connect as connect_socket
 
-from .cold import cold_server
-from .serving import Api, api_for, timed
+from ..support.cold_server import cold_server
+from ..support.session_api import Api, api_for, timed
 
 pytestmark = pytest.mark.process
 
@@ -50,7 +50,7 @@ async def test_a_request_waits_until_the_environments_are_loaded(tmp_path: Path,
 
 
 @pytest.mark.conformance("P-6-loading")
-async def test_what_tells_how_the_server_is_does_not_wait(tmp_path: Path) -> None:
+async def test_what_reports_the_state_of_the_server_does_not_wait(tmp_path: Path) -> None:
     async with cold_server(tmp_path, load_wait_s="60") as server, api_for(server.url) as api:
         statuses = {"/health": 200, "/ready": 503, "/version": 200, "/metrics": 200, "/console/": 200}
         found = {path: (await api.http.get(path, timeout=10)).status_code for path in statuses}

@@ -9,14 +9,17 @@ import signal
 import pytest
 from orsay_protocol.headers import encode_secrets
 
-from ..runtimes.stand import Log
-from .serving import WORLDS, api_for, connect, server, until
+from ..support.author_log import Log
+from ..support.server_process import ENVIRONMENTS, server
+from ..support.session_api import api_for
+from ..support.sockets import connect
+from ..support.waiting import until
 
 pytestmark = [pytest.mark.process, pytest.mark.conformance("O1")]
 
 
 async def test_one_line_per_session_and_per_fault_and_none_for_pings() -> None:
-    with server(f"{WORLDS}:World") as found:
+    with server(f"{ENVIRONMENTS}:Scripted") as found:
         async with api_for(found.url) as api:
             for _ in range(3):
                 session = await api.other().create()
@@ -46,12 +49,12 @@ async def test_one_line_per_session_and_per_fault_and_none_for_pings() -> None:
 
 
 async def test_a_session_is_logged_with_the_labels_of_its_run() -> None:
-    with server(f"{WORLDS}:World") as found:
+    with server(f"{ENVIRONMENTS}:Scripted") as found:
         async with api_for(found.url) as api:
             for labels in ('{"run":"night","step":7,"rollout":"ab12"}', "plain", "x" * 5000, None):
                 headers = {"X-Orsay-Run": labels} if labels else {}
                 session = api.other()
-                answer = await session.post("/create", {"env_name": "world", "task_spec": {}}, **headers)
+                answer = await session.post("/create", {"env_name": "scripted", "task_spec": {}}, **headers)
                 assert answer.status_code == 200, answer.text
                 await session.call("do", how="ValueError")
                 await session.delete()
@@ -64,7 +67,7 @@ async def test_a_session_is_logged_with_the_labels_of_its_run() -> None:
 
 
 async def test_calls_are_logged_at_debug() -> None:
-    with server(f"{WORLDS}:World", log_level="debug") as found:
+    with server(f"{ENVIRONMENTS}:Scripted", log_level="debug") as found:
         async with api_for(found.url) as api:
             await api.create()
             await api.call("say", text="private words")
@@ -81,7 +84,7 @@ async def test_calls_are_logged_at_debug() -> None:
 
 
 async def test_what_libraries_log_is_json_too() -> None:
-    with server(f"{WORLDS}:World", workers=1) as found:
+    with server(f"{ENVIRONMENTS}:Scripted") as found:
         reader, writer = await connect(found.url)
         writer.write(b"\x00\x01\x02\r\n\r\n")
         await writer.drain()
@@ -92,7 +95,7 @@ async def test_what_libraries_log_is_json_too() -> None:
 
 
 def test_on_a_terminal_the_log_is_for_people() -> None:
-    with server(f"{WORLDS}:World", options=["--log-format", "console"], workers=1) as found:
+    with server(f"{ENVIRONMENTS}:Scripted", options=["--log-format", "console"]) as found:
         found.signal(signal.SIGTERM)
         assert found.wait() == 0
         assert any("shutting_down" in line and not line.startswith("{") for line in found.log)
@@ -100,7 +103,7 @@ def test_on_a_terminal_the_log_is_for_people() -> None:
 
 @pytest.mark.conformance("I2")
 async def test_a_log_that_nobody_reads_does_not_stop_the_server(log: Log) -> None:
-    with server(f"{WORLDS}:World", drained=False) as found:
+    with server(f"{ENVIRONMENTS}:Scripted", drained=False) as found:
         async with api_for(found.url, **{"X-Secrets": encode_secrets({"token": "unused"})}) as api:
             await api.create(log=str(log.path))
             for _ in range(30):  # some 3 MB of tracebacks; a pipe takes 64 KiB

@@ -46,7 +46,7 @@ def test_a_script_serves_a_class_of_its_own_in_worker_processes(tmp_path: Path) 
 
 
 @pytest.mark.conformance("C2")
-def test_a_script_that_forgets_to_guard_its_run_is_told_how(tmp_path: Path) -> None:
+def test_a_script_that_forgets_to_guard_its_run_gets_the_fix(tmp_path: Path) -> None:
     script = tmp_path / "mine.py"
     script.write_text(SCRIPT + "Server([Tiny]).run(port=0, workers=1)\n")
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)

@@ -10,6 +10,7 @@ import signal
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,10 @@ from orsay.journal.write.wal import wait_for_living
 from orsay_client import AsyncClient, Retry
 from orsay_protocol.sse import Decoder
 
-from .serving import ROOT, Api, Reply, ServerProcess, api_for, server, until
+from ..support.server_process import ServerProcess, server
+from ..support.servers import ROOT
+from ..support.session_api import Api, Reply, api_for
+from ..support.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -36,7 +40,7 @@ class Immortal:
     def __init__(self, folder: Path, *targets: str, **settings: str) -> None:
         self.file = folder / "journal.db"
         self._targets = [each if "://" in each else f"{COUNTING}:{each}" for each in targets]
-        self._variables = {"ORSAY_WORKERS": "2", "ORSAY_JOURNAL": str(self.file), "ORSAY_LOG_FORMAT": "json"}
+        self._variables = {"ORSAY_WORKERS": "1", "ORSAY_JOURNAL": str(self.file), "ORSAY_LOG_FORMAT": "json"}
         self.change(**settings)
         self.port = "0"
         self.log: list[str] = []
@@ -85,12 +89,10 @@ def immortal(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Immorta
 
 
 @asynccontextmanager
-async def opened(server: Immortal, **spec: Any) -> AsyncIterator[Api]:
+async def opened(server: Immortal, env: str = "", **spec: Any) -> AsyncIterator[Api]:
     """A session that is not deleted at the end."""
     async with api_for(server.url) as api:
-        answer = await api.post("/create", {"env_name": "", "task_spec": {"first": 5, **spec}})
-        assert answer.status_code == 200, answer.text
-        yield api
+        yield await api.create(env, first=5, **spec)
 
 
 async def patiently(ask: Callable[[], Awaitable[Reply]]) -> Reply:
@@ -141,44 +143,31 @@ async def test_a_client_in_the_middle_of_a_call_gets_the_result_under_its_task_i
         assert (await api.call("end")).result["output"]["reward"] == pytest.approx(6.01)
 
 
-@pytest.mark.conformance("L7", "L4")
-@pytest.mark.parametrize("immortal", ["Mortal"], indirect=True)
-async def test_a_session_that_cannot_be_replayed_says_that_the_server_was_restarted(
-    immortal: Immortal,
-) -> None:
-    async with opened(immortal) as api:
-        await api.call("add", number=1)
+@pytest.mark.conformance("L7", "L4", "S3")
+@pytest.mark.parametrize("immortal", ["Sum Mortal Fickle"], indirect=True)
+async def test_a_session_that_cannot_be_built_again_is_gone_and_says_why(immortal: Immortal) -> None:
+    secret = {"env_name": "sum", "task_spec": {"first": 5}, "secrets": {"token": "very-secret-value"}}
+    async with opened(immortal, "mortal") as mortal, opened(immortal, "fickle") as fickle:
+        secretive = mortal.other()
+        assert (await secretive.post("/create", secret)).status_code == 200
+        for api in (mortal, fickle):
+            await api.call("add", number=1)
+        await fickle.call("where")
         await immortal.kill()
-        reply = await patiently(lambda: api.call("add", number=1))
-        assert (reply.status, reply.response.headers["x-orsay-fault"]) == (410, "session_gone")
-        assert "server restarted" in reply.response.json()["detail"]
-        assert (await api.other().call("add", number=1)).status == 404
-    assert immortal.rows("select calls, end_reason is null, fault from sessions") == [(1, 0, "session_gone")]
-
-
-@pytest.mark.conformance("L7", "S3")
-async def test_a_session_with_secrets_is_not_built_again_without_them(immortal: Immortal) -> None:
-    async with api_for(immortal.url) as api:
-        body = {"env_name": "", "task_spec": {"first": 5}, "secrets": {"token": "very-secret-value"}}
-        assert (await api.post("/create", body)).status_code == 200
-        await immortal.kill()
-        reply = await patiently(lambda: api.call("add", number=1))
-        assert reply.status == 410 and "secrets" in reply.response.json()["detail"]
+        for api, reason in (
+            (mortal, "server restarted"),
+            (secretive, "secrets"),
+            (fickle, "call 2 of 'where' was answered otherwise"),
+        ):
+            reply = await patiently(partial(api.call, "add", number=1))
+            assert (reply.status, reply.response.headers["x-orsay-fault"]) == (410, "session_gone")
+            assert reason in reply.response.json()["detail"]
+            assert (await api.call("add", number=1)).status == 410
+        assert (await mortal.other().call("add", number=1)).status == 404
+    counted = f"select calls, end_reason is null, fault from sessions where sid = '{mortal.sid}'"
+    assert immortal.rows(counted) == [(1, 0, "session_gone")]
     for file in immortal.file.parent.glob(f"{immortal.file.name}*"):
         assert b"very-secret-value" not in file.read_bytes()
-
-
-@pytest.mark.conformance("L7")
-@pytest.mark.parametrize("immortal", ["Fickle"], indirect=True)
-async def test_a_session_that_is_answered_otherwise_is_gone(immortal: Immortal) -> None:
-    async with opened(immortal) as api:
-        await api.call("add", number=1)
-        await api.call("where")
-        await immortal.kill()
-        reply = await patiently(lambda: api.call("add", number=1))
-        assert reply.status == 410
-        assert "call 2 of 'where' was answered otherwise" in reply.response.json()["detail"]
-        assert (await api.call("add", number=1)).status == 410
 
 
 @pytest.mark.conformance("I4", "D6")
@@ -193,7 +182,6 @@ async def test_a_call_whose_worker_dies_says_so_with_a_journal_too(immortal: Imm
 
 
 @pytest.mark.conformance("I4", "L7")
-@pytest.mark.parametrize("immortal", ["Sum on 1"], indirect=True)
 async def test_other_sessions_of_a_worker_that_dies_go_on_in_the_next_one(immortal: Immortal) -> None:
     async with opened(immortal) as bystander, opened(immortal) as culprit:
         await bystander.get("/prompt")
@@ -212,7 +200,7 @@ async def test_other_sessions_of_a_worker_that_dies_go_on_in_the_next_one(immort
 
 
 @pytest.mark.conformance("I4", "L7")
-@pytest.mark.parametrize("immortal", ["Doomed on 1"], indirect=True)
+@pytest.mark.parametrize("immortal", ["Doomed"], indirect=True)
 async def test_a_session_that_takes_each_worker_along_is_given_up(immortal: Immortal, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     async with opened(immortal) as doomed, opened(immortal) as culprit:
@@ -227,20 +215,16 @@ async def test_a_session_that_takes_each_worker_along_is_given_up(immortal: Immo
 
 
 @pytest.mark.conformance("L7")
-@pytest.mark.parametrize("seed", ["0", "random"])
-async def test_workers_print_a_set_alike_unless_that_is_switched_off(tmp_path: Path, seed: str) -> None:
-    server = Immortal(tmp_path, "Sets", **({} if seed == "0" else {"hash_seed": seed}))
+async def test_workers_print_a_set_each_in_its_way_where_that_is_switched_on(tmp_path: Path) -> None:
+    server = Immortal(tmp_path, "Sets", workers="2", hash_seed="random")
     try:
         async with opened(server) as one, opened(server) as other:
             assert (await one.call("where")).text != (await other.call("where")).text
-            printed = [(await api.call("names")).text for api in (one, other)]
-            described = (await one.get("/environments")).json()
+            assert (await one.call("names")).text != (await other.call("names")).text
+            assert (await one.get("/environments")).json()[0]["hash_seed"] is None
     finally:
         server.process.end()
-    fixed = None if seed == "random" else 0
-    assert (printed[0] == printed[1]) is (fixed is not None)
-    assert described[0]["hash_seed"] == fixed
-    assert server.rows("select distinct hash_seed from sessions") == [(fixed,)]
+    assert server.rows("select distinct hash_seed from sessions") == [(None,)]
 
 
 @pytest.mark.conformance("L7")
@@ -258,9 +242,10 @@ async def test_the_local_runtime_has_the_hash_seed_of_the_server(variable: str, 
 
 
 @pytest.mark.conformance("L7")
-@pytest.mark.parametrize("immortal", ["Sets on 1"], indirect=True)
+@pytest.mark.parametrize("immortal", ["Sets"], indirect=True)
 async def test_a_session_that_printed_a_set_goes_on_in_another_worker_and_server(immortal: Immortal) -> None:
     async with opened(immortal) as api, opened(immortal) as bystander:
+        assert (await api.get("/environments")).json()[0]["hash_seed"] == 0
         printed = (await api.call("names")).text
         os.kill(int((await bystander.call("where")).text), signal.SIGKILL)
         await until(lambda: immortal.process.events("session_suspended"))
@@ -268,6 +253,7 @@ async def test_a_session_that_printed_a_set_goes_on_in_another_worker_and_server
         await immortal.kill()
         assert (await patiently(lambda: api.call("names"))).text == printed
     await until(lambda: immortal.process.events("session_rebuilt"))
+    assert immortal.rows("select distinct hash_seed from sessions") == [(0,)]
 
 
 @pytest.mark.conformance("L7")
@@ -318,7 +304,7 @@ async def test_an_episode_goes_on_after_a_restart_in_order(immortal: Immortal, t
 
 @pytest.mark.conformance("L6", "L7")
 @pytest.mark.parametrize("immortal", ["Witness"], indirect=True)
-async def test_whoever_asks_while_the_server_stops_is_told_to_come_back(
+async def test_whoever_asks_while_the_server_stops_is_answered_with_retry_after(
     immortal: Immortal, tmp_path: Path
 ) -> None:
     quick, slow = tmp_path / "quick", tmp_path / "slow"
@@ -383,7 +369,9 @@ async def test_a_gateway_that_was_killed_goes_on_with_a_new_session_behind_it(tm
 
 @pytest.mark.conformance("D6")
 @pytest.mark.parametrize("immortal", ["Mortal"], indirect=True)
-async def test_what_a_client_was_told_is_in_the_journal_when_the_server_is_killed(immortal: Immortal) -> None:
+async def test_what_a_client_was_answered_is_in_the_journal_when_the_server_is_killed(
+    immortal: Immortal,
+) -> None:
     seen: dict[str, tuple[str, str]] = {}
 
     async def play(api: Api) -> None:
@@ -413,6 +401,7 @@ async def test_what_a_client_was_told_is_in_the_journal_when_the_server_is_kille
 
 @pytest.mark.timeout(400)
 @pytest.mark.conformance("L7", "D6", "D2")
+@pytest.mark.parametrize("immortal", ["Sum on 2"], indirect=True)
 async def test_two_hundred_episodes_outlive_five_kills(immortal: Immortal) -> None:
     rewards: dict[int, float | None] = {}
 

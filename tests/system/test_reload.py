@@ -92,7 +92,7 @@ def test_new_sessions_run_changed_code_old_ones_go_on_and_broken_code_changes_no
     assert prompt(client, "old") == "first"
 
     (folder / "draft.py").write_text("this is no Python")
-    time.sleep(2)  # nothing tells from outside that the new code was tried
+    time.sleep(2)  # nothing shows from outside that the new code was tried
     assert prompt_of_a_new_session(client, "meanwhile") == "second"
 
     (folder / "draft.py").write_text(CODE.replace("WORD", "third"))

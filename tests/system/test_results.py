@@ -8,8 +8,11 @@ import json
 import pytest
 from orsay_protocol.sse import Decoder
 
-from ..runtimes.stand import Log
-from .serving import Api, ServerProcess, api_for, connect, raw_request, send_and_vanish, server, until
+from ..support.author_log import Log
+from ..support.server_process import ENVIRONMENTS, ServerProcess, server
+from ..support.session_api import Api, api_for
+from ..support.sockets import connect, raw_request, send_and_vanish
+from ..support.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -65,7 +68,7 @@ async def test_a_retry_after_a_break_before_the_task_id_attaches_to_the_running_
     headers = {"Idempotency-Key": key} if key else {}
     await send_and_vanish(served.url, raw_request("/call", api.sid, body, **headers))
     await log.has("add")
-    await asyncio.sleep(0.05)  # the server hears of the broken connection
+    await asyncio.sleep(0.05)  # the server notices the broken connection
     retry = asyncio.ensure_future(api.call("add_later", gate=log.gate("open"), headers=headers))
     await asyncio.sleep(0.1)
     log.open("open")
@@ -210,7 +213,10 @@ async def test_a_result_is_read_by_its_own_session_and_endpoint_only(api: Api) -
 @pytest.mark.conformance("D5", "I6")
 async def test_stored_results_are_bounded_by_count_size_and_age() -> None:
     with server(
-        f"{_worlds()}:World", stored_results_per_session=3, stored_bytes_per_session=5000, stored_age_s=1
+        f"{ENVIRONMENTS}:Scripted",
+        stored_results_per_session=3,
+        stored_bytes_per_session=5000,
+        stored_age_s=1,
     ) as bounded:
         async with api_for(bounded.url) as api:
             await api.create()
@@ -228,7 +234,7 @@ async def test_stored_results_are_bounded_by_count_size_and_age() -> None:
 
 @pytest.mark.conformance("D5")
 async def test_stored_results_are_bounded_over_all_sessions() -> None:
-    with server(f"{_worlds()}:World", stored_bytes=5000) as bounded:
+    with server(f"{ENVIRONMENTS}:Scripted", stored_bytes=5000) as bounded:
         async with api_for(bounded.url) as api:
             sessions = [await api.other().create() for _ in range(4)]
             ids = [(await each.call("fill", size=2000)).task_id for each in sessions]
@@ -240,15 +246,9 @@ async def test_stored_results_are_bounded_over_all_sessions() -> None:
             assert kept[-1]
 
 
-def _worlds() -> str:
-    from .serving import WORLDS
-
-    return WORLDS
-
-
 @pytest.mark.conformance("P-5.4-comments")
 async def test_long_calls_are_kept_alive_by_comments(log: Log) -> None:
-    with server(f"{_worlds()}:World", stream_ping_s=0.2) as quick:
+    with server(f"{ENVIRONMENTS}:Scripted", stream_ping_s=0.2) as quick:
         async with api_for(quick.url) as api:
             await api.create(log=str(log.path))
             call = asyncio.ensure_future(api.call("add_later", gate=log.gate("open")))

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ..runtimes.stand import Log
-from .serving import Api, ServerProcess, api_for, children, connect, raw_request, server
+from ..support.author_log import Log
+from ..support.server_process import ServerProcess, children, server
+from ..support.session_api import Api, api_for
+from ..support.sockets import connect, raw_request
 
 pytestmark = pytest.mark.process
 
@@ -28,11 +30,11 @@ def streamed(path: Path) -> list[float | None]:
 @pytest.mark.conformance("P-5.4-one-write")
 async def test_calls_that_wait_for_a_worker_are_answered_in_one_write(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
-    with server(f"{COUNTING}:Sum", workers=1, journal=str(path)) as found:
+    with server(f"{COUNTING}:Sum", journal=str(path)) as found:
         (worker,) = children(found.pid)
         async with api_for(found.url) as api:
             sessions = [await api.other().create("sum", first=0) for _ in range(10)]
-            await asyncio.gather(*(each.call("add", number=1) for each in sessions))  # connections stand
+            await asyncio.gather(*(each.call("add", number=1) for each in sessions))  # connections are open
             os.kill(worker, signal.SIGSTOP)
             try:
                 calls = [asyncio.ensure_future(each.call("add", number=1)) for each in sessions]
@@ -52,7 +54,7 @@ async def test_calls_that_wait_for_the_server_itself_are_answered_in_one_write()
     with server(runtime="local", stream_after_s=0.2) as found:
         async with api_for(found.url) as api:
             sessions = [await api.other().create() for _ in range(10)]
-            await asyncio.gather(*(each.call("say", text="x") for each in sessions))  # connections stand
+            await asyncio.gather(*(each.call("say", text="x") for each in sessions))  # connections are open
             calls = [
                 asyncio.ensure_future(each.call("say_later", text="x", seconds=0.1)) for each in sessions
             ]
@@ -72,7 +74,7 @@ async def test_a_slow_tool_is_answered_by_a_stream_that_begins_while_it_runs(
     log: Log, tmp_path: Path, runtime: str
 ) -> None:
     path = tmp_path / "journal.db"
-    with server(runtime=runtime, journal=str(path)) as found:
+    with server(runtime=runtime, journal=str(path), workers=2) as found:
         async with api_for(found.url) as api:
             await api.create(log=str(log.path))
             reader, writer = await connect(found.url)

@@ -20,8 +20,11 @@ from orsay.settings import Settings
 from orsay_protocol.faults import FAULT_CLASSES
 from structlog.testing import capture_logs
 
-from ..runtimes.stand import Log
-from .serving import WORLDS, Api, api_for, children, is_running, raw_request, send_and_vanish, until
+from ..support.author_log import Log
+from ..support.server_process import ENVIRONMENTS, children, is_running
+from ..support.session_api import Api, api_for
+from ..support.sockets import raw_request, send_and_vanish
+from ..support.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -34,12 +37,16 @@ async def play(api: Api, number: int, log: Log, *, deaths: bool) -> None:
     kind = number % 10
     spec = {"log": str(log.path)} if kind in (0, 3, 4) else {}
     if kind == 6:
-        answer = await api.post("/create", {"env_name": "world", "task_spec": {"constructor": "ValueError"}})
+        answer = await api.post(
+            "/create", {"env_name": "scripted", "task_spec": {"constructor": "ValueError"}}
+        )
         assert answer.status_code in (410, 500, 503)
         return
     if kind == 3:
         spec["setup"] = "wait:/nowhere"
-    answer = await api.post("/create", {"env_name": "world" if kind % 2 else "asyncworld", "task_spec": spec})
+    answer = await api.post(
+        "/create", {"env_name": "scripted" if kind % 2 else "asyncscripted", "task_spec": spec}
+    )
     if answer.status_code in (410, 503):  # its worker was killed just then
         return
     assert answer.status_code == 200, answer.text
@@ -64,7 +71,7 @@ async def play(api: Api, number: int, log: Log, *, deaths: bool) -> None:
             await settle(api, "say", text="left to the reaper")
             return
         case 7:
-            await settle(api, "limited", how="spin:1" if number % 50 == 7 else "sleep:0.4")
+            await settle(api, "limited", how="spin:1" if number % 150 == 57 else "sleep:0.4")
         case 8 if deaths and number % 60 == 8:
             await settle(api, "do", how="kill")
         case 9:
@@ -94,10 +101,10 @@ async def serving(runtime: str) -> AsyncIterator[Running]:
         workers=2,
         idle_limit_s=1,
         client_grace_s=0.3,
-        gone_memory_s=60,  # a player on a slow machine comes back late, and is told that its session is gone
+        gone_memory_s=60,  # a player on a slow machine comes back late, to a session that is gone
         log_level="error",
     )
-    targets = [f"{WORLDS}:World", f"{WORLDS}:AsyncWorld"]
+    targets = [f"{ENVIRONMENTS}:Scripted", f"{ENVIRONMENTS}:AsyncScripted"]
     async with Server(targets).running(settings) as found:
         yield found
 

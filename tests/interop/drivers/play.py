@@ -54,7 +54,7 @@ def failure(act: Callable[[], Any]) -> dict[str, Any]:
 
 
 def connect(package: str, url: str) -> Any:
-    """The client, told where the server is as its users tell it. Keep it: some releases close with it."""
+    """The client, given the address as its users give it. Keep it: some releases close with it."""
     if package == "ors-sdk":
         return importlib.import_module("ors.client").ORS(base_url=url, api_key="a-key")
     for variable in ("OPENREWARD_API_URL", "OPENREWARD_SESSION_URL", "OPENREWARD_MATRIX_URL"):

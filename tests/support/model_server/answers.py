@@ -168,8 +168,8 @@ def _tool_calls(text: str) -> list[dict[str, Any]]:
 def _chat_logprobs(row: Row, body: ChatRequest, texts: Texts) -> list[dict[str, Any]]:
     as_ids = body.return_tokens_as_token_ids
 
-    def of(token: int, logprob: float, said: str) -> dict[str, Any]:
-        return {"token": texts.shown(token, as_ids), "logprob": logprob, "bytes": list(said.encode())}
+    def of(token: int, logprob: float, written: str) -> dict[str, Any]:
+        return {"token": texts.shown(token, as_ids), "logprob": logprob, "bytes": list(written.encode())}
 
     return [
         {

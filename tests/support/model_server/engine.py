@@ -72,7 +72,7 @@ class Row:
 class _Batch:
     rows: list[Row]
     cache: Any
-    mask: Tensor  # rows x length, 1 where a token stands
+    mask: Tensor  # rows x length, 1 where a token is
     logits: Tensor  # rows x vocabulary, of the token to come
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -18,14 +17,15 @@ import httpx
 
 from tests.support.forkserver import Forked
 
-from ..launching import trainers
+from ..sockets import free_port
+from ..trainers import trainers
 
-__all__ = ["ServedModel", "stand_in", "vllm"]
+__all__ = ["ServedModel", "serve_model", "vllm"]
 
 Process: TypeAlias = "Forked | subprocess.Popen[bytes]"
 
 _ROOT = Path(__file__).parents[3]
-_STAND_IN_LIMIT_S = 100.0
+_MODEL_SERVER_LIMIT_S = 100.0
 _VLLM_LIMIT_S = 400.0
 _STOP_LIMIT_S = 20.0
 
@@ -40,12 +40,12 @@ class ServedModel:
 
     def seen(self) -> dict[str, Any]:
         """What reached a stand-in since the last look: ``requests`` per path, ``most_at_once``, ``last``."""
-        answer: dict[str, Any] = httpx.get(f"{self.base_url}/standin/seen", trust_env=False).json()
+        answer: dict[str, Any] = httpx.get(f"{self.base_url}/test/seen", trust_env=False).json()
         return answer
 
 
 @contextmanager
-def stand_in(
+def serve_model(
     folder: Path,
     *,
     name: str = "tiny",
@@ -55,12 +55,12 @@ def stand_in(
     options: Sequence[str] = (),
 ) -> Iterator[ServedModel]:
     """The stand-in, serving the model in ``folder`` on a free port for as long as the block."""
-    command = ["-m", "tests.bridge.standin.server", str(folder), "--served-model-name", name]
+    command = ["-m", "tests.support.model_server.server", str(folder), "--served-model-name", name]
     command += ["--max-model-len", str(max_model_len)] if max_model_len else []
     command += ["--tools"] if tools else []
     command += ["--api-key", api_key] if api_key else []
     env = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    with _running(_forked, [*command, *options], folder, env, _STAND_IN_LIMIT_S) as served:
+    with _running(_forked, [*command, *options], folder, env, _MODEL_SERVER_LIMIT_S) as served:
         yield served
 
 
@@ -110,7 +110,7 @@ def _running(
     env: Mapping[str, str],
     limit_s: float,
 ) -> Iterator[ServedModel]:
-    port = _free_port()
+    port = free_port()  # vLLM prints no port that it chose itself; taken by another, the start fails
     with tempfile.TemporaryFile() as log:
         process = start([*command, "--port", str(port)], {**os.environ, **env}, log)
         try:
@@ -142,10 +142,3 @@ def _stop(process: Process) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)  # the session that was started above, and nothing else
     process.wait()
-
-
-def _free_port() -> int:
-    """vLLM prints no port that it chose itself, so one is chosen here; taken by another, the start fails."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port

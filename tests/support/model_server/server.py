@@ -1,10 +1,10 @@
 """A stand-in for ``vllm serve``: the same requests, answers and refusals, over a real tiny model on the CPU.
 
-    python -m tests.bridge.standin.server FOLDER [--max-model-len N] [--tools] ...
+    python -m tests.support.model_server.server FOLDER [--max-model-len N] [--tools] ...
 
 Stricter than vLLM where vLLM forgives for a while what breaks later: a ``seed`` stops the engine for good,
 and reloaded weights are used only after the prefix cache was reset. ``tool_choice: "required"`` does not
-constrain what the model writes, streaming is refused, and ``GET /standin/seen`` tells what arrived since the
+constrain what the model writes, streaming is refused, and ``GET /test/seen`` tells what arrived since the
 last time.
 """
 
@@ -34,7 +34,7 @@ from .answers import Refusal, Texts, chat_choice, completion_choice, error_answe
 from .engine import Engine, EngineDead, Params, Row
 from .wire import ChatRequest, CompletionRequest, DetokenizeRequest, SamplingFields, TokenizeRequest
 
-__all__ = ["StandIn"]
+__all__ = ["ModelServer"]
 
 _Body = TypeVar("_Body", bound=BaseModel)
 
@@ -42,7 +42,7 @@ _TRACE = "please check the stack trace above for the root cause"
 _FINGERPRINT = "vllm-stand-in"
 
 
-class StandIn:
+class ModelServer:
     """The routes over one engine."""
 
     def __init__(
@@ -74,7 +74,7 @@ class StandIn:
                 Route("/get_world_size", self._guarded(self._world_size)),
                 Route("/collective_rpc", self._guarded(self._collective_rpc), methods=["POST"]),
                 Route("/reset_prefix_cache", self._guarded(self._reset), methods=["POST"]),
-                Route("/standin/seen", self._report),
+                Route("/test/seen", self._report),
             ],
             lifespan=life,
         )
@@ -345,7 +345,7 @@ def main() -> None:
     parser.add_argument("--api-key")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    stand_in = StandIn(
+    model_server = ModelServer(
         options.folder,
         name=options.served_model_name or str(options.folder),
         max_model_len=options.max_model_len,
@@ -354,7 +354,7 @@ def main() -> None:
     )
     with socket.create_server(("127.0.0.1", options.port), backlog=1024) as listener:
         print(f"stand-in on http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
-        server = uvicorn.Server(uvicorn.Config(stand_in.app(), log_level="warning"))
+        server = uvicorn.Server(uvicorn.Config(model_server.app(), log_level="warning"))
         server.run(sockets=[listener])
 
 
