@@ -18,7 +18,7 @@ from pathlib import Path
 
 from . import machine, peers
 from .gateway_containers import containers
-from .gateway_loads import LAYOUTS, LOADS, Layout, Place, run_load, standing
+from .gateway_loads import LAYOUTS, LOADS, Layout, Setup, run_load, running
 from .report import Run, markdown, notes, number, plain
 from .serve import HERE, RESULTS, say
 from .servers import SERVERS, ServerFailed
@@ -91,7 +91,7 @@ def table(runs: Sequence[Run], layouts: Sequence[Layout]) -> list[list[str]]:
     return lines
 
 
-def measure(layouts: Sequence[Layout], place: Place, *, seconds: float, repeat: int) -> list[Run]:
+def measure(layouts: Sequence[Layout], setup: Setup, *, seconds: float, repeat: int) -> list[Run]:
     """All runs, the layouts taking turns, each on fresh servers."""
     runs: list[Run] = []
     for turn in range(1, repeat + 1):
@@ -99,8 +99,8 @@ def measure(layouts: Sequence[Layout], place: Place, *, seconds: float, repeat: 
             for load in LOADS:
                 say(f"run {turn} of {repeat}: {load.name}, {layout.name} ...")
                 try:
-                    with standing(layout, place) as (front, _):
-                        result = run_load(load, front, place, seconds=seconds)
+                    with running(layout, setup) as (front, _):
+                        result = run_load(load, front, setup, seconds=seconds)
                     runs.append(Run(load.name, layout.name, turn, result))
                 except (ServerFailed, RuntimeError, TimeoutError) as error:
                     runs.append(Run(load.name, layout.name, turn, {}, failed=str(error)))
@@ -140,10 +140,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logs = RESULTS / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     machine.allow_open_files()
-    place = Place(options.peers, logs, *machine.cores())
+    setup = Setup(options.peers, logs, *machine.cores())
     layouts = [each for each in LAYOUTS if each.front != "haproxy" or shutil.which("haproxy")]
     peers.ensure(options.peers, sorted({s.peer for x in layouts if (s := SERVERS[x.server]).peer}), say)
-    runs = measure(layouts, place, seconds=seconds, repeat=repeat)
+    runs = measure(layouts, setup, seconds=seconds, repeat=repeat)
     cells = table(runs, layouts)
     starts: dict[str, str] = {}
     if not options.no_containers:

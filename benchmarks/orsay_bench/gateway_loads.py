@@ -25,10 +25,10 @@ __all__ = [
     "LOADS",
     "Layout",
     "Load",
-    "Place",
+    "Setup",
     "result_of",
     "run_load",
-    "standing",
+    "running",
     "start_load",
 ]
 
@@ -78,7 +78,7 @@ LOADS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Setup:
     """Cores and paths of the processes."""
 
     peers: Path
@@ -88,11 +88,11 @@ class Place:
 
 
 @contextlib.contextmanager
-def standing(layout: Layout, place: Place) -> Iterator[tuple[RunningServer, RunningServer]]:
+def running(layout: Layout, setup: Setup) -> Iterator[tuple[RunningServer, RunningServer]]:
     """The layout, ready: the server that clients reach, and the one that holds the sessions."""
     with ExitStack() as stack:
         server = stack.enter_context(
-            RunningServer(SERVERS[layout.server], peers=place.peers, logs=place.logs, core=place.server_core)
+            RunningServer(SERVERS[layout.server], peers=setup.peers, logs=setup.logs, core=setup.server_core)
         )
         server.wait_until("/ready" if server.spec.ours else "/health")
         spec = _front(layout, server.url)
@@ -100,7 +100,7 @@ def standing(layout: Layout, place: Place) -> Iterator[tuple[RunningServer, Runn
             yield server, server
             return
         front = stack.enter_context(
-            RunningServer(spec, peers=place.peers, logs=place.logs, core=place.server_core)
+            RunningServer(spec, peers=setup.peers, logs=setup.logs, core=setup.server_core)
         )
         front.wait_until("/ready" if spec.ours else "/health")
         yield front, server
@@ -116,11 +116,11 @@ def _front(layout: Layout, url: str) -> ServerSpec | None:
     return None
 
 
-def run_load(load: Load, front: RunningServer, place: Place, *, seconds: float) -> Result:
+def run_load(load: Load, front: RunningServer, setup: Setup, *, seconds: float) -> Result:
     """One run. Raises RuntimeError with the end of what the generator said."""
     if load.name == "stream":
         return asyncio.run(_stream(front.url))
-    with start_load(load, front, place, seconds=seconds) as generator, ExitStack() as stack:
+    with start_load(load, front, setup, seconds=seconds) as generator, ExitStack() as stack:
         stack.callback(generator.kill)  # after Ctrl-C too
         with contextlib.suppress(subprocess.TimeoutExpired):
             generator.wait(120 + 2 * seconds)
@@ -129,13 +129,13 @@ def run_load(load: Load, front: RunningServer, place: Place, *, seconds: float) 
 
 
 def start_load(
-    load: Load, front: RunningServer, place: Place, *, seconds: float, warmup: float = 1.0
+    load: Load, front: RunningServer, setup: Setup, *, seconds: float, warmup: float = 1.0
 ) -> subprocess.Popen[str]:
     """The generator of a load, running."""
     arguments = ["--url", front.url, "--server-pid", str(front.pid), *load.arguments]
     arguments += ["--seconds", str(seconds), "--warmup", str(warmup)]
-    if place.generator_core is not None:
-        arguments += ["--core", str(place.generator_core)]
+    if setup.generator_core is not None:
+        arguments += ["--core", str(setup.generator_core)]
     return subprocess.Popen(
         [sys.executable, "-m", "orsay_bench.ors_load", *arguments],
         stdout=subprocess.PIPE,

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from . import machine, peers
-from .gateway_loads import Load, Place, run_load, start_load
+from .gateway_loads import Load, Setup, run_load, start_load
 from .postgres import RunningPostgres, is_there, running_postgres
 from .report import Run, markdown, notes, number, plain
 from .serve import HERE, RESULTS, say
@@ -41,7 +41,7 @@ LIMIT = 0.25  # more CPU per call than without a journal
 JOURNALS = ("off", "process", "fsync", "postgresql")
 CALLS = 10  # of an episode
 LATENCY_TURNS = 3
-Standing: TypeAlias = tuple[RunningServer, RunningPostgres | None]
+Running: TypeAlias = tuple[RunningServer, RunningPostgres | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 @contextlib.contextmanager
-def standing(journal: str, kind: Kind, place: Place, postgres: RunningPostgres | None) -> Iterator[Standing]:
+def running(journal: str, kind: Kind, setup: Setup, postgres: RunningPostgres | None) -> Iterator[Running]:
     """Our server with such a journal, ready."""
     with tempfile.TemporaryDirectory(prefix="journal-") as folder:
         url = f"{folder}/journal.db" if journal in ("process", "fsync") else "off"
@@ -112,7 +112,7 @@ def standing(journal: str, kind: Kind, place: Place, postgres: RunningPostgres |
             "BENCH_REPLAYABLE": "yes" if kind.replayable else "no",
         }
         spec = replace(SERVERS["orsay-process"], name=f"orsay-process-{journal}", variables=variables)
-        with RunningServer(spec, peers=place.peers, logs=place.logs, core=place.server_core) as server:
+        with RunningServer(spec, peers=setup.peers, logs=setup.logs, core=setup.server_core) as server:
             server.wait_until("/ready")
             yield server, postgres if journal == "postgresql" else None
 
@@ -120,7 +120,7 @@ def standing(journal: str, kind: Kind, place: Place, postgres: RunningPostgres |
 def measure(
     journals: Sequence[str],
     kinds: Sequence[Kind],
-    place: Place,
+    setup: Setup,
     postgres: RunningPostgres | None,
     *,
     seconds: float,
@@ -131,21 +131,21 @@ def measure(
     for kind in kinds:
         with contextlib.ExitStack() as stack:
             servers = {
-                journal: stack.enter_context(standing(journal, kind, place, postgres)) for journal in journals
+                journal: stack.enter_context(running(journal, kind, setup, postgres)) for journal in journals
             }
             for turn in range(1, repeat + 1):
                 say(f"{kind.load.name}, turn {turn} of {repeat} ...")
-                runs += _turn(kind, servers, place, seconds, turn)
+                runs += _turn(kind, servers, setup, seconds, turn)
     return runs
 
 
-def _turn(kind: Kind, servers: Mapping[str, Standing], place: Place, seconds: float, turn: int) -> list[Run]:
+def _turn(kind: Kind, servers: Mapping[str, Running], setup: Setup, seconds: float, turn: int) -> list[Run]:
     """A run on each server."""
     started = dict(servers if turn % 2 else reversed(tuple(servers.items())))
     before = {name: database.tree.cpu_s() for name, (_, database) in started.items() if database}
     count = len(started)
     starts = [
-        partial(start_load, kind.load, server, place, seconds=seconds * count, warmup=float(count))
+        partial(start_load, kind.load, server, setup, seconds=seconds * count, warmup=float(count))
         for server, _ in started.values()
     ]
     runs: list[Run] = []
@@ -160,7 +160,7 @@ def _turn(kind: Kind, servers: Mapping[str, Standing], place: Place, seconds: fl
             spent = database.tree.cpu_s() - before[name]
             result["database_us_per_request"] = round(spent / calls * 1e6, 1)
         if turn <= LATENCY_TURNS:
-            alone = run_load(kind.load, server, place, seconds=seconds)
+            alone = run_load(kind.load, server, setup, seconds=seconds)
             result |= {key: value for key, value in alone.items() if key.endswith("_ms")}
         runs.append(Run(kind.load.name, name, turn, result))
     return runs
@@ -236,10 +236,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logs = RESULTS / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     machine.allow_open_files()
-    place = Place(options.peers, logs, *machine.cores())
+    setup = Setup(options.peers, logs, *machine.cores())
     with contextlib.ExitStack() as stack:
         postgres = stack.enter_context(running_postgres()) if "postgresql" in journals else None
-        runs = measure(journals, kinds, place, postgres, seconds=seconds, repeat=repeat)
+        runs = measure(journals, kinds, setup, postgres, seconds=seconds, repeat=repeat)
     cells = table(runs, journals, kinds)
     remarks = [*verdict(runs, journals, kinds), *notes(runs)]
     whole = not (options.quick or options.loads or len(journals) < len(JOURNALS))

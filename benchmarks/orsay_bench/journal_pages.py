@@ -67,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 @contextlib.contextmanager
-def standing(place: str, options: argparse.Namespace, *keys: str) -> Iterator[RunningServer]:
+def running(place: str, options: argparse.Namespace, *keys: str) -> Iterator[RunningServer]:
     """Our server with that journal, ready, on the first core."""
     variables = {"ORSAY_JOURNAL": place, "ORSAY_API_KEYS": json.dumps(keys) if keys else ""}
     variables = {name: value for name, value in variables.items() if value}
@@ -106,11 +106,11 @@ def measure(kind: str, folder: Path, postgres: RunningPostgres | None, options: 
             forget_files(list(folder.glob("journal*.db")))
 
     runs: list[Run] = []
-    with standing(place, options) as server:
+    with running(place, options) as server:
         evaluations = save_evaluations(server.port, EVALUATIONS)
     wanted = asks(there, evaluations)
     for name, keys in (("", ()), (" with keys", API_KEYS)):
-        with standing(place, options, *keys) as server:
+        with running(place, options, *keys) as server:
             say(f"{kind}{name}: {len(wanted)} requests ...")
             trees = [server.tree, *beside]
             # evaluations were saved without a key, and are nobody's

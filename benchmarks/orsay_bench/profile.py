@@ -34,8 +34,8 @@ examples:
 RATE_HZ = 300
 # threads that wait for work; the sampler takes some of them for busy ones
 WAITING = re.compile(
-    r"^(\w+\.)*(wait|get|run|_worker|_watch_parent) "
-    r"\((.*/)?(threading|queue|threads?|worker|selectors)\.py:\d+\)$"
+    r"^(\w+\.)*(wait|get|run|_run|_take|_worker|_watch_parent) "
+    r"\((.*/)?(threading|queue|threads?|worker|selectors|logs)\.py:\d+\)$"
 )
 FRAME = re.compile(r"^(?P<function>.*) \((?P<file>[^()]+?)(?::(?P<line>\d+))?\)$")
 

@@ -22,7 +22,7 @@ class EchoEnvironment(Environment):
         "train": [{"id": i, "text": f"say hello {i}"} for i in range(10)]
     }
 
-    def prompt(self) -> str:
+    async def prompt(self) -> str:  # as in echo_peer
         return str(self.task_spec["text"])
 
     @tool
