@@ -1,4 +1,4 @@
-"""API keys: who may come in, and whose session is whose."""
+"""API keys: authentication of requests, and owners of sessions."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _ROUNDS = 60_000  # about 20 ms for each key, and for each guess of a key from i
 class Keys:
     """The server's API keys, kept as hashes.
 
-    A key's name says whose a session is, in memory and in the journal, for as long as there is either. It
-    is made with ``salt``, a secret of the journal; None: not known yet, see ``know``.
+    The name of a key identifies the owner of a session, in memory and in the journal. It is a hash with
+    ``salt``, a secret of the journal; None: not known yet, see ``know``.
     """
 
     def __init__(self, keys: Iterable[SecretStr], salt: bytes | None = None) -> None:
         self.refused = 0
-        """Requests that were not let in."""
+        """Number of rejected requests."""
         self._watchers: list[Callable[[], None]] = []
         self._salt = salt
         self._names: dict[bytes, str] = {}
@@ -47,7 +47,7 @@ class Keys:
         self._watchers.append(changed)
 
     def know(self, salt: bytes) -> None:
-        """Make names with that salt, from now on and for good."""
+        """Set the salt of the names, once."""
         self._salt = salt
 
     def __bool__(self) -> bool:
@@ -60,7 +60,7 @@ class Keys:
 
     @property
     def are_named(self) -> bool:
-        """True once the keys have names; until then none is accepted."""
+        """True once all keys have names; before that no key is accepted."""
         return self._salt is not None or not self._digests
 
     def owner(self, headers: Mapping[bytes, bytes]) -> str:
@@ -100,12 +100,12 @@ class Keys:
 
 
 def old_name(key: SecretStr) -> str:
-    """Name of a key from before names were made with a salt."""
+    """Name of a key in journals that were written before names had a salt."""
     return _PREFIX + _digest(key.get_secret_value().encode()).hex()[:_SHORT]
 
 
 def short_name(owner: str) -> str:
-    """An owner's name for people. Two keys may have the same, so it identifies no owner."""
+    """Abbreviation of an owner's name for display; not unique."""
     return owner[: len(_PREFIX) + _SHORT]
 
 

@@ -7,8 +7,8 @@
     ├── ConfigError            a setting is wrong
     ├── JournalDown            the journal cannot be read or written now; the text says why and what to do
     ├── EngineError            the Docker engine refused, or does not answer
-    │   └── NotThere           it knows no such container, image or network
-    ├── SpaceError             a Space cannot be made of the project, or the hub refused
+    │   └── NotThere           the engine has no such container, image or network
+    ├── SpaceError             a Space cannot be made from the project, or the hub refused
     ├── Refused                the request cannot be served; nothing ran. Carries a code
     │   ├── InvalidSplit, InvalidIndex, ListingUnsupported, BadTask
     │   ├── UnknownEnvironment, UnknownSession, SessionGone, SessionConflict, KeyConflict
@@ -71,7 +71,7 @@ class LoadError(OrsayError):
 
 
 class ImageMissing(LoadError):
-    """The Docker engine has no such image and could not pull it; the text says how to come by it."""
+    """The Docker engine has no such image and could not pull it; the text has the remedy."""
 
 
 class ToolDefinitionError(OrsayError, TypeError):
@@ -99,11 +99,11 @@ class EngineError(OrsayError):
 
 
 class NotThere(EngineError):
-    """The Docker engine knows no such container, image or network."""
+    """The Docker engine has no such container, image or network."""
 
 
 class SpaceError(OrsayError):
-    """A Space cannot be made of the project, or the hub refused it; the text says why and what to do."""
+    """A Space cannot be made from the project, or the hub refused it; the text has reason and remedy."""
 
 
 class Refused(OrsayError):
@@ -119,7 +119,7 @@ class Refused(OrsayError):
         self.detail = detail
 
     def redact(self, hide: Redactor) -> None:
-        """Take secrets out of what it says."""
+        """Remove secrets from the message."""
         if hide:
             self.detail = hide.plain(self.detail)
             self.args = (self.detail,)
@@ -162,7 +162,7 @@ class UnknownEnvironment(Refused):
 
 
 class UnknownSession(Refused):
-    """The session never existed, is long gone, or belongs to another key."""
+    """The session never existed, ended long ago, or belongs to another key."""
 
     code = "unknown_session"
 
@@ -193,7 +193,7 @@ class Unauthorized(Refused):
 
 
 class Forbidden(Refused):
-    """A web page may not use this server, or not by that name."""
+    """The origin of a web page, or the host name in its URL, is not allowed."""
 
     code = "forbidden"
 
@@ -219,14 +219,14 @@ class Overloaded(Refused):
 
 
 class Starting(Refused):
-    """Setup, or the worker itself, still starts; nothing ran."""
+    """Setup still runs, or the worker still starts; nothing ran."""
 
     code = "starting"
     retry_after_s = 2.0
 
 
 class OpeningLost(Refused):
-    """The worker died while it opened the session, which never was: the same request may be sent again."""
+    """The worker died while it opened the session; the same request may be sent again."""
 
     code = "opening_lost"
     retry_after_s = 1.0
@@ -249,8 +249,8 @@ class Faulted(OrsayError):
     """Author code or the worker that ran it failed.
 
     ``message`` may contain the exception's text and is subject to the server's error-detail policy;
-    ``fault_id`` is its id in the log, which another server may have named already; ``trace`` holds the
-    traceback, for the log alone. ``reported``: the log has it.
+    ``fault_id`` is its id in the log, perhaps assigned by an upstream server; ``trace`` is the traceback, for
+    the log only. ``reported``: it is in the log.
     """
 
     def __init__(self, fault: FaultClass, message: str, fault_id: str = "") -> None:
@@ -263,7 +263,7 @@ class Faulted(OrsayError):
         self.reported = False
 
     def redact(self, hide: Redactor) -> None:
-        """Take secrets out of what it says, here and in the log."""
+        """Remove secrets from the message and the traceback."""
         if hide:
             self.message = hide.plain(self.message)
             self.trace = self.trace and hide.plain(self.trace)
@@ -274,14 +274,14 @@ _LONGEST_TEXT = 20_000
 
 
 def _writable(text: str) -> str:
-    """Text that any wire can carry: author code raises these too."""
+    """Text without lone surrogates: author code raises these errors too."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def exception_text(error: BaseException, hide: Redactor = NOTHING) -> str:
-    """``Type: message`` in text that any wire can carry, also of an exception that cannot be printed.
+    """``Type: message`` without lone surrogates, also for an exception whose ``__str__`` raises.
 
-    Secrets are taken out before a long text is cut.
+    Secrets are removed before a long text is cut.
     """
     try:
         text = str(error)

@@ -24,7 +24,7 @@ OnFault: TypeAlias = Callable[[Faulted, dict[str, Any]], None]
 class FaultLog:
     """One policy for HTTP errors and stream errors (S4).
 
-    With ``show`` a client reads the exception; without, an id to look up in the log.
+    With ``show`` a client gets the exception's text; otherwise an id to look up in the log.
     """
 
     def __init__(self, *, show: bool) -> None:
@@ -36,7 +36,7 @@ class FaultLog:
         self._callbacks.append(on_fault)
 
     def report(self, fault: Faulted, *, owner: str | None = None, **context: Any) -> None:
-        """Assign an id to the fault and log it, once; the ``owner`` of its session is for listeners only."""
+        """Assign an id to the fault and log it, once; only listeners get the ``owner`` of its session."""
         if fault.reported:
             return
         fault.reported = True
@@ -54,7 +54,7 @@ class FaultLog:
         return self.text_of(fault.fault, fault.message, fault.fault_id)
 
     def text_of(self, fault: str, message: str, fault_id: str) -> str:
-        """Text for the client, of a fault that is known by its class, message and id only."""
+        """Text for the client, for a recorded fault: its class, message and id."""
         if self._show or fault not in _AUTHORS:
             return message
         return f"{fault}: see the server's log for id {fault_id}"

@@ -1,4 +1,4 @@
-"""Structured logs that never block: lines go through a bounded queue to a thread that writes them.
+"""Non-blocking structured logs: a bounded queue, and a thread that writes its lines.
 
 A log pipe that is not drained must not stop the server: when the queue is full, lines are dropped and
 counted, and the count is logged when there is room again.
@@ -51,7 +51,7 @@ def get_logger(name: str) -> structlog.typing.FilteringBoundLogger:
 
 
 class LogWriter:
-    """Writes lines to a stream from a thread of its own; those that come together leave in one write."""
+    """Thread that writes queued lines to a stream, in batches."""
 
     def __init__(self, stream: TextIO, *, lines: int = _QUEUE_LINES) -> None:
         self._stream = stream
@@ -63,7 +63,7 @@ class LogWriter:
         self._thread.start()
 
     def write(self, line: str) -> None:
-        """Queue a line; never waits."""
+        """Queue a line without blocking."""
         if self._queue.qsize() < self._most:
             self._queue.put(line)
         else:
@@ -73,7 +73,7 @@ class LogWriter:
     msg = log = debug = info = warning = error = critical = exception = failure = fatal = write
 
     def close(self, timeout_s: float = 2.0) -> None:
-        """Write what is queued, within the time given."""
+        """Write the queued lines, within the time limit."""
         self._queue.put(None)
         self._closed.set()
         self._thread.join(timeout_s)
@@ -104,7 +104,7 @@ def configure(
     style: Literal["auto", "console", "json"] = "auto",
     stream: TextIO | None = None,
 ) -> LogWriter:
-    """Send the server's log to ``stream`` (standard error), for people on a terminal, else as JSON."""
+    """Send the server's log to ``stream`` (standard error), readable on a terminal, else as JSON."""
     target = stream if stream is not None else sys.stderr
     writer = LogWriter(target)
     on_terminal = style == "console" or (style == "auto" and target.isatty())
@@ -147,10 +147,10 @@ def _json(event: Any, default: Callable[[Any], Any]) -> str:
 
 
 def _spell_out(logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Escape control characters: text of clients steers no terminal and begins no line of its own.
+    """Escape control characters: untrusted text can neither control the terminal nor forge a line.
 
-    A traceback is a plain one, since rich's shows the values of variables, keys among them. Its lines are set
-    in, as none of the log is.
+    Tracebacks are plain, since rich's show the values of variables, such as keys. Their lines are indented,
+    unlike lines of the log.
     """
     rendered = structlog.processors.format_exc_info(logger, method, event)
     traceback = rendered.pop("exception", None)
@@ -161,7 +161,7 @@ def _spell_out(logger: object, method: str, event: structlog.typing.EventDict) -
 
 
 def _spelled(value: Any) -> Any:
-    """A text without what steers; anything else as it is, unless its own text would steer."""
+    """A text with control characters escaped; other values unchanged unless their repr contains some."""
     if isinstance(value, str):
         return one_line(value)
     shown = repr(value)
@@ -169,12 +169,12 @@ def _spelled(value: Any) -> Any:
 
 
 def _spell_out_line(logger: object, method: str, line: str) -> str:
-    """The same JSON, since it spells such characters alike."""
+    """Escape control characters in a line of JSON, which uses the same escapes."""
     return safe(line)
 
 
 class _Relay(logging.Handler):
-    """Route log records of libraries the same way: written directly, they could block the event loop."""
+    """Handler that sends log records of libraries through the same queue, so that they cannot block."""
 
     def emit(self, record: logging.LogRecord) -> None:
         logger = get_logger(record.name)

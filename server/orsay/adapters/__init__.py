@@ -1,12 +1,12 @@
-"""Environments of other packages as environments of this one, by a target or by a function.
+"""Adapters: environments of other packages, named by a target or made by a function.
 
     gymnasium:FrozenLake-v1?is_slippery=false     ``gymnasium_environment``
     reasoning-gym:countdown?min_numbers=3         ``reasoning_gym_environment``
     text:module:Class                             ``text_environment``
     openenv:http://host:8000                      ``openenv_environment``; also module:Class and image:NAME
 
-Each function returns a class, and its adapter is imported when it is asked for: most workers need none. The
-packages themselves are imported when such a class is made.
+Each function returns a class. An adapter is imported on first use, since most workers need none; the package
+behind it is imported when a class is made.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _KINDS: Mapping[str, str] = {
     "reasoning-gym": "reasoning_gym_environment",
     "text": "text_environment",
 }
-_OWN_MODULE = frozenset({"openenv", "text"})  # also names that a module of the author's may have
+_OWN_MODULE = frozenset({"openenv", "text"})  # an author's module may have these names too
 
 
 def __getattr__(name: str) -> Any:

@@ -61,7 +61,7 @@ class _Gymnasium(Seeded):
         return [self._recipe.prompt, *self._see(self._first)]
 
     def _see(self, observation: Any) -> list[Any]:
-        """Blocks for the model: the rendered state where that was asked for, else the observation."""
+        """Blocks for the model: the rendered state if ``render`` is set, else the observation."""
         spaces = _spaces()
         assert self._env is not None
         if self._recipe.rendered:
@@ -148,7 +148,7 @@ def gymnasium_environment(
 
 
 def _without_colours(text: str) -> str:
-    """Text made for a terminal, for a model: what is coloured stands in brackets, other codes are dropped."""
+    """Terminal output as plain text: coloured parts in brackets, other escape codes removed."""
     return _CODE.sub("", _COLOURED.sub(r"[\1]", text))
 
 
@@ -207,7 +207,7 @@ def _prompt(env: gymnasium.Env[Any, Any], env_id: str) -> str:
 def _probe(
     gym: Any, make: Callable[[], gymnasium.Env[Any, Any]], env_id: str, render: Any, settings: dict[str, Any]
 ) -> gymnasium.Env[Any, Any]:
-    """One environment to look at. Raises LoadError with what to do about it."""
+    """A sample environment, to read its spaces. Raises LoadError with the remedy."""
     search_here()
     try:
         env = make()

@@ -15,7 +15,7 @@ __all__ = ["schema_tool"]
 
 
 class _AnyInput(BaseModel):
-    """Takes any JSON object that its schema allows, and shows that schema as its own."""
+    """Model of an input that is described by a given JSON schema."""
 
     model_config = ConfigDict(extra="allow", protected_namespaces=())
     orsay_schema: ClassVar[Mapping[str, Any]]
@@ -58,7 +58,7 @@ def schema_tool(
 def _checker(schema: Mapping[str, Any]) -> Callable[[Any], None]:
     jsonschema: Any = importlib.import_module(
         "jsonschema"
-    )  # comes with the packages whose tools are described so
+    )  # installed with the packages that describe tools by schema
 
     kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
     validator = kind(schema)

@@ -1,4 +1,4 @@
-"""Classes and functions of an author that are no environments themselves, by target and back."""
+"""Targets of an author's classes and functions that are not environments themselves."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def find(kind: str, target: str) -> Callable[..., Any]:
 
 
 def target_or_problem(given: Any) -> tuple[str | None, str]:
-    """The target of a class or function, itself where it is a target; else None and why there is none."""
+    """The target of a class or function, or None and the reason why it has none."""
     if isinstance(given, str):
         return given, ""
     try:

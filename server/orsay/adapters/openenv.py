@@ -33,7 +33,7 @@ _OVER = "The episode is over: nothing happened."
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Source of the episodes of one class, and what surrounds them."""
+    """Source of the episodes of one class, with prompt, reward function and step limit."""
 
     opening: Opening
     lead: str

@@ -20,7 +20,7 @@ __all__ = ["describe_image", "open_image"]
 
 
 def describe_image(image: str, variables: Mapping[str, str]) -> Offer:
-    """Offer of the server in ``image``, read from a container that is removed again. Raises LoadError."""
+    """Offer of the server in ``image``, read from a temporary container. Raises LoadError."""
     try:
         provider = LocalDockerProvider()
     except RuntimeError as exc:
@@ -37,7 +37,7 @@ def describe_image(image: str, variables: Mapping[str, str]) -> Offer:
 
 
 async def open_image(image: str, offer: Offer, variables: Mapping[str, str], limit_s: float) -> ContainerPlay:
-    """A container of one episode's own. Raises Faulted (setup_error), and leaves no container then."""
+    """Start a container for one episode. Raises Faulted (setup_error), and leaves no container then."""
     provider = await asyncio.to_thread(LocalDockerProvider)
     starting = asyncio.ensure_future(asyncio.to_thread(_start, provider, image, variables))
     try:
@@ -58,7 +58,7 @@ def _start(provider: LocalDockerProvider, image: str, variables: Mapping[str, st
 
 
 class ContainerPlay:
-    """An episode on a server of its own, whose container goes with it."""
+    """An episode on its own server; closing it removes the container."""
 
     def __init__(self, provider: LocalDockerProvider, play: RemotePlay) -> None:
         self._provider = provider

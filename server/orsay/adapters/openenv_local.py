@@ -33,7 +33,7 @@ class Capacity:
         self._taken = 0
 
     def enter(self) -> None:
-        """Raises Overloaded beyond one episode, for a class that supports one."""
+        """Count an episode. Raises Overloaded over the limit."""
         if self._taken and not self._open:
             raise Overloaded(
                 f"{self._name} does not support concurrent sessions (SUPPORTS_CONCURRENT_SESSIONS) "
@@ -117,7 +117,7 @@ def _accepted(env: Any, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def require_environment(cls: Any, target: str) -> None:
-    """Raise LoadError for what is no environment class of OpenEnv, or is still abstract."""
+    """Raise LoadError unless this is a concrete environment class of OpenEnv."""
     if not inspect.isclass(cls) or not issubclass(cls, Environment):
         raise LoadError(f"{target} is no environment of OpenEnv: derive it from openenv's Environment")
     if inspect.isabstract(cls):
@@ -127,7 +127,7 @@ def require_environment(cls: Any, target: str) -> None:
 
 
 def action_model(cls: type) -> Any:
-    """The model of a class's actions: named where it derives from ``Environment[...]``, or by ``step``."""
+    """Model of a class's actions, from its base ``Environment[...]`` or the annotation of ``step``."""
     for base in cls.__mro__:
         for generic in vars(base).get("__orig_bases__", ()):
             for kind in get_args(generic)[:1]:
@@ -144,7 +144,7 @@ def action_model(cls: type) -> Any:
 
 
 def describe_class(cls: type, make: Callable[[], Any]) -> Offer:
-    """Offer of a class, read from one instance. Raises LoadError when that cannot be made."""
+    """Offer of a class, read from one instance. Raises LoadError if the constructor fails."""
     try:
         env = make()
     except Exception as exc:

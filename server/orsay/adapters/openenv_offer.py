@@ -1,4 +1,4 @@
-"""Offer of an OpenEnv environment, wherever it runs, and the way to play an episode of it."""
+"""Offer (tools, actions, splits) of an OpenEnv environment, and the interface of an episode of it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .openenv_results import Reply
 __all__ = ["MCP_ACTIONS", "ActionRefused", "Offer", "Play", "ToolOffer"]
 
 MCP_ACTIONS = frozenset({"Action", "CallToolAction", "ListToolsAction"})
-"""Titles of action models that stand for calls of MCP tools."""
+"""Titles of action models that represent calls of MCP tools."""
 
 
 class ActionRefused(Exception):
-    """The environment's action model does not take the action: an answer to the model, no fault."""
+    """The environment's action model refused the action: an answer to the model, not a fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +28,16 @@ class ToolOffer:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> ToolOffer:
-        """The tool of an MCP listing, in which the schema's name is spelled in several ways."""
+        """The tool from an entry of an MCP listing, under either name of the schema field."""
         schema = data.get("inputSchema") or data.get("input_schema") or {"type": "object", "properties": {}}
         return cls(str(data["name"]), str(data.get("description") or ""), dict(schema))
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """``action`` is the JSON schema of the environment's own actions, None where MCP tools are all.
+    """Actions, tools and splits of an environment. ``action`` is a JSON schema; None: MCP tools only.
 
-    ``splits`` are those of the environment's own tasks, asked for by ``task_name``; seeds are the tasks of
-    one that has none.
+    ``splits`` are the environment's own, requested by ``task_name``; without any, tasks are seeds.
     """
 
     name: str

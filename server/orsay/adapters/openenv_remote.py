@@ -1,4 +1,4 @@
-"""OpenEnv servers: asked over HTTP what they offer, played over the WebSocket of the released client.
+"""OpenEnv servers: described over HTTP, played over the WebSocket of the released client.
 
 Imports openenv, so it is itself imported only where such an environment is made or played.
 """
@@ -27,7 +27,7 @@ _CODE = re.compile(r"\(code: (\w+)\)\s*$")
 
 
 class _Pinned(GenericEnvClient):  # type: ignore[misc]  # openenv has no types
-    """A client that never connects again: a new connection would be another episode, played on unnoticed."""
+    """Client without reconnection: a new connection would silently be another episode."""
 
     async def _ensure_connected(self) -> None:
         if self._ws is None:
@@ -63,7 +63,7 @@ class RemotePlay:
             return _reply(await self._guarded(lambda: self._client.step(action)))
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Reply:
-        """Call an MCP tool: as a step, or beside the steps where these are the environment's own actions."""
+        """Call an MCP tool: as a step, or outside of steps if the environment has actions of its own."""
         if not self._beside_steps:
             return await self.step({"type": "call_tool", "tool_name": name, "arguments": arguments})
         async with self._lock:
@@ -84,7 +84,7 @@ class RemotePlay:
     async def _guarded(self, ask: Callable[[], Awaitable[T]]) -> T:
         if self._broken:
             raise Faulted("worker_lost", f"the session on {self._url} was given up: {self._broken}")
-        # An answer that comes after its request was given up would be taken for the next request's.
+        # A late answer of an abandoned request would be mistaken for the answer of the next one.
         self._broken = "an answer of it never came"
         try:
             found = await ask()
@@ -114,7 +114,7 @@ def _refused(url: str, exc: RuntimeError) -> Exception:
 
 
 def describe(url: str, headers: Mapping[str, str] | None) -> Offer:
-    """Offer of the server at ``url``. Raises LoadError when there is none, or none of OpenEnv."""
+    """Offer of the server at ``url``. Raises LoadError unless an OpenEnv server answers."""
     try:
         with httpx.Client(base_url=url, headers=dict(headers or {}), timeout=_ASK_LIMIT_S) as http:
             schema = http.get("/schema").raise_for_status().json()
@@ -141,7 +141,7 @@ def describe(url: str, headers: Mapping[str, str] | None) -> Offer:
 
 
 def _splits(http: httpx.Client) -> tuple[str | None, tuple[str, ...]]:
-    """The server's name for its tasks and its splits; none where it has no tasks, or is too old for them."""
+    """The server's name for its tasks, and its splits; empty if it has no tasks or predates them."""
     named = http.get("/list_environments")
     names = named.json() if named.is_success else []
     if not isinstance(names, list) or not names:
@@ -151,7 +151,7 @@ def _splits(http: httpx.Client) -> tuple[str | None, tuple[str, ...]]:
 
 
 async def ask(url: str, path: str, body: dict[str, Any], headers: Mapping[str, str] | None) -> Any:
-    """One question about tasks. Raises IndexError for a task that is not there."""
+    """One request about tasks. Raises IndexError for an unknown task."""
     async with httpx.AsyncClient(base_url=url, headers=dict(headers or {}), timeout=_ASK_LIMIT_S) as http:
         answer = await http.post(path, json=body)
     if answer.status_code == 400:

@@ -1,4 +1,4 @@
-"""Answers of OpenEnv environments as the blocks, reward and faults of this standard."""
+"""Conversion of OpenEnv's answers into blocks, rewards and faults of ORS."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def to_output(reply: Reply, blocks: list[Any], *, finished: bool | None = None) 
 
 
 def observation_blocks(observation: Mapping[str, Any]) -> list[Any]:
-    """An observation for a model: its only text as it is, else its fields as JSON; then its pictures."""
+    """Blocks of an observation: its text if that is the only field, else its fields as JSON; then images."""
     pictures = [picture for value in observation.values() if (picture := _picture(value))]
     rest = _without_pictures(observation)
     values = list(rest.values())
@@ -81,7 +81,7 @@ def tool_result(observation: Mapping[str, Any]) -> list[Any]:
 
 
 def _content(result: Any) -> list[Any]:
-    """MCP content, or whatever a tool that knows no MCP content returned."""
+    """Blocks of MCP content, or of the plain value that a tool returned instead."""
     if isinstance(result, Mapping) and isinstance(result.get("content"), list):
         blocks = [_content_block(item) for item in result["content"]]
         if blocks:
@@ -106,7 +106,7 @@ def _without_pictures(observation: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _picture(value: Any) -> ImageBlock | None:
-    """An image that stands in a field as a data URL or as the base64 text of a file."""
+    """Image in a field, as a data URL or as the base64 text of a file."""
     if not isinstance(value, str) or len(value) < _SHORTEST_FILE:
         return None
     found = _DATA_URL.fullmatch(value)

@@ -26,7 +26,7 @@ async def _no_tasks(what: str, body: dict[str, Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """``play`` opens an episode; ``ask`` is for tasks, where the offer has splits."""
+    """Functions of a source: ``play`` opens an episode, ``ask`` requests tasks if the offer has splits."""
 
     offer: Offer
     play: Callable[[], Awaitable[Play]]
@@ -36,9 +36,9 @@ class Opening:
 def open_source(
     source: str | type, settings: Mapping[str, Any], limit_s: float, *, known: Iterable[str]
 ) -> Opening:
-    """Look at what ``source`` names. ``known`` are the settings of the adapter, for errors.
+    """Inspect ``source``. ``known`` are the settings of the adapter, for errors.
 
-    Raises LoadError: openenv is missing, or nothing of it is there, or a setting is unknown.
+    Raises LoadError: openenv is missing, ``source`` is no environment of it, or a setting is unknown.
     """
     try:
         importlib.import_module("openenv.core.env_server.interfaces")
@@ -112,5 +112,5 @@ def _require_known(
 
 
 def _module(name: str) -> Any:
-    """One that imports openenv itself."""
+    """Import a module of this package that needs openenv."""
     return importlib.import_module(f"{__package__}.{name}")

@@ -1,4 +1,4 @@
-"""Values of other packages, numbers and arrays of numpy among them, as JSON data."""
+"""Conversion of other packages' values, such as numpy numbers and arrays, to JSON data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["plain", "short_float"]
 
 
 def plain(value: Any) -> Any:
-    """JSON data for ``value``: text for what has no such form, and for numbers that are not finite."""
+    """JSON data for ``value``; values without a JSON form and non-finite numbers become text."""
     match value:
         case None | bool() | str():
             return value

@@ -39,7 +39,7 @@ class Seeds:
 
     @classmethod
     def checked(cls, *, train_tasks: Any, test_tasks: Any, seed: Any) -> Seeds:
-        """Raises LoadError for what is no count or no seed."""
+        """Seeds from an author's arguments. Raises LoadError for a bad count or seed."""
         for name, value in (("train_tasks", train_tasks), ("test_tasks", test_tasks), ("seed", seed)):
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= TEST_SEEDS:
                 raise LoadError(f"{name} must be a whole number from 0 to {TEST_SEEDS}; found {value!r}")
@@ -118,12 +118,12 @@ class Seeded(Procedural):
 
 
 def changed(**settings: tuple[Any, Any]) -> dict[str, Any]:
-    """The given ones among settings with defaults."""
+    """Settings whose value differs from the default."""
     return {key: value for key, (value, default) in settings.items() if value != default}
 
 
 def step_limit(max_steps: Any) -> int | None:
-    """``max_steps`` as it was given. Raises LoadError for what is no number of steps."""
+    """Validated ``max_steps``. Raises LoadError for a value that is no number of steps."""
     if max_steps is None:
         return None
     if isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 1:
@@ -164,7 +164,7 @@ def class_name(name: str) -> str:
 
 
 def environment_name(given: Any, default: str) -> str:
-    """The name that clients ask for: ``given``, else ``default`` without what a path cannot hold.
+    """Public name of the environment: ``given``, else ``default`` with characters that a URL path allows.
 
     Raises LoadError for a given name that is none.
     """

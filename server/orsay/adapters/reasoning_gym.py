@@ -50,7 +50,7 @@ class _Generator:
         return item
 
     def score(self, split: str, answer: str, item: dict[str, Any]) -> tuple[float, str]:
-        """The score, and why it is 0 without having been asked for.
+        """The score, and the reason for a 0 that the scorer did not give itself.
 
         Some scorers raise for an answer that they cannot read. That is a wrong answer, as long as the same
         scorer takes the right one; if it does not, the scorer is broken and raises here.
@@ -104,7 +104,7 @@ class _ReasoningGym(Procedural):
     @terminal
     @tool
     def last_message(self, text: str) -> ToolOutput:
-        """A message without a tool call is graded as the answer: what is in <answer>…</answer>, or all."""
+        """Grade a message without a tool call: the text in <answer>…</answer>, else all of it."""
         marked = _MARKED.findall(text)
         return self._grade(marked[-1] if marked else text.strip())
 
@@ -170,7 +170,7 @@ def reasoning_gym_environment(
 
 
 def _checked(generator: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings as the generator takes them. Raises LoadError."""
+    """Settings, validated by the generator. Raises LoadError."""
     known: Mapping[str, tuple[Any, Any]] = importlib.import_module("reasoning_gym.factory").DATASETS
     if generator not in known:
         raise LoadError(f"reasoning-gym has no generator {generator!r}{did_you_mean(generator, known)}")

@@ -27,7 +27,7 @@ _MOST_BOUNDS = 64
 
 
 class UnsupportedSpace(TypeError):
-    """Elements of this space have no JSON form that a model could write."""
+    """The space has elements without a JSON form."""
 
 
 def annotation(space: spaces.Space[Any], *, description: str = "") -> Any:
@@ -81,7 +81,7 @@ def _number(low: Any, high: Any) -> Any:
 
 
 def _array(low: Any, high: Any, leaf: Callable[[Any, Any], Any]) -> Any:
-    """Nested lists of the shape of ``low``; a tuple where positions have bounds of their own."""
+    """Type of nested lists of the shape of ``low``; tuples where each position has its own bounds."""
     if low.ndim == 0:
         return leaf(low, high)
     count = low.shape[0]

@@ -1,4 +1,4 @@
-"""Targets of adapters: ``NAME?setting=value&setting=value``, read and written.
+"""Parser and writer of adapter targets, ``NAME?setting=value&setting=value``.
 
 A value is JSON where it can be read as JSON, and otherwise a string as it stands: ``false``, ``3``,
 ``[1,2]``, ``left``. A string that looks like JSON goes in quotation marks: ``"3"``.
@@ -36,7 +36,7 @@ def read(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def write(kind: str, name: str, settings: Mapping[str, Any]) -> str:
-    """The target that reads as these settings. Raises TypeError for a value that has no JSON form."""
+    """The target for these settings. Raises TypeError for a value without a JSON form."""
     parts = [f"{quote(key, safe='')}={quote(_text(value), safe=_SAFE)}" for key, value in settings.items()]
     return f"{kind}:{name}" + (f"?{'&'.join(parts)}" if parts else "")
 
@@ -54,7 +54,7 @@ def _value(text: str) -> Any:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(name)  # NaN and Infinity are no JSON: they stay words
+    raise ValueError(name)  # NaN and Infinity are not JSON: they stay strings
 
 
 def _text(value: Any) -> str:

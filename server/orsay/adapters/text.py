@@ -60,7 +60,7 @@ class _Text(Seeded):
 
     @tool
     def step(self, action: str) -> Any:
-        """Do something, in words, and read what comes of it.
+        """Act by a text, and read the environment's answer.
 
         Args:
             action: What to do.

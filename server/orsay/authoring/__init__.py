@@ -1,1 +1,1 @@
-"""The API for authors, and the tables into which their classes are read once."""
+"""The API for authors of environments, and the tables that the server builds from their classes."""

@@ -25,14 +25,14 @@ def foreign_base(cls: type) -> type | None:
 
 
 def foreign_internals(base: type) -> list[str]:
-    """Methods by which the package of ``base`` runs calls: overridden, they would change what a call does."""
+    """Internal methods of ``base`` that run calls; a class that overrides one cannot be hosted."""
     if base.__module__ not in _BASES:
         return []
     return [name for name in ("_call_tool", "_invoke_tool_fn", "_run_tool_fn") if hasattr(base, name)]
 
 
 def to_foreign_candidates(base: type, candidates: Sequence[BaseModel]) -> list[Any]:
-    """Candidates of a group as the package of ``base`` defines them; as they are if it does not."""
+    """Candidates of a group in the models of the package of ``base``, if it has such models."""
     types = sys.modules.get(base.__module__.rpartition(".")[0] + ".types")
     model = getattr(types, "GroupCandidate", None)
     if model is None:

@@ -1,6 +1,6 @@
-"""The classes that authors derive from: ``Environment`` and ``Toolset``.
+"""Base classes for authors: ``Environment`` and ``Toolset``.
 
-They hold defaults only. What a class is, as the server sees it, is read by ``hosted``.
+They hold defaults only; ``hosted`` reads a class for the server.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 class _Alias:
-    """Reads another attribute, and gives way when an instance assigns its own."""
+    """Non-data descriptor that reads another attribute until an instance assigns its own value."""
 
     def __init__(self, target: str) -> None:
         self._target = target
@@ -71,7 +71,7 @@ class Environment(ABC):  # noqa: B024  # an ABC so that authors may have abstrac
 
     splits: ClassVar[Splits] = ()
     """Split names with their tasks, ``{"train": tasks}``, or names alone when ``get_task`` or ``list_tasks``
-    says the rest. ``tasks`` is any sequence of JSON objects; one that computes its items is never listed
+    have the tasks. ``tasks`` is any sequence of JSON objects; one that computes its items is never listed
     to count or to get one."""
 
     call_time_limit_s: ClassVar[float | None] = None
@@ -81,9 +81,9 @@ class Environment(ABC):  # noqa: B024  # an ABC so that authors may have abstrac
     """Time limit of ``setup``, in place of the server's setting."""
 
     replayable: ClassVar[bool] = False
-    """An episode comes to the same state when its calls are made again, with the same answers. Then its
-    sessions go on after the server was killed and started again with the same journal. Such an environment
-    draws chance from seeds of its task, asks nobody outside, and changes nothing outside."""
+    """Determinism: the same calls lead to the same state and answers. The server then rebuilds sessions from
+    the journal after it, or a worker, was killed. Such an environment takes all randomness from seeds of
+    its task, and has no effects outside."""
 
     # Also class attributes, for subclasses that do not call super().__init__().
     task_spec: JSONObject = _EMPTY
@@ -100,7 +100,7 @@ class Environment(ABC):  # noqa: B024  # an ABC so that authors may have abstrac
         check_tools(cls, taken=_TAKEN)
 
     def __init__(self, task_spec: JSONObject | None = None, secrets: Mapping[str, str] | None = None) -> None:
-        """``task_spec`` may be anything a client sent, unless the server serves tasks by index only."""
+        """``task_spec`` is untrusted input of a client, unless the server serves tasks by index only."""
         self.task_spec = {} if task_spec is None else task_spec
         self.secrets = {} if secrets is None else secrets
 
@@ -111,7 +111,7 @@ class Environment(ABC):  # noqa: B024  # an ABC so that authors may have abstrac
         return None
 
     def teardown(self) -> Awaitable[None] | None:
-        """Release what the episode holds; runs once, also when ``setup`` failed or was cut short."""
+        """Release the resources of the episode; runs once, also if ``setup`` failed or was interrupted."""
         return None
 
     def prompt(self) -> Prompt | Awaitable[Prompt]:
@@ -206,7 +206,7 @@ class Environment(ABC):  # noqa: B024  # an ABC so that authors may have abstrac
 
     @classmethod
     def name(cls) -> str:
-        """The name that clients ask for, in any letter case."""
+        """Public name of the environment; clients may use any letter case."""
         return cls.__name__
 
     @classmethod
@@ -244,8 +244,8 @@ class Environment(ABC):  # noqa: B024  # an ABC so that authors may have abstrac
 class Toolset(ABC):  # noqa: B024  # as above
     """Tools that several environments share: list the class in ``toolsets``.
 
-    ``env`` is the environment of the session. ``sandbox`` is what the environment holds under that name, if
-    it does; reading it where there is none raises ValueError.
+    ``env`` is the environment of the session, ``sandbox`` its attribute of that name; reading ``sandbox``
+    raises ValueError if the environment has none.
     """
 
     def __init__(self, env: Any, sandbox_attr: str = "sandbox") -> None:

@@ -1,4 +1,4 @@
-"""One environment class as the rest of the server sees it: read once, checked, and ready to make instances.
+"""Description of an environment class for the rest of the server: read once, checked, makes instances.
 
 Takes classes of this package, of ``openreward.environments`` and of ``ors`` alike.
 """
@@ -40,10 +40,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostedEnvironment:
-    """Description of a class. ``name`` is as the class says it, ``key`` in lower case.
+    """Description of a class. ``name`` is its public name, ``key`` the same in lower case.
 
     A ``plain_`` hook is the inherited one, which runs no author code and may be skipped. ``waiting_hooks``
-    are inherited ones that do nothing but await a coroutine function of the author's: they need no thread.
+    are inherited ones that only await the author's coroutine function: they run on the event loop, not on a
+    thread.
     """
 
     cls: type
@@ -82,7 +83,7 @@ def host(cls: type, *, run: Run = run_author) -> HostedEnvironment:
     """Read and check an environment class. ``run`` calls author code of its tasks.
 
     Raises LoadError when it cannot be served: no environment, still abstract, no tool, no split, no tasks, no
-    prompt, a malformed or ambiguous tool, a constructor that does not take a task.
+    prompt, a malformed or ambiguous tool, a constructor without a parameter for the task.
     """
     if not inspect.isclass(cls):
         raise LoadError(f"{cls!r} is not a class; pass the environment class itself")

@@ -1,4 +1,4 @@
-"""Pictures as authors have them (PIL images, numpy arrays, encoded bytes) as image blocks.
+"""Conversion of authors' images (PIL images, numpy arrays, encoded bytes) to image blocks.
 
 Neither Pillow nor numpy is imported for a value that does not come from it.
 """
@@ -19,7 +19,7 @@ _NEAREST_MODES = {"La": "LA", "RGBa": "RGBA", "PA": "RGBA", "I": "I;16"}
 
 
 def is_image(value: object) -> bool:
-    """True for a value that ``image_block`` is meant for; it may still refuse its content."""
+    """True for a value of a type that ``image_block`` converts; it may still refuse the content."""
     return isinstance(value, bytes | bytearray | memoryview) or _is_pil(value) or _is_array(value)
 
 

@@ -1,4 +1,4 @@
-"""Modules and files named by a person, imported with errors that name the person's own lines."""
+"""Import of modules and files that a user names, with errors that point to the user's own lines."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Conversion of author code's return values into the models of the wire.
 
-Takes our own models, those of another package in the same shape (``compat``), and the plain Python
-values that stand for them: a string, an image, a list of both. Every function raises TypeError or ValueError
-(pydantic's ValidationError is one) that says what was found.
+Accepts our own models, equivalent models of other packages (``compat``), and plain Python values: a string,
+an image, a list of both. Every function raises TypeError or ValueError (such as pydantic's ValidationError),
+which names the value that was found.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def _ready_blocks(value: Any) -> Any:
 class ToolOutput(WireToolOutput):
     """Result of a tool: ``blocks`` for the model, an optional ``reward``, and ``finished`` at the end.
 
-    ``blocks`` also takes what stands for a block: a str, a PIL image, a numpy array, the bytes of an image
-    file; alone or in a list. ``metadata`` is JSON for the trainer, not for the model. Raises ValidationError.
+    ``blocks`` also takes a str, a PIL image, a numpy array or the bytes of an image file, alone or in a
+    list. ``metadata`` is JSON for the trainer, not for the model. Raises ValidationError.
     Standard: data types, execution.
     """
 
@@ -76,7 +76,7 @@ class ToolOutput(WireToolOutput):
 
 
 def to_output(value: Any, tool_name: str) -> WireToolOutput:
-    """The result of a tool call. Raises TypeError naming the tool for anything that is no result."""
+    """The result of a tool call. Raises TypeError, which names the tool, for any other value."""
     if isinstance(value, WireToolOutput):
         return value
     try:
@@ -154,7 +154,7 @@ def flatten(messages: Sequence[Message]) -> list[Block]:
 
 
 def when_ready(value: Any, then: Callable[[Any], T]) -> T | Awaitable[T]:
-    """``then(value)``, now or, when ``value`` is awaitable, once it is there."""
+    """``then(value)``, or an awaitable of it if ``value`` is awaitable."""
     if not isawaitable(value):
         return then(value)
 

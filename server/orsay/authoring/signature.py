@@ -33,7 +33,7 @@ _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 
 
 class Unresolved(Exception):
-    """An annotation names something that is not defined (yet)."""
+    """An annotation refers to a name that is not defined yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,8 @@ def read_signature(function: Any, namespace: Mapping[str, Any], *, where: str, b
     """Read a tool's function. ``where`` names the tool in errors; ``bound`` says that it takes no ``self``.
 
     ``namespace`` is where the names of string annotations are looked up last: the tool's class.
-    Raises ToolDefinitionError for what can never be a tool, Unresolved for what may become one later.
+    Raises ToolDefinitionError for a function that cannot be a tool, Unresolved while annotations are
+    undefined.
     """
     real = inspect.unwrap(function)
     documentation = inspect.getdoc(function) or ""
@@ -78,7 +79,7 @@ def read_signature(function: Any, namespace: Mapping[str, Any], *, where: str, b
 
 
 def annotations_of(real: Any) -> Mapping[str, Any]:
-    """Annotations as they are written; none where Python 3.14 cannot evaluate them yet."""
+    """Unevaluated annotations; empty if Python 3.14 cannot provide them yet."""
     try:
         return getattr(real, "__annotations__", {})
     except NameError:
@@ -88,7 +89,7 @@ def annotations_of(real: Any) -> Mapping[str, Any]:
 def capture_scope(function: Any) -> None:
     """Keep the locals of enclosing functions that string annotations of ``function`` name, while these run.
 
-    Called while the class body runs; only frames that ``function`` lies in by its qualified name are read.
+    Called while the class body runs; reads only the frames that enclose ``function`` by its qualified name.
     """
     real = inspect.unwrap(function)
     annotations = [text for text in annotations_of(real).values() if isinstance(text, str)]
@@ -152,7 +153,7 @@ def _resolve(real: Any, parameters: Parameters, namespace: Mapping[str, Any], wh
 
 
 class _Names:
-    """Names in string annotations, looked up as the compiler would have: class body, functions, module."""
+    """Namespace for string annotations, in the compiler's order: class body, functions, module."""
 
     def __init__(self, real: Any, namespace: Mapping[str, Any]) -> None:
         scope: dict[str, Any] = dict(getattr(real, _SCOPE, {}))
@@ -267,7 +268,7 @@ def _default(parameter: inspect.Parameter, annotation: Any, given: list[FieldInf
 
 
 def _with_field_first(annotation: Any, field: Any) -> Any:
-    """Add a Field that gives way to those the author wrote."""
+    """Add a Field with defaults; the author's own Field has priority."""
     metadata = getattr(annotation, "__metadata__", ())
     inner = annotation.__origin__ if metadata else annotation
     return Annotated[(inner, field, *metadata)]

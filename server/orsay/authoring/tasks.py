@@ -1,4 +1,4 @@
-"""Tasks of an environment: counted, got and listed as cheaply as the class allows."""
+"""Tasks of an environment: count, access by index, range and listing, at the least cost the class allows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LISTING_LIMIT = 1_000_000
 async def run_author(function: Callable[..., Any], *args: Any) -> Any:
     """Await an async function; run a sync one on a thread of the loop's default pool.
 
-    Good for a script or a test. A runtime passes its own, whose threads are not shared between sessions.
+    For scripts and tests. A runtime passes its own function, whose threads are not shared between sessions.
     """
     if inspect.iscoroutinefunction(function):
         return await function(*args)
@@ -33,8 +33,8 @@ async def run_author(function: Callable[..., Any], *args: Any) -> Any:
 class TaskSource:
     """The tasks of one class. ``run`` calls author code; a runtime may replace it before first use.
 
-    A class that counts and gets is never listed for that. Otherwise its listing is made once per split and
-    kept. Every method raises InvalidSplit, and what author code raises passes through.
+    A class with ``num_tasks`` and ``get_task`` is never listed for these. Otherwise its listing is cached for
+    each split. Every method raises InvalidSplit; exceptions of author code pass through.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class TaskSource:
     async def get_task(self, split: str, index: int) -> Mapping[str, Any]:
         """The task at ``index``. Raises InvalidIndex.
 
-        A negative index counts from the end, unless the class has its own ``get_task``, which then decides.
+        A negative index counts from the end, unless the class has its own ``get_task``, which interprets it.
         """
         self._require(split)
         if self._gets:
@@ -139,7 +139,7 @@ class TaskSource:
         return [self._task(split, index, task) for index, task in zip(span, found, strict=True)]
 
     async def _all(self, split: str) -> Sequence[Any]:
-        """The declared sequence, or the listing, made now if it was not before."""
+        """The declared sequence, or the cached listing."""
         if split in self._declared:
             return self._declared[split]
         known = self._listings.get(split)
@@ -172,11 +172,11 @@ class TaskSource:
 
 
 def overrides(cls: type, base: type, name: str) -> bool:
-    """True where ``cls`` has its own ``name``, not the one that ``base`` gives to all."""
+    """True if ``cls`` defines ``name`` itself or inherits it from a class other than ``base``."""
     own, inherited = (getattr(owner, name, None) for owner in (cls, base))
     return getattr(own, "__func__", own) is not getattr(inherited, "__func__", inherited)
 
 
 def _is_plain(tasks: Any) -> bool:
-    """Reading it runs no author code."""
+    """True if access to the value runs no author code."""
     return type(tasks) is list or type(tasks) is tuple

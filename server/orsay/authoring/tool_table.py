@@ -1,4 +1,4 @@
-"""Classes read into tables of tools, once, and checked: a malformed tool is an error and never vanishes."""
+"""Builds the table of tools of a class, once; a malformed tool is an error, never ignored."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _NO_RESULTS = (None, bool, int, float, dict, "None", "bool", "int", "float", "di
 
 
 def check_tools(cls: type, *, taken: frozenset[str] = frozenset()) -> None:
-    """Raise ToolDefinitionError for the first tool of ``cls`` that cannot be one.
+    """Raise ToolDefinitionError for the first malformed tool of ``cls``.
 
-    ``taken`` names mean something else in such a class. Names in annotations that are not defined yet are let
-    pass; ``tool_table`` looks again.
+    ``taken`` names are reserved in such a class. Undefined names in annotations are accepted here;
+    ``tool_table`` checks again.
     """
     terminals: list[str] = []
     for name, raw in _marked(cls):
@@ -104,7 +104,7 @@ def _require_one_terminal(cls: type, names: Sequence[str]) -> None:
 
 
 def _marked(cls: type) -> Iterator[tuple[str, Any]]:
-    """Names and raw attributes of marked methods, alphabetically; what a subclass overrides is gone."""
+    """Names and raw attributes of marked methods, alphabetically, without overridden ones."""
     for name in dir(cls):
         raw = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
         if mark_of(raw, "_env_tool", False) is True:
@@ -152,10 +152,10 @@ def _read_row(cls: type, name: str, raw: Any, *, owner: type | None) -> ToolRow:
 
 
 def _locking(raw: Any, *, is_async: bool) -> tuple[bool, bool]:
-    """The flags of a tool: concurrent, exclusive.
+    """Locking flags of a tool: concurrent, exclusive.
 
-    ``ors`` knows neither: there async calls overlap freely, and a sync call has the event loop, so that
-    nothing else runs. Its tools carry no such marks.
+    ``ors`` has neither mark: async calls overlap freely, and a sync call blocks the event loop, so that it
+    runs alone.
     """
     concurrent = mark_of(raw, "_env_tool_concurrent", None)
     if concurrent is None:
@@ -199,7 +199,7 @@ def _callable(raw: Any) -> Callable[..., Any]:
 
 
 def new_toolset(cls: Any, env: object) -> object:
-    """Make a declared toolset: with the environment if its constructor takes it, else without arguments."""
+    """Make a declared toolset; its constructor gets the environment if it has a parameter for it."""
     try:
         inspect.signature(cls).bind(env)
     except ValueError:  # made by C code, without a signature

@@ -1,7 +1,7 @@
-"""Tools: the marks on methods, and what a marked method is to the server.
+"""Tools: decorators that mark methods, and the table rows that the server makes of marked methods.
 
-``tool_table`` reads classes into rows. Marks are the ones that ``openreward.environments`` and ``ors`` set,
-so that their classes read the same.
+``tool_table`` builds the rows. The marks are those of ``openreward.environments`` and ``ors``, so that
+classes written for these packages work too.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def tool(
 
 
 def terminal(fn: F) -> F:
-    """Make a tool the one that takes the model's last plain message and ends the episode.
+    """Make a tool the terminal one: it takes the model's last plain message and ends the episode.
 
     Goes with ``@tool``, in either order. The tool has one argument, which gets the message, or none. It is
     not among the listed tools. One per environment, its toolsets included. Standard: tools.
@@ -102,8 +102,8 @@ def _require_method(marked: Any, decorator: str) -> None:
 class ToolRow:
     """One tool of one class. ``owner`` is None for the environment itself, else the toolset's class.
 
-    ``function`` takes the owner's instance first. ``exclusive`` includes terminal tools, and ``concurrent``
-    excludes exclusive ones. With ``collision`` the name means two tools, and a call must be refused.
+    ``function`` takes the owner's instance first. Terminal tools are ``exclusive``; exclusive tools are never
+    ``concurrent``. With ``collision`` two tools have the name, and calls are refused.
     """
 
     name: str
@@ -124,16 +124,16 @@ class ToolRow:
     """Makes the arguments after ``self`` of an input. Raises pydantic's ValidationError."""
 
     def spec(self) -> ToolSpec:
-        """The tool as it is listed."""
+        """The tool's entry in a listing."""
         return ToolSpec(name=self.name, description=self.description, input_schema=self.input_schema)
 
 
 class ToolTable(dict[str, ToolRow]):
-    """Tools by name, as they are called; never changed after it was built. The only way to find one: no
-    attribute of an instance is reachable by name from outside.
+    """Immutable lookup table of tools by name. The only way to find one: clients cannot reach any other
+    attribute of an instance.
 
-    ``listed`` holds what clients are shown, in order: two toolsets may list the same name, of which the
-    first is called. ``terminal`` is the terminal tool, if any.
+    ``listed`` has the tools that clients see, in order: of two toolsets with the same name the first is
+    called. ``terminal`` is the terminal tool, if any.
     """
 
     def __init__(self, rows: Iterable[ToolRow], listed: Sequence[ToolRow], terminal: ToolRow | None) -> None:
@@ -151,14 +151,14 @@ def listing(table: ToolTable) -> ListToolsOutput:
 
 
 def terminal_spec(row: ToolRow) -> TerminalToolSpec:
-    """The terminal tool as it is described."""
+    """Description of the terminal tool."""
     return TerminalToolSpec(
         name=row.name, arg=row.fields[0] if row.fields else None, description=row.description
     )
 
 
 def mark_of(raw: Any, name: str, default: Any) -> Any:
-    """A mark of an attribute as the class holds it."""
+    """A mark of a raw class attribute."""
     if inspect.isclass(raw):
         return default
     return getattr(raw, name, getattr(method_of(raw), name, default))

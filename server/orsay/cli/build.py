@@ -156,7 +156,7 @@ def _arguments(given: Sequence[str]) -> dict[str, str]:
 
 
 def _with_remedy(text: str) -> str:
-    """The engine's words, with what to do about failures that are common."""
+    """The engine's error, with the remedy for common failures."""
     if re.search(r"No matching distribution found for orsay|Could not find a version .* orsay", text):
         return f"{text}\nno package index has this orsay: name a wheel of it with --orsay"
     if re.search(r"pull access denied|manifest unknown|manifest for|dial tcp|no such host", text):

@@ -90,14 +90,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def asked(url: str) -> argparse.Namespace:
-    """The arguments of ``orsay check URL``, for another verb that runs it."""
+    """Parsed arguments of ``orsay check URL``, for other verbs that run the suite."""
     return add_parser(argparse.ArgumentParser().add_subparsers()).parse_args([url])
 
 
 def run(args: argparse.Namespace) -> int:
     """Exit status of the verb."""
     documents = [args.json, args.junit]
-    # A document on standard output is for a program: the table makes way.
+    # A document on standard output is for a program: the table goes to standard error.
     console = terminal.console(stderr="-" in documents)
     try:
         checks = checks_named(args.only)
@@ -133,7 +133,7 @@ def _refuse(text: str) -> int:
 async def _outcomes(
     args: argparse.Namespace, checks: Sequence[Check], console: Console
 ) -> tuple[list[Outcome], str, bool]:
-    """Outcomes, the environment they are about, and whether the server is an Orsay server."""
+    """Outcomes, name of the environment, and True for an Orsay server."""
     outcomes: list[Outcome] = []
     roles = Roles(counting=args.counting_tool, echo=args.echo_tool, waiting=args.waiting_tool)
     async with Target.open(args.url, env=args.env, api_key=args.api_key, roles=roles) as target:

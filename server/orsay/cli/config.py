@@ -1,4 +1,4 @@
-"""``orsay config``: what a file of settings and environments comes to, its schema, an example."""
+"""``orsay config``: the effective configuration, the schema of the file, an example."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``orsay eval``: a model or a policy plays tasks of a server; and two evaluations are compared."""
+"""``orsay eval``: evaluate a model or a policy on tasks of a server, or compare two evaluations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _OPENAI_KEY = "OPENAI_API_KEY"
 
 
 class _Wrong(Exception):
-    """The command line cannot be meant; exit code 2."""
+    """Contradictory or invalid arguments; exit code 2."""
 
 
 def add_parser(verbs: Any) -> None:

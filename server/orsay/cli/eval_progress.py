@@ -1,4 +1,4 @@
-"""Shows an evaluation under way, and what came of it, with rich."""
+"""Display of an evaluation's progress and result, with rich."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_TASKS = 5
 
 
 class ProgressBar:
-    """A bar with the mean reward and the rate so far; some lines where the output is no terminal."""
+    """Progress bar with mean reward and rate; a few lines if the output is not a terminal."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -58,7 +58,7 @@ class ProgressBar:
         self._bar.stop()
 
     def progress(self, now: Progress) -> None:
-        """An episode ended."""
+        """Show an ended episode."""
         self.planned, self.done = now.planned, now.done
         shown = "" if now.mean is None else f"mean {now.mean:.3f}  "
         shown += f"{now.per_minute:.0f}/min" if now.last is not None else ""
@@ -74,11 +74,11 @@ class ProgressBar:
             self._console.print(f"{now.done}/{now.planned}  {shown}", soft_wrap=True)
 
     def note(self, text: str) -> None:
-        """A sentence above the bar."""
+        """Print a sentence above the bar."""
         self._bar.console.print(Text(safe(text), style="yellow"), soft_wrap=True)
 
     def _report_fault(self, task: str, fault: str, message: str) -> None:
-        """The first ones; the report has them all."""
+        """Print the first faults; the report has all of them."""
         self._faults += 1
         if self._faults <= _MOST_TASKS:
             more = " (further ones are in the report)" if self._faults == _MOST_TASKS else ""
@@ -86,7 +86,7 @@ class ProgressBar:
 
 
 def show_report(console: Console, report: EvaluationReport, output: Path | None) -> None:
-    """The summary as a table."""
+    """Print the summary as a table."""
     summary = report.summary
     table = Table(
         title=one_line(f"{report.model} on {report.environment}, split {report.split}"), show_header=False

@@ -1,6 +1,6 @@
-"""Asks a person for the arguments of a tool, field by field, from the tool's JSON schema.
+"""Input form for the arguments of a tool, made from the tool's JSON schema.
 
-Checks the plain rules of a schema, so that a slip is answered at once; the server checks everything again.
+Checks simple rules of a schema for immediate feedback; the server validates everything again.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _YES, _NO = frozenset({"yes", "y", "true", "1"}), frozenset({"no", "n", "false",
 
 
 class Wrong(ValueError):
-    """The answer does not fit the field; the text describes what would."""
+    """Invalid value for a field; the text describes valid ones."""
 
 
 class NotAnswered(Exception):
-    """The person went back without filling the form."""
+    """The user left the form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One argument. ``schema`` has its references resolved, and is what remains besides null."""
+    """One argument. ``schema`` has its references resolved, and no ``null`` alternative."""
 
     name: str
     schema: Schema
@@ -48,7 +48,7 @@ class Field:
 
     @property
     def kind(self) -> str:
-        """Hint for the input, in words."""
+        """Description of valid input."""
         choices = _choices(self.schema)
         if choices is not None:
             return "one of " + ", ".join(_plain(choice) for choice in choices)
@@ -74,7 +74,7 @@ class Field:
         return "optional" if default is _LEFT_OUT or default is None else f"default {_plain(default)}"
 
     def read(self, text: str) -> Any:
-        """The value that ``text`` stands for. Raises Wrong."""
+        """Parse ``text``. Raises Wrong."""
         if self.nullable and text.strip().lower() == "null":
             return None
         choices = _choices(self.schema)
@@ -104,9 +104,9 @@ def fields_of(schema: Schema) -> list[Field]:
 def ask_arguments(
     schema: Schema | None, read: Callable[[], str], show: Callable[[str, str], object]
 ) -> dict[str, Any]:
-    """Ask for every field until it fits. ``show(kind, text)`` shows a question or a complaint.
+    """Ask for every field until its value is valid. ``show(kind, text)`` shows a question or an error.
 
-    An optional field is left out when nothing is typed. Raises NotAnswered for ``/back``.
+    Empty input leaves an optional field out. Raises NotAnswered for ``/back``.
     """
     arguments: dict[str, Any] = {}
     for field in fields_of(schema or {}):
@@ -139,7 +139,7 @@ def _ask(field: Field, read: Callable[[], str], show: Callable[[str, str], objec
 
 
 def _resolve(schema: Any, root: Schema) -> Schema:
-    """The schema with its own reference, and an allOf of one, replaced by what they stand for."""
+    """Replace a schema's ``$ref``, and an ``allOf`` with one member, by their target."""
     seen = 0
     while isinstance(schema, Mapping) and seen < 20:
         seen += 1
@@ -195,7 +195,7 @@ def _plain(value: Any) -> str:
 
 
 def _read_any(text: str, types: list[str]) -> Any:
-    """The value as the first of ``types`` that it fits; text comes last, since everything is one."""
+    """The value as the first matching type of ``types``; string is last, since any input is one."""
     complaint: Wrong | None = None
     for name in sorted(types, key=lambda each: each == "string"):
         try:
@@ -213,7 +213,7 @@ def _read_json(text: str) -> Any:
 
 
 def _read_text(text: str) -> str:
-    """The text as typed; a JSON string in quotes may hold characters that are hard to type."""
+    """The text as typed, or a quoted JSON string for characters that are hard to type."""
     if len(text) > 1 and text.startswith('"') and text.endswith('"'):
         try:
             return str(json.loads(text))
@@ -255,7 +255,7 @@ def _read_list(text: str) -> list[Any]:
 
 
 def _loose(part: str) -> Any:
-    """An item of a list typed with commas: a number where it looks like one. The server has the last word."""
+    """An item of a comma-separated list, as a number if it looks like one; the server validates it."""
     try:
         value = json.loads(part)
     except ValueError:
@@ -322,5 +322,5 @@ def _check_bounds(value: Any, schema: Schema) -> None:
 def _matches(pattern: str, value: str) -> bool:
     try:
         return re.search(pattern, value) is not None
-    except re.error:  # a dialect that Python does not read; the server decides
+    except re.error:  # a regex dialect that Python cannot parse; the server decides
         return True

@@ -22,7 +22,7 @@ _PORT = 8080
 
 
 async def try_image(engine: Engine, image: str, console: Console) -> int:
-    """Exit status: 0 when no check failed. Raises EngineError, with its last words, if it does not start."""
+    """Exit status: 0 when no check failed. Raises EngineError, with its last output, if it does not start."""
     config = await engine.image(image, pull="never")
     port = config.ports[0] if config.ports else _PORT
     spec = ContainerSpec(

@@ -42,7 +42,7 @@ _TAKEN_CLASSES = frozenset({*orsay.__all__, "BaseModel", "ClassVar", "Field", "M
 
 
 class BadName(ValueError):
-    """The name cannot be that of a Python package of its own; the message suggests what to do."""
+    """The name cannot be used for a Python package; the message has the remedy."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -69,7 +69,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the project. Exit status 2 when nothing was written because of what was asked for."""
+    """Write the project. Exit status 2 for invalid arguments; nothing is written then."""
     try:
         check_name(args.name)
     except BadName as exc:
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check_name(name: str) -> None:
-    """Raise BadName unless ``name`` can be imported and hides nothing that the project needs."""
+    """Raise BadName unless ``name`` can be imported and shadows no module that the project needs."""
     suggestion = _suggestion(name)
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         hint = f"try {suggestion}" if suggestion else "try my_env"

@@ -1,4 +1,4 @@
-"""``orsay journal``: what was played, counted, exported, and made smaller."""
+"""``orsay journal``: statistics, export and clean-up of recorded sessions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _OPTIONS = {
 
 
 class _Wrong(Exception):
-    """The command line cannot be meant; exit code 2."""
+    """Contradictory or invalid arguments; exit code 2."""
 
 
 def add_parser(verbs: Any) -> None:
@@ -137,7 +137,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_options(args: argparse.Namespace) -> None:
-    """An option that is silently ignored may mean that more is removed than was meant."""
+    """Refuse options that do not apply: an ignored filter could remove more than intended."""
     if args.what != "export" and args.output is not None:
         raise _Wrong(f"{args.what} takes no FILE; name a journal with --journal {args.output}")
     for what, names in _OPTIONS.items():
@@ -148,7 +148,7 @@ def _check_options(args: argparse.Namespace) -> None:
 
 
 def _options(args: argparse.Namespace) -> JournalOptions:
-    """The journal that is meant. Raises ConfigError."""
+    """Options of the selected journal. Raises ConfigError."""
     if args.journal is not None:
         return JournalOptions(journal_url(args.journal))
     found = options_from(_settings())
@@ -158,7 +158,7 @@ def _options(args: argparse.Namespace) -> JournalOptions:
 
 
 def _settings() -> Settings:
-    # In a container whose server is open to anyone: nothing is served here, so no key is missed.
+    # Nothing is served here, so a container's missing API key does not matter.
     return read(find_file(None), {"allow_anonymous": True}).settings
 
 

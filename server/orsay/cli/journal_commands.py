@@ -84,7 +84,7 @@ def export_to(options: JournalOptions, export: Export, output: str, kind: str, c
 
 
 def prune(options: JournalOptions, console: Console, *, dry_run: bool) -> int:
-    """Remove what is beyond the bounds of ``options``."""
+    """Remove sessions beyond the retention bounds of ``options``."""
     removed = 0
     with existing(options) as store, _bar(console, lambda: ("removing", removed, None)) as show:
         while True:
@@ -138,7 +138,7 @@ def _write_lines(store: Store, export: Export, output: str, show: Callable[[], N
 
 @contextlib.contextmanager
 def _output(output: str) -> Iterator[Callable[[bytes], object]]:
-    """Standard output, or a file that takes its name when it is whole."""
+    """Standard output, or a file that is renamed to its name once it is complete."""
     if output == "-":
         yield write_lines
         sys.stdout.buffer.flush()
@@ -169,7 +169,7 @@ def _write_table(store: Store, export: Export, path: Path, kind: str, show: Call
 
 
 def _give_back(store: Store) -> None:
-    """Return free pages in small steps, so that a server's writer hardly waits."""
+    """Return free pages to the disk in small steps, so that a running server is hardly delayed."""
     while True:
         with store.reading() as connection:
             if retention.free_pages(connection) == 0:
@@ -181,7 +181,7 @@ def _give_back(store: Store) -> None:
 
 
 def _rewrite(store: Store, *, full: bool) -> None:
-    """The whole SQLite file anew; for PostgreSQL, ``VACUUM`` or ``VACUUM FULL``."""
+    """Rewrite the whole SQLite file; for PostgreSQL, ``VACUUM`` or ``VACUUM FULL``."""
     statement = "VACUUM FULL" if full and not store.is_sqlite else "VACUUM"
     raw = store.engine.raw_connection()
     try:

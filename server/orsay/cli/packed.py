@@ -1,4 +1,4 @@
-"""Listing of the files that leave this machine, and of those that stay here, with reasons."""
+"""Listing of the files that are sent, and of the files that are left out, with reasons."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MANY = 8
 
 
 def sent_lines(sizes: Mapping[str, int], *, everything: bool) -> list[str]:
-    """Number and size of the files; their names where they are few or ``everything`` is to be named."""
+    """Number and size of the files; their names if they are few, or with ``everything``."""
     lines = [f"sends {_files(len(sizes))}, {decimal(sum(sizes.values()))}"]
     named = sorted(sizes)
     if not everything and len(sizes) > _MANY_FILES:
@@ -27,7 +27,7 @@ def sent_lines(sizes: Mapping[str, int], *, everything: bool) -> list[str]:
 
 
 def left_out_lines(contents: Contents, *, everything: bool) -> list[str]:
-    """A line for each reason, with what lets the files in all the same."""
+    """A line for each reason, with the .dockerignore lines that include the files."""
     reasons: dict[str, list[LeftOut]] = {}
     for each in contents.left_out:
         reasons.setdefault(each.reason, []).append(each)

@@ -60,7 +60,7 @@ def add_parser(verbs: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play; 0 also when the player leaves early, 1 when something failed, 2 for a wrong command line."""
+    """Exit status: 0 (also if the user leaves early), 1 after a failure, 2 for invalid arguments."""
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  # line editing, where the platform has it
     screen = Screen(console())
@@ -89,7 +89,7 @@ def _fail(text: str, code: int = 1) -> int:
 
 
 class _Quit(Exception):
-    """The player is done."""
+    """The user ended the game."""
 
 
 class Game:
@@ -168,7 +168,7 @@ class Game:
                 return 0
 
     def _turn(self, session: Session) -> ToolOutput | None:
-        """Ask for a tool and its arguments, and call it; None when there was nothing to call."""
+        """Ask for a tool and its arguments, and call it; None if the user entered no call."""
         listing = session.listing()
         tools, terminal = listing.tools, listing.terminal_tool
         text = self._read_line("tool> ").strip()

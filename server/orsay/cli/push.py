@@ -1,4 +1,4 @@
-"""``orsay push``: put an environment project into a Hugging Face Space, or write the folder of one."""
+"""``orsay push``: publish an environment project as a Hugging Face Space, or write its folder."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _KEYS = "ORSAY_API_KEYS"
 
 
 class _Wrong(Exception):
-    """The command line cannot be meant; exit code 2."""
+    """Contradictory or invalid arguments; exit code 2."""
 
 
 def add_parser(verbs: Any) -> None:

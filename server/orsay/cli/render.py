@@ -1,4 +1,4 @@
-"""Shows prompts, messages, tools and results to a person, with rich."""
+"""Display of prompts, messages, tools and results, with rich."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ class Screen:
         self._images = 0
 
     def line(self, text: str = "", style: str = "") -> None:
-        """Text that may have several lines."""
+        """Print text of one or more lines."""
         self._console.print(Text(safe(text), style=style))
 
     def question(self, kind: str, text: str) -> None:
-        """A question of a form, or a complaint about an answer."""
+        """Print a question of a form, or an error about an answer."""
         self.line(text, "yellow" if kind == "complaint" else "cyan")
 
     def messages(self, messages: Sequence[Message]) -> None:
-        """The conversation that opens the episode."""
+        """Print the conversation that opens the episode."""
         for message in messages:
             body = Text("\n").join(Text(line) for line in self._blocks(message.blocks))
             self._console.print(
@@ -58,7 +58,7 @@ class Screen:
             )
 
     def tools(self, tools: Sequence[ToolSpec], terminal: TerminalToolSpec | None) -> None:
-        """Choices, numbered; a plain answer has a number of its own."""
+        """Print the tools, numbered; a plain answer has a number too."""
         table = Table(box=None, show_header=False, padding=(0, 1))
         for number, tool in enumerate(tools, 1):
             arguments = ", ".join(field.name for field in fields_of(tool.input_schema or {}))
@@ -71,7 +71,7 @@ class Screen:
         self._console.print(table)
 
     def result(self, output: ToolOutput, total: float) -> None:
-        """The answer of a tool."""
+        """Print the answer of a tool."""
         body = Text("\n").join(Text(line) for line in self._blocks(output.blocks))
         self._console.print(Panel(body, title="result", title_align="left", border_style="green"))
         if output.metadata:

@@ -1,7 +1,7 @@
-"""Output to the terminal: everything that a verb prints goes through here, and nothing steers it.
+"""Terminal output of all verbs, with control characters escaped.
 
-What servers, environments, models, journals and names of files hold is shown as text. No other module of the
-command line prints or makes a console.
+Text from servers, environments, models, journals and file names is untrusted. No other module of the command
+line prints or makes a console.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["console", "echo", "echo_error", "write_lines"]
 
 
 class _Console(Console):
-    """Spells out what would steer the terminal in all that is rendered; rich's own controls stay."""
+    """Console that escapes control characters in rendered text; rich's own control codes stay."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for text, style, control in super().render(renderable, options):
@@ -26,7 +26,7 @@ class _Console(Console):
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Console for output that rich lays out. Brackets in text are no markup, and colons no emoji."""
+    """Console for rich output, without markup in brackets and emoji codes."""
     return _Console(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
@@ -36,13 +36,13 @@ def echo(text: str = "", *, end: str = "\n") -> None:
 
 
 def echo_error(verb: str, text: str) -> None:
-    """Print on standard error why ``verb`` did not do what was asked, or what should be known of it."""
+    """Print an error or a note of ``verb`` on standard error."""
     gap = "" if text.startswith("\n") else " "
     print(safe(f"orsay {verb}:{gap}{text}"), file=sys.stderr)
 
 
 def write_lines(data: bytes) -> None:
-    """Write JSON lines to standard output: byte for byte, unless a person looks at it."""
+    """Write JSON lines to standard output: unchanged, or escaped if it is a terminal."""
     if sys.stdout.isatty():
         data = safe(data.decode(errors="replace")).encode()
     sys.stdout.buffer.write(data)

@@ -1,6 +1,6 @@
 """Configuration from ``orsay.toml``, variables ``ORSAY_…`` and the command line.
 
-``read`` puts them together and raises one ConfigError with everything that is wrong.
+``read`` merges them, and raises one ConfigError with all problems.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Configuration:
 
 
 def find_file(named: Path | None, *, here: bool = True) -> Path | None:
-    """The file to read: the one named, else that of ORSAY_CONFIG, else, with ``here``, ``./orsay.toml``."""
+    """The file to read: ``named``, else ORSAY_CONFIG, else, with ``here``, ``./orsay.toml``."""
     if named is not None:
         return named
     variable = os.environ.get(_VARIABLE)
@@ -48,7 +48,7 @@ def find_file(named: Path | None, *, here: bool = True) -> Path | None:
 
 
 def unread_variables() -> dict[str, str]:
-    """Variables ``ORSAY_…`` that name no setting, with the end of a sentence about each."""
+    """Variables ``ORSAY_…`` that name no setting, each with the rest of a warning."""
     known = {"config", *Settings.model_fields}
     found = {}
     for name in sorted(os.environ):
@@ -61,7 +61,7 @@ def unread_variables() -> dict[str, str]:
 def read(file: Path | None, given: Mapping[str, Any], targets: Sequence[str] = ()) -> Configuration:
     """Settings of the file, of variables and of ``given``; environments of the file or of ``targets``.
 
-    Raises ConfigError with all that is wrong, a line each, when something is.
+    Raises one ConfigError with all problems, a line each.
     """
     content = _NOTHING if file is None else read_file(file)
     settings, wrong = settings_from(content.values, given)

@@ -1,7 +1,7 @@
 """Entries that a server hosts: classes, a project folder, an image, another server.
 
-Tables are the form in ``orsay.toml``, under ``[environments.LABEL]``; targets of the command line become the
-same. An entry is a table that was read: its label, where it stands, what to import and from where.
+``orsay.toml`` has a table ``[environments.LABEL]`` for each; targets of the command line become the same
+tables. An entry is a parsed table with its label, its line, its targets and import folders.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Count: TypeAlias = Annotated[int, Field(ge=1)]
 
 
 def _listed(value: Any) -> Any:
-    """One text is a list of one."""
+    """A tuple; a single string becomes a tuple of one."""
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
 
@@ -55,7 +55,7 @@ def _words(value: Any) -> Any:
 
 
 def _text(value: Any) -> Any:
-    """A number or a truth value, written as one would in a shell."""
+    """A number or boolean as a string, as in a shell variable."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int | float) else value
@@ -92,14 +92,12 @@ class Table(BaseModel):
 
     @property
     def names(self) -> Mapping[str, str] | None:
-        """Names there and here; None for all as they are."""
+        """Names in the source and on this server; None takes all under their own names."""
         return {name: name for name in self.serve} if isinstance(self.serve, tuple) else self.serve
 
 
 class CodeOptions(Table):
-    """Options of environments that are code on this machine. With any of these the entry has workers of its
-    own.
-    """
+    """Options of environments whose code runs here; any of them gives the entry its own workers."""
 
     runtime: Literal["process", "local"] | None = Field(None, description="where its code runs")
     workers: Count | None = Field(None, description="worker processes of its own")
@@ -200,7 +198,7 @@ TABLES: Mapping[str, type[ClassTable | DirectoryTable | ImageTable | UrlTable]] 
 
 @dataclass(frozen=True)
 class Entry:
-    """A table that was read. ``targets`` and ``folders`` to import from are for code."""
+    """A parsed table. ``targets`` and import ``folders`` are for code."""
 
     label: str
     table: ClassTable | DirectoryTable | ImageTable | UrlTable

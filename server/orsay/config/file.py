@@ -1,7 +1,7 @@
-"""Reads ``orsay.toml``: settings at the top, then a table for each entry of environments.
+"""Reader of ``orsay.toml``: settings at the top, then a table for each entry of environments.
 
-All errors of the file are reported together, each with its line. Entries take values from variables
-too: ``ORSAY_ENVIRONMENTS__ECHO__WORKERS`` is ``workers`` of ``[environments.echo]``.
+All errors of the file are reported together, with line numbers. Variables override values of entries:
+``ORSAY_ENVIRONMENTS__ECHO__WORKERS`` is ``workers`` of ``[environments.echo]``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ JOURNAL_KEYS = {
     "url": JOURNAL,
     **{name.removeprefix("journal_"): name for name in Settings.model_fields if name.startswith("journal_")},
 }
-"""Keys of the table ``[journal]``, and the settings that they stand for."""
+"""Settings by their keys in the table ``[journal]``."""
 LABEL = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _SYNTAX = re.compile(r"(.*) \(at line (\d+), column \d+\)", re.DOTALL)
 ENTRY_VARIABLES = "ORSAY_ENVIRONMENTS__"
@@ -88,7 +88,7 @@ class _Reader:
     lines: Lines
     problems: list[Problem] = field(default_factory=list)
     paths: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Path of a setting in the document, when it is not a key at the top."""
+    """Path in the document of each setting that is not a top-level key."""
 
     def read(self) -> FileContent:
         tables = self.document.pop(ENTRIES, {})
@@ -157,7 +157,7 @@ class _Reader:
         return values
 
     def _journal_location(self, text: str) -> str:
-        """A path starts from the file's folder."""
+        """Journal location; a path is relative to the file's folder."""
         if "://" in text or text in ("auto", "off", ""):
             return text
         return str(self._absolute(text))
@@ -165,7 +165,7 @@ class _Reader:
     # entries
 
     def _entry(self, label: str, table: Any, tables: Mapping[str, Any]) -> Iterator[Entry]:
-        """The entry, or none when something is wrong with it."""
+        """The entry, or None if it is invalid."""
         before = len(self.problems)
         at = (ENTRIES, label)
         if not isinstance(table, dict):

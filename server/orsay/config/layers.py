@@ -1,4 +1,4 @@
-"""Settings from several places: what is given wins over variables, variables over the file."""
+"""Merge of settings: arguments override variables, variables override the file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECRETS = frozenset({"api_keys", "api_key", "variables", "journal"})
 
 
 class FileSettings(Settings):
-    """The settings of a file by themselves: types as TOML has them, and nothing read from elsewhere."""
+    """The settings of a file alone, in TOML's types, without variables."""
 
     model_config = SettingsConfigDict(strict=True)
 
@@ -35,15 +35,15 @@ class FileSettings(Settings):
 
     @model_validator(mode="after")
     def _keys_or_loopback(self) -> FileSettings:
-        return self  # keys may come from elsewhere: only what is effective in the end can be judged
+        return self  # keys may come from a variable: only the effective settings can be checked
 
 
 def settings_from(
     values: Mapping[str, Any], given: Mapping[str, Any]
 ) -> tuple[Settings | None, list[Problem]]:
-    """The effective settings, or what is wrong with arguments and variables, or with all together.
+    """The effective settings, or the problems of arguments, of variables, or of their combination.
 
-    ``values`` are those of the file, which were found right by themselves.
+    ``values`` are those of the file, already validated.
     """
 
     class Layered(Settings):

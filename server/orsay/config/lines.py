@@ -92,7 +92,7 @@ class _Scanner:
             self._at += 1
 
     def _current(self, path: _Path) -> _Path:
-        """A header below an array of tables means its last table."""
+        """Path of a header; below an array of tables it refers to the last table."""
         return (*path, self._tables[path] - 1) if path in self._tables else path
 
     def _value(self, path: _Path) -> None:

@@ -1,7 +1,7 @@
-"""Files that settings name and that only this machine should have: API keys, secrets, the journal.
+"""Private files named by settings: API keys, secrets, the journal. They are never packed into an image.
 
-Read leniently, from every file of settings and from variables, since what is wrong with the rest of a file
-makes its keys no less secret.
+Reads every configuration file and all variables without validation: keys in an otherwise invalid file are
+secret too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SPEAKING = re.compile(r"key|token|secret|passw|credential", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class PrivateFile:
-    """``reason`` ends a sentence about the file. A journal has files beside it."""
+    """A private file. ``reason`` completes the sentence "FILE ...". A journal has more files beside it."""
 
     path: Path
     reason: str
@@ -33,12 +33,12 @@ class PrivateFile:
 
 
 def is_settings(name: str, document: Mapping[str, Any]) -> bool:
-    """True for the name of a file of settings, such as ``orsay.toml``."""
+    """True for the name or content of a configuration file, such as ``orsay.toml``."""
     return name.casefold() == "orsay.toml" or (bool(document) and _KNOWN.issuperset(document))
 
 
 def has_secrets(document: Mapping[str, Any]) -> bool:
-    """True for a file of settings that holds keys or passwords itself."""
+    """True for a configuration file that contains keys or passwords."""
     if document.get("api_keys") or _hides(_journal(document)):
         return True
     for table in _tables(document):
@@ -52,12 +52,12 @@ def has_secrets(document: Mapping[str, Any]) -> bool:
 
 
 def of_document(file: Path, document: Mapping[str, Any]) -> Iterator[PrivateFile]:
-    """Files that a file of settings names. Paths start from its folder."""
+    """Files that a configuration file names, with paths relative to its folder."""
     yield from _named(document, file.absolute().parent, f"by {file.name}")
 
 
 def of_variables() -> Iterator[PrivateFile]:
-    """Files that variables ``ORSAY_…`` name. Paths start from the current folder."""
+    """Files that variables ``ORSAY_…`` name, with paths relative to the current folder."""
     document: dict[str, Any] = {}
     for variable, value in os.environ.items():
         name = variable.upper()
@@ -113,7 +113,7 @@ def _tables(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _hides(url: object) -> bool:
-    """True where the URL has parts that must not be shown."""
+    """True if the URL contains credentials."""
     return isinstance(url, str) and "://" in url and shown_journal(url) != url
 
 

@@ -1,4 +1,4 @@
-"""Problems of a configuration, worded for the person who can fix it."""
+"""Error messages for an invalid configuration."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MESSAGES = {
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong. ``where`` is ``FILE:LINE``, ``variable NAME`` or empty."""
+    """One error. ``where`` is ``FILE:LINE``, ``variable NAME`` or empty."""
 
     where: str
     text: str
@@ -47,7 +47,7 @@ def config_error(problems: Iterable[Problem]) -> ConfigError:
 
 
 def explain(key: str, error: Mapping[str, Any], *, secret: bool = False) -> str:
-    """A validation error of ``key`` in pydantic's words; a secret's value is not shown."""
+    """pydantic's message for a validation error of ``key``, without the value of a secret."""
     kind = str(error["type"])
     message = _MESSAGES.get(kind)
     if message is None:
@@ -61,7 +61,7 @@ def explain(key: str, error: Mapping[str, Any], *, secret: bool = False) -> str:
 
 
 def without_credentials(text: str) -> str:
-    """A URL without the name and password that it may hold."""
+    """A URL without user name and password."""
     return _CREDENTIALS.sub(f"{HIDDEN}@", text)
 
 

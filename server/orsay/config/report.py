@@ -1,4 +1,4 @@
-"""The effective configuration as TOML, with where each value comes from and without a secret."""
+"""The effective configuration as TOML, with the source of each value and without secrets."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _entry(entry: Entry, note: str) -> Iterator[str]:
         if name in table.model_fields_set
     }
     if given.keys() & {"api_key_variable", "api_key_file"}:
-        given.pop("api_key", None)  # it was read from there
+        given.pop("api_key", None)  # it was read from the file or variable
     for name in sorted(given, key=lambda name: name != table.source):
         if given[name] is not None:
             yield _line(name, given[name], "")

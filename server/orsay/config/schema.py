@@ -12,7 +12,7 @@ __all__ = ["schema"]
 
 
 def schema() -> dict[str, Any]:
-    """JSON schema of ``orsay.toml``, in the draft that TOML editors know."""
+    """JSON schema of ``orsay.toml``, in the draft that TOML editors support."""
     settings = Settings.model_json_schema(by_alias=True)["properties"]
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",

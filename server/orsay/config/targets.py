@@ -21,7 +21,7 @@ def is_url(target: str) -> bool:
 def read_targets(targets: Sequence[str], runtime: str) -> list[Entry]:
     """Entries in the order of the targets; with ``docker`` and ``remote`` bare ones are images and URLs.
 
-    Raises ConfigError for a target that cannot be one.
+    Raises ConfigError for an invalid target.
     """
     return [_entry(target, runtime) for target in targets]
 

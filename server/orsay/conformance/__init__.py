@@ -1,4 +1,4 @@
-"""The contract of an ORS server, as checks against any server by URL."""
+"""Conformance suite of the Open Reward Standard: checks that run against any server by URL."""
 
 from .check import Check, Group, Outcome, Status
 from .failures import Failed, NotSupported, Unreachable, expect

@@ -25,7 +25,7 @@ Run: TypeAlias = Callable[[Target], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One behaviour. ``entry``: what it proves, its own id or that of a promise with several checks."""
+    """One behaviour. ``entry`` is its id in the ledger: its own, or that of a promise with several checks."""
 
     id: str
     source: str
@@ -46,7 +46,7 @@ class Outcome:
 
 
 def standard(name: str, section: str, sentence: str) -> Callable[[Run], Check]:
-    """A behaviour of the standard as servers speak it: a failure is a deviation that clients may notice."""
+    """Decorator for a behaviour of the standard: a failure is a deviation that clients may notice."""
 
     def make(run: Run) -> Check:
         check_id = f"P-{section}-{name}"
@@ -56,7 +56,7 @@ def standard(name: str, section: str, sentence: str) -> Callable[[Run], Check]:
 
 
 def promise(entry: str, name: str, sentence: str) -> Callable[[Run], Check]:
-    """A behaviour that Orsay adds; other servers are right without it."""
+    """Decorator for a behaviour that Orsay adds; other servers conform without it."""
 
     def make(run: Run) -> Check:
         return Check(f"{entry}-{name}", f"Orsay promise {entry}", sentence, "orsay", entry, run)

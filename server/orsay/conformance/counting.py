@@ -1,4 +1,4 @@
-"""Finding a tool whose answers show how often it ran in its session."""
+"""Search for a tool whose answers count its runs in the session."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .reply import Reply
 __all__ = ["Counter", "find_counter"]
 
 Calls: TypeAlias = Callable[[str, dict[str, Any]], AsyncGenerator[Reply, None]]
-"""Calls a tool again and again in a session of its own, up to an answer that is no output."""
+"""Calls a tool repeatedly in a fresh session, until an answer is no output."""
 
 Witness: TypeAlias = Callable[[], Awaitable[str | None]]
 """Evidence, from another tool, that each call runs twice; None where there is none."""
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _CALLS, _CALLS_AGAIN = 6, 3
-_FEWEST = 4  # calls of one session that a check makes
+_FEWEST = 4  # calls that a check makes in one session
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Counter:
     step: float
 
     def runs(self, reply: Reply) -> int:
-        """Number of runs of the tool in its session at this answer. Raises Failed for an odd number."""
+        """Number of runs of the tool in its session at this answer. Raises Failed for a fraction."""
         found = _numbers(reply.output)
         expect(self.position < len(found), f"{self.tool} no longer counts: {reply.output!r:.200}")
         runs = (found[self.position] - self.first) / self.step + 1
@@ -44,7 +44,7 @@ class Counter:
         return int(runs)
 
     def alike(self, one: Reply, other: Reply) -> bool:
-        """True if both answers hold equally many numbers, so that positions agree."""
+        """True if both answers contain the same count of numbers, so that positions correspond."""
         return len(_numbers(one.output)) == len(_numbers(other.output))
 
     def expect_runs(self, reply: Reply, wanted: int, when: str) -> None:
@@ -61,11 +61,11 @@ async def find_counter(
     step: int = 1,
     witness: Witness | None = None,
 ) -> Counter | None:
-    """The first of the tools that counts by one. A declared one must, by ``step``.
+    """The first tool that counts by one. A declared tool must count by ``step``.
 
-    Raises Failed where the declared one does not, and where a tool counts and some calls count two, or all
-    of them, of which there is a ``witness``. Raises NotSupported for a tool that counts by two without one:
-    the tool itself may, as in a game of two that each move.
+    Raises Failed if the declared tool does not, if some calls of a counting tool count two, or if all do and
+    a ``witness`` confirms it. Raises NotSupported for a tool that counts by two without a witness: a game of
+    two players may count both moves.
     """
     uneven = by_two = None
     sizes = {step, 2 * step} if declared else {1, 2}
@@ -113,7 +113,7 @@ async def find_counter(
 async def _rows(
     calls: Calls, name: str, value: dict[str, Any], count: int, sizes: set[int] | None = None
 ) -> list[list[float]]:
-    """The numbers of so many answers; fewer where the episode ends, or where no number moves by ``sizes``."""
+    """Numbers of the first answers; fewer if the episode ends, or if no number moves by ``sizes``."""
     rows: list[list[float]] = []
     async with aclosing(calls(name, value)) as replies:
         async for reply in replies:
@@ -128,7 +128,7 @@ async def _rows(
 def _moving(
     rows: Sequence[Sequence[float]], sizes: set[int], fewest: int
 ) -> Iterator[tuple[int, float, list[float]]]:
-    """Places where the number moves one way by these sizes, where it began, and its steps."""
+    """Positions where the number moves monotonically by these sizes, its first value, and its steps."""
     if len(rows) < fewest or len({len(row) for row in rows}) != 1:
         return
     for position, column in enumerate(zip(*rows, strict=True)):

@@ -1,7 +1,7 @@
-"""Finding a tool that gives back the text it is sent, and telling one that shortens from a stream that loses.
+"""Search for a tool that returns the text it is sent, as a check for lost parts of a stream.
 
-A tool that gives back short texts to the letter and a long one not is either one that shortens, and then
-something stands in place of what is missing, or there is just a beginning; or the stream lost a part.
+If a tool returns short texts unchanged but not a long one, then either the tool shortens it (to a prefix, or
+with a mark in place of the rest), or the stream lost a part.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from .reply import Reply
 __all__ = ["Echo", "find_echo", "require"]
 
 Call: TypeAlias = Callable[[str, dict[str, str]], Awaitable[Reply]]
-"""Calls a tool in a session of its own."""
+"""Calls a tool in a fresh session."""
 
 _ODD = "  \t\u2028\u00a0\u00e9e\u0301\u2603\U0001f600 <&> \"'\\ \r\n\n."
 _SHORT = f"{_ODD}{_ODD} 0123456789 word {_ODD}"
 _LONG = _ODD + "".join(f"{number:06d} word{_ODD}" for number in range(7_000)) + _ODD
 _ENOUGH = 40_000
-"""Characters that no server sends in one piece: a tool that gives back fewer shows nothing about streams."""
+"""Text length above any server's piece size; a tool that returns less proves nothing about streams."""
 
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """``tool`` gives back its only argument, ``field``; ``limit`` is how much of it, where it shortens.
+    """A tool that returns its only argument, ``field``, up to ``limit`` characters.
 
     ``ends``: its answer ends the episode, so that a session takes one call.
     """
@@ -44,16 +44,16 @@ class Echo:
 
 
 def require(text: str, reply: Reply) -> None:
-    """Raises Failed unless the answer holds the whole text."""
+    """Raises Failed unless the answer contains the whole text."""
     got = reply.text
     if text not in got:
         raise Failed(_difference(text, got, reply))
 
 
 async def find_echo(tools: list[tuple[str, str]], call: Call) -> tuple[Echo | None, str]:
-    """The best of the tools, each with its free text argument, or None; and why there is none.
+    """The best echo tool, or None and the reason. ``tools`` are names with their free text argument.
 
-    Raises Failed where a text comes back with a part missing that the tool did not take out.
+    Raises Failed if an answer lacks a part that the tool did not remove.
     """
     second: Echo | None = None
     reasons = []
@@ -86,14 +86,14 @@ async def find_echo(tools: list[tuple[str, str]], call: Call) -> tuple[Echo | No
 
 
 def _text_of(reply: Reply) -> str | None:
-    """The text of the answer; None where the tool refused or raised. Raises Failed for a broken stream."""
+    """The text of the answer; None if the tool refused or raised. Raises Failed for a broken stream."""
     if reply.status == 413 or reply.raised is not None or reply.result.get("ok") is False:
         return None
     return reply.text
 
 
 def _limit_of(name: str, reply: Reply) -> int | None:
-    """Length that a tool gives back; None for everything. Raises Failed where the stream lost a part."""
+    """Length that a tool returns; None for everything. Raises Failed if the stream lost a part."""
     got = _text_of(reply)
     if got is None:
         return 0
@@ -112,7 +112,7 @@ def _limit_of(name: str, reply: Reply) -> int | None:
 
 
 def _of_text(notice: str) -> bool:
-    """True for a gap filled with parts of the text itself, moved, doubled or cut: no notice of the tool."""
+    """True for a gap filled with parts of the text itself (moved, repeated, cut), which no tool's mark is."""
     return notice in _LONG or any(notice[at : at + 24] in _LONG for at in range(0, len(notice) - 24, 24))
 
 

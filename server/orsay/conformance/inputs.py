@@ -12,7 +12,7 @@ _MAX_DEPTH = 8
 
 
 def fitting(schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The smallest input that the schema of a tool should accept. Patterns are beyond it."""
+    """The smallest input that the schema of a tool should accept. Patterns are not supported."""
     if not schema:
         return {}
     value = _value(schema, schema, 0)
@@ -20,7 +20,7 @@ def fitting(schema: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def unfitting(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """An input that every validator refuses, or None where the schema accepts anything."""
+    """An input that every validator refuses, or None if the schema accepts anything."""
     properties = (schema or {}).get("properties") or {}
     required = (schema or {}).get("required") or []
     if not required:
@@ -35,7 +35,7 @@ def unfitting(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def only_string_property(schema: Mapping[str, Any] | None) -> str | None:
-    """The name of the single required property, where that is a free string."""
+    """The name of the single required property if that is a free string."""
     required = (schema or {}).get("required") or []
     if len(required) != 1:
         return None
@@ -47,7 +47,7 @@ def only_string_property(schema: Mapping[str, Any] | None) -> str | None:
 
 
 def property_named(pattern: re.Pattern[str], schema: Mapping[str, Any] | None) -> tuple[str, str] | None:
-    """Name and type of the first property that is a number and has such a name."""
+    """Name and type of the first numeric property with one of these names."""
     for name, spec in ((schema or {}).get("properties") or {}).items():
         kind = _resolved(spec, schema or {}).get("type")
         if kind in ("integer", "number") and pattern.search(name):

@@ -29,7 +29,7 @@ _Found = TypeVar("_Found")
 
 
 class ProbedSession(Protocol):
-    """A session of the server, as far as the probe uses it."""
+    """Interface of a session that the probe uses."""
 
     async def get(self, path: str) -> httpx.Response: ...
 
@@ -37,7 +37,7 @@ class ProbedSession(Protocol):
 
 
 class ProbedServer(Protocol):
-    """The server under test, as far as the probe uses it."""
+    """Interface of the server under test that the probe uses."""
 
     env: str
     tools: dict[str, Any]
@@ -51,7 +51,7 @@ class ProbedServer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Tools that a person named, instead of those that trying finds. ``counting`` may end in ``:STEP``."""
+    """Tools that the user named, in place of discovered ones. ``counting`` may end in ``:STEP``."""
 
     counting: str | None = None
     echo: str | None = None
@@ -60,9 +60,9 @@ class Roles:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A tool that takes as long as its number ``field`` asks, a short while with ``value``.
+    """A tool whose duration is its numeric argument ``field``; ``value`` is an input for a short duration.
 
-    ``took_s`` is how long it took when it was tried.
+    ``took_s`` is the measured duration for ``value``.
     """
 
     tool: str
@@ -72,18 +72,18 @@ class Waiting:
 
     @property
     def seconds(self) -> float:
-        """The short while; a whole number where the tool takes nothing else."""
+        """The short duration; a whole number if the tool takes only integers."""
         seconds: float = self.value[self.field]
         return seconds
 
     def taking(self, seconds: float) -> dict[str, Any]:
-        """The input of a call that takes so long."""
+        """The input of a call of that duration."""
         return {**self.value, self.field: seconds}
 
 
 @dataclass(slots=True)
 class _Tried:
-    """The first answer of each tool, by how it ended; ``broken`` are streams that no client can read."""
+    """The first answer of each tool, by outcome; ``broken`` are unreadable streams."""
 
     working: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     finishing: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -93,7 +93,7 @@ class _Tried:
 
 
 class Probe:
-    """Answers of the server to questions of checks; each is asked once, when a check first needs it."""
+    """Cache of trial calls: each is made once, when a check first needs it."""
 
     def __init__(self, target: ProbedServer, roles: Roles) -> None:
         self._target = target
@@ -101,7 +101,7 @@ class Probe:
         self._asked: dict[str, asyncio.Task[Any]] = {}
 
     async def close(self) -> None:
-        """Stop asking."""
+        """Cancel running trials."""
         for task in self._asked.values():
             task.cancel()
         await asyncio.gather(*self._asked.values(), return_exceptions=True)
@@ -117,7 +117,7 @@ class Probe:
         return self._first([*tried.working, *tried.finishing], words)
 
     async def going_on(self) -> tuple[str, dict[str, Any]] | None:
-        """A call that works and does not end the episode; None where there is none."""
+        """A call that works and does not end the episode, or None."""
         tried = await self._once("tried", self._try_tools)
         return tried.working[0] if tried.working else None
 
@@ -128,7 +128,7 @@ class Probe:
         return self._first(tried.finishing, words)
 
     async def raising(self) -> tuple[str, dict[str, Any]]:
-        """A call whose tool, one that does not end the episode, raises."""
+        """A call of a non-terminal tool that raises."""
         tried = await self._once("tried", self._try_tools)
         listed = {spec["name"] for spec in self._target.tool_specs()}
         found = [(name, value) for name, value in tried.raising if name in listed]
@@ -136,7 +136,7 @@ class Probe:
         return self._first(found, words)
 
     async def counter(self) -> Counter:
-        """A call whose answer counts its runs."""
+        """A call whose answer counts the runs of its tool."""
         found = await self._once("counter", self._find_counter)
         if found is None:
             tried = await self._once("tried", self._try_tools)
@@ -145,21 +145,21 @@ class Probe:
         return found
 
     async def counter_if_any(self) -> Counter | None:
-        """Same as ``counter``, but None where no counter is reliable: the checks of D2 report why."""
+        """Same as ``counter``, but None if no counter is reliable; the checks of D2 report the reason."""
         try:
             return await self._once("counter", self._find_counter)
         except (Failed, NotSupported):
             return None
 
     async def echo(self) -> Echo:
-        """A tool that gives back the text it is sent."""
+        """A tool that returns the text it is sent."""
         found, why_not = await self._once("echo", self._find_echo)
         if found is None:
             raise NotSupported(f"{why_not}; a tool can be named with --echo-tool")
         return found
 
     async def waiting(self) -> Waiting:
-        """A tool that runs as long as its argument asks."""
+        """A tool whose duration is its argument."""
         found = await self._once("waiting", self._find_waiting)
         if found is None:
             raise NotSupported(
@@ -168,7 +168,7 @@ class Probe:
         return found
 
     async def takes_twice(self) -> str | None:
-        """Description of a waiting tool that took twice as long as asked, twice in a row; None for none."""
+        """Description of a waiting tool that took twice the requested time, two times in a row; else None."""
         return await self._once("twice", self._takes_twice)
 
     async def _once(self, name: str, ask: Callable[[], Awaitable[_Found]]) -> _Found:
@@ -183,13 +183,13 @@ class Probe:
         raise self._missing(self._asked["tried"].result(), otherwise)
 
     def _missing(self, tried: _Tried, otherwise: str) -> Exception:
-        """The reason: not tools that do not work, but unreadable answers, where there are such."""
+        """Exception for a missing tool; unreadable answers, if any, are the reason."""
         for words in tried.broken.values():
             return Failed(words)
         return NotSupported(otherwise)
 
     async def _try_tools(self) -> _Tried:
-        """Call every tool once, each in a session of its own."""
+        """Call every tool once, each in a fresh session."""
         tried = _Tried()
         calls = [(spec["name"], self._input_of(spec)) for spec in self._target.tool_specs()[:_TOOLS_TRIED]]
         terminal = self._target.tools.get("terminal_tool")
@@ -268,7 +268,7 @@ class Probe:
         return None
 
     async def _timed(self, name: str, value: dict[str, Any]) -> tuple[Reply, float]:
-        """The answer of a call in a session of its own, and how long that took, setup left out."""
+        """The answer of a call in a fresh session, and its duration without setup."""
         async with self._target.session() as session:
             await session.get(self._target.path("/prompt"))
             begun = time.monotonic()
@@ -284,7 +284,7 @@ class Probe:
                 reply, took_s = await self._timed(waiting.tool, waiting.taking(_TWICE_S))
                 if reply.result.get("ok") is not True or took_s <= 1.8 * _TWICE_S + 0.3:
                     return None
-                # A slow server adds the same to a short call and to a long one.
+                # A slow server adds the same overhead to a short and a long call.
                 if took_s - waiting.took_s <= 1.8 * (_TWICE_S - waiting.seconds):
                     return None
         except (Failed, NotSupported):

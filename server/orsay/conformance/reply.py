@@ -1,4 +1,4 @@
-"""The answer of a call, read to its end and no more forgiving than a strict client."""
+"""Answer of a call, parsed as strictly as the strictest client does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Reply:
 
     @property
     def kinds(self) -> list[str]:
-        """The events that the standard knows, by name."""
+        """Names of the events that the standard defines."""
         return [event.event for event in self.events if event.event in _KNOWN]
 
     @property
@@ -38,19 +38,19 @@ class Reply:
 
     @property
     def raised(self) -> str | None:
-        """The text of the error event, where there is no result: the tool raised, or the task is unknown."""
+        """The text of the error event if there is no result: the tool raised, or the task is unknown."""
         if self.status != 200 or self.kinds not in (["task_id", "error"], ["error"]):
             return None
         return next(event.data for event in self.events if event.event == "error")
 
     @property
     def pieces(self) -> list[str]:
-        """The data of ``chunk`` and ``end``, which together are the result."""
+        """Data of the ``chunk`` and ``end`` events, which together are the result."""
         return [event.data for event in self.events if event.event in ("chunk", "end")]
 
     @property
     def result(self) -> dict[str, Any]:
-        """The JSON that ``chunk`` and ``end`` carry together. Raises Failed where the stream is not whole."""
+        """The JSON result from ``chunk`` and ``end``. Raises Failed if the stream is incomplete."""
         expect(self.status == 200, f"a call answered {self.status}: {self.body[:200]!r}")
         kind = self.headers.get("content-type", "")
         expect(kind.startswith("text/event-stream"), f"a call answered with the content type {kind!r}")
@@ -67,7 +67,7 @@ class Reply:
 
     @property
     def output(self) -> dict[str, Any]:
-        """The output of a call that was not refused. Raises Failed for any other."""
+        """The output of a successful call. Raises Failed for a refusal."""
         result = self.result
         expect(result.get("ok") is True, f"the call is refused: {result!r:.200}")
         expect(isinstance(result.get("output"), dict), f"the result has no output: {result!r:.200}")

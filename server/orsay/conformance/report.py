@@ -1,4 +1,4 @@
-"""Outcomes as documents for other programs: JSON, and JUnit XML as continuous integration reads it."""
+"""Reports for other programs: JSON, and JUnit XML for continuous integration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["to_json", "to_junit"]
 
 
 def to_json(url: str, env: str, outcomes: Sequence[Outcome]) -> str:
-    """One object: the server, a count for each status, and every check."""
+    """One JSON object: the server, a count for each status, and every check."""
     counts = dict.fromkeys(("passed", "failed", "not supported"), 0)
     for outcome in outcomes:
         counts[outcome.status] += 1
@@ -33,7 +33,7 @@ def to_json(url: str, env: str, outcomes: Sequence[Outcome]) -> str:
 
 
 def to_junit(url: str, env: str, outcomes: Sequence[Outcome]) -> str:
-    """A test suite for each group; what a server does not support counts as skipped."""
+    """A test suite for each group; checks of unsupported features are skipped."""
     root = ElementTree.Element("testsuites", name=f"{url} {env}")
     for group in ("standard", "orsay"):
         mine = [outcome for outcome in outcomes if outcome.check.group == group]
@@ -62,5 +62,5 @@ def to_junit(url: str, env: str, outcomes: Sequence[Outcome]) -> str:
 
 
 def _printable(text: str) -> str:
-    """XML cannot hold most control characters in any form."""
+    """The text without the control characters that XML cannot represent."""
     return "".join(char if char.isprintable() or char in "\n\t" else "?" for char in text)

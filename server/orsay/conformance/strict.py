@@ -1,4 +1,4 @@
-"""JSON as its standard has it: what Python's own reader lets pass is a fault of the server here."""
+"""Strict JSON parser: deviations that Python's parser accepts are failures of the server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN = 200
 
 
 def json_of(answer: httpx.Response) -> Any:
-    """The body of a JSON answer. Raises Failed for another content type and for what is no strict JSON."""
+    """The body of a JSON answer. Raises Failed for another content type or invalid JSON."""
     where = f"{answer.request.method} {answer.request.url.path}"
     kind = answer.headers.get("content-type", "")
     if kind.partition(";")[0].strip().lower() != "application/json":
@@ -28,10 +28,10 @@ def json_of(answer: httpx.Response) -> Any:
 
 
 def read_json(data: bytes | str, what: str) -> Any:
-    """The value of ``data``. Raises Failed, which begins with ``what``.
+    """Parse ``data``. Raises Failed with a message that begins with ``what``.
 
-    Refused are NaN and Infinity, numbers that no double holds, a name that occurs twice in an object, halves
-    of surrogate pairs, bytes that are no UTF-8, and anything after the value.
+    Refuses NaN and Infinity, numbers beyond a double, duplicate names in an object, lone surrogates, invalid
+    UTF-8, and anything after the value.
     """
     text = utf8(data, what) if isinstance(data, bytes) else data
     try:
@@ -48,7 +48,7 @@ def read_json(data: bytes | str, what: str) -> Any:
 
 
 def utf8(data: bytes, what: str) -> str:
-    """The text. Raises Failed where it is no UTF-8."""
+    """Decode UTF-8. Raises Failed."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as exc:
@@ -57,7 +57,7 @@ def utf8(data: bytes, what: str) -> str:
 
 
 class _NotStrict(ValueError):
-    """The JSON holds something that it must not; the text names it."""
+    """Invalid JSON; the text names the violation."""
 
 
 def _no_number(name: str) -> NoReturn:
@@ -81,7 +81,7 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _without_halves(value: Any, what: str) -> None:
-    """Raises Failed for a surrogate without its other half, which no UTF-8 can carry on."""
+    """Raises Failed for a lone surrogate, which UTF-8 cannot encode."""
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as exc:

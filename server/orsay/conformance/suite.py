@@ -1,4 +1,4 @@
-"""All checks, and running them with a bound on each."""
+"""Registry and runner of all checks, with a time limit for each."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ CHECKS: tuple[Check, ...] = tuple(
 
 
 def checks_named(wanted: Sequence[str]) -> list[Check]:
-    """Checks whose id starts with one of ``wanted``; all for none. Raises KeyError for a stray name."""
+    """Checks whose id starts with one of ``wanted``; all if empty. Raises KeyError for an unknown name."""
     for name in wanted:
         if not any(check.id.startswith(name) for check in CHECKS):
             raise KeyError(name)
@@ -65,7 +65,7 @@ def checks_named(wanted: Sequence[str]) -> list[Check]:
 
 
 async def run_check(check: Check, target: Target) -> Outcome:
-    """Run one check to an outcome; whatever happens on the way is the server's doing."""
+    """Run one check to an outcome; any exception counts as a failure of the server."""
     started = time.monotonic()
     status: Status = "failed"
     reason = ""
@@ -82,12 +82,12 @@ async def run_check(check: Check, target: Target) -> Outcome:
     except (httpx.HTTPError, OSError, EOFError) as exc:
         reason = f"{type(exc).__name__}: {exc}"
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as exc:
-        # An answer of another shape than the check reads.
+        # An answer of unexpected shape.
         reason = f"the answer has an unexpected shape: {type(exc).__name__}: {exc}"
     return Outcome(check, status, reason, time.monotonic() - started)
 
 
 async def run_suite(target: Target, checks: Sequence[Check] = CHECKS) -> AsyncIterator[Outcome]:
-    """Run ``checks`` one after the other, so that a slow server is not also a loaded one."""
+    """Run ``checks`` sequentially, so that they put no load on a slow server."""
     for check in checks:
         yield await run_check(check, target)

@@ -1,4 +1,4 @@
-"""The server under test, with what checks need to know about its environment, asked once."""
+"""The server under test, and facts about its environment, read once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Target:
     tools: dict[str, Any] = field(default_factory=dict)
     roles: Roles = field(default_factory=Roles)
     created: set[str] = field(default_factory=set)
-    """Sessions that were not deleted yet."""
+    """Sessions that are not deleted yet."""
 
     def __post_init__(self) -> None:
         self.probe = Probe(self, self.roles)
@@ -59,19 +59,19 @@ class Target:
         api_key: str | None = None,
         roles: Roles | None = None,
     ) -> AsyncIterator[Target]:
-        """Connect and look around; at the end no session of ours is left.
+        """Connect and read the environment; the end of the block deletes all sessions of ours.
 
-        Raises Unreachable where no ORS server answers or has that environment.
+        Raises Unreachable if no ORS server answers, or it lacks that environment.
         """
         url = url.rstrip("/")
         scheme = urlsplit(url).scheme
         if scheme not in ("http", "https") or not urlsplit(url).hostname:
             raise Unreachable(f"{url!r} is no URL of a server; it looks like http://127.0.0.1:8080")
-        # Rewards of a check do not measure a model: the server leaves them out of its totals.
+        # Rewards of checks measure no model: the server excludes them from its totals.
         headers = {names.RUN: trial_run("check")}
         if api_key is not None:
             headers[names.API_KEY] = api_key
-        # Certificates take longer to read than a check; no redirect is followed to where they are needed.
+        # Loading certificates takes longer than a check; an http URL without redirects needs none.
         async with httpx.AsyncClient(
             base_url=url, headers=headers, timeout=_TIMEOUT_S, trust_env=False, verify=scheme == "https"
         ) as http:
@@ -89,7 +89,7 @@ class Target:
                 await target._leave()
 
     async def _leave(self) -> None:
-        """Delete what checks left behind. A server that is gone has nothing left."""
+        """Delete sessions that checks left open; ignore a server that does not answer."""
         for sid in sorted(self.created):
             with contextlib.suppress(httpx.HTTPError):
                 await TargetSession(self, sid).post("/delete")
@@ -121,7 +121,7 @@ class Target:
             raise Unreachable(f"{self.url} is no ORS server: {exc}") from exc
 
     async def is_ours(self) -> bool:
-        """True if the server declares itself an Orsay server: our promises bind it, broken or not."""
+        """True if the server declares itself an Orsay server: checks of promises apply."""
         if (await self.get("/ready")).status_code == 200:
             return True
         return names.ORSAY.lower() in (await self.post("/create_session")).headers
@@ -145,11 +145,11 @@ class Target:
             raise NotSupported("no split of this environment has a task")
 
     def raw(self) -> Any:
-        """An ``async with`` connection for requests written by hand."""
+        """An ``async with`` connection for raw requests."""
         return connection(self.url, {} if self.api_key is None else {names.API_KEY: self.api_key})
 
     async def new_sid(self) -> str:
-        """A session id, by whichever form of ``/create_session`` the server speaks."""
+        """A session id, from either form of ``/create_session``."""
         answer = await self.post("/create_session", headers={"Accept": "text/event-stream"})
         expect(
             answer.status_code == 200, f"/create_session answered {answer.status_code}: {answer.text[:200]}"
@@ -180,7 +180,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class TargetSession:
-    """Requests of one session id. Waits while the server answers that setup still runs."""
+    """Requests of one session. Waits while the server answers that setup still runs."""
 
     target: Target
     sid: str
@@ -240,20 +240,20 @@ class TargetSession:
     async def open_stream(
         self, name: str, value: Mapping[str, Any], headers: Mapping[str, str] | None = None
     ) -> AsyncIterator[httpx.Response]:
-        """The answer of a call, to be read as it comes, without a bound of time."""
+        """Stream the answer of a call, without a time limit."""
         body, path = {"name": name, "input": dict(value)}, self.target.path("/call")
         sent = self.headers({"Accept": "text/event-stream", **(headers or {})})
         async with self.target.http.stream("POST", path, json=body, headers=sent, timeout=None) as answer:
             yield answer
 
     async def raw_call(self, wire: Connection, name: str, value: Mapping[str, Any]) -> RawReply:
-        """A call by hand: its ``body`` holds the very bytes of the stream."""
+        """Raw call; ``body`` of the answer has the exact bytes of the stream."""
         return await wire.request("POST", *self._by_hand(name, value, {}))
 
     async def send_raw_call(
         self, wire: Connection, name: str, value: Mapping[str, Any], headers: Mapping[str, str]
     ) -> None:
-        """A call by hand, whose answer is not read."""
+        """Send a raw call without reading its answer."""
         await wire.send("POST", *self._by_hand(name, value, headers))
 
     def _by_hand(

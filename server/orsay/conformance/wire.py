@@ -1,4 +1,4 @@
-"""HTTP by hand, for what a client library hides: exact bytes, one connection, invalid requests."""
+"""Minimal HTTP/1.1 client with control over bytes and connections, also for invalid requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _READ_LIMIT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class RawReply:
-    """An answer; header names are in lower case, ``body`` is free of the chunked coding."""
+    """An answer; header names are in lower case, ``body`` is decoded from chunks."""
 
     status: int
     headers: Mapping[str, str]
@@ -57,7 +57,7 @@ class Connection:
         await self._writer.drain()
 
     async def read_until(self, mark: bytes) -> None:
-        """Read the answer up to there. Raises TimeoutError, or EOFError where it ends before."""
+        """Read the answer up to that text. Raises TimeoutError, or EOFError if it ends before."""
         async with asyncio.timeout(_READ_LIMIT_S):
             await self._reader.readuntil(mark)
 

@@ -1,5 +1,5 @@
 """Metrics and traces of the server, for Prometheus and OpenTelemetry.
 
-``mount`` answers ``/metrics``; ``metrics`` reads them from the objects that have them, when a client
-asks. What needs another package is loaded when it is used.
+``mount`` answers ``/metrics``; ``metrics`` reads the values from live objects at each scrape. Modules that
+need optional packages are imported on first use.
 """

@@ -1,4 +1,4 @@
-"""Metrics as text, in the format that the scraper asks for."""
+"""Text exposition of metrics, in the format that the scraper accepts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Exposition"]
 
 
 class _Families(CollectorRegistry):
-    """Adapter for the encoders, which take a registry."""
+    """Adapter from families to the registry that the encoders expect."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Exposition:
         GCCollector(registry=self._process)
 
     async def text(self, accept: str, names: Collection[str] = ()) -> tuple[bytes, str]:
-        """The answer to a scrape, and its content type: OpenMetrics where ``accept`` names that.
+        """Body and content type of a scrape: OpenMetrics if ``accept`` names it.
 
         With ``names``, only the series of these names.
         """

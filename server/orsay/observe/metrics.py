@@ -1,7 +1,7 @@
 """Metrics of the server as families of Prometheus, read from live objects at each scrape.
 
-Labels have few values, all of which the server chose itself: environments, tools of their tables, fault
-classes, states, places. Nothing that a client sent is among them.
+Labels have few values, all chosen by the server: environments, tools of their tables, fault classes, states,
+runtimes. No client can add one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _JOURNAL_STATES = ("ok", "trouble", "off")
 
 @dataclass
 class _Living:
-    """The sessions that there are: counted in steps, between which other work can pass."""
+    """Count of live sessions, made in steps so that the event loop is not blocked."""
 
     states: Counter[tuple[str, str]] = field(default_factory=Counter)
     running: Counter[str] = field(default_factory=Counter)
@@ -54,7 +54,7 @@ async def _count(sessions: Sessions) -> _Living:
 
 
 async def gather(observed: Observed) -> list[Metric]:
-    """All families, as they are now."""
+    """Current values of all families."""
     living = await _count(observed.sessions)
     return [
         *_server(observed),

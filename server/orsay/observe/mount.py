@@ -24,7 +24,7 @@ _PATH = "/metrics"
 class MetricsMount:
     """The path ``/metrics``.
 
-    What makes the text is loaded with the first request: a server that is not scraped pays nothing for it.
+    The exposition is imported with the first request, so that a server without scrapes does not load it.
     """
 
     def __init__(self, observed: Observed) -> None:

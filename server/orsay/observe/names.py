@@ -1,4 +1,4 @@
-"""Metrics of runtimes: their public names, their labels and their meaning."""
+"""Names, labels and descriptions of the metrics of runtimes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["RUNTIME_METRICS", "RuntimeMetric"]
 
 @dataclass(frozen=True, slots=True)
 class RuntimeMetric:
-    """``total``: it only grows, so that its rate means something."""
+    """Description of a metric. ``total``: a counter; else a gauge."""
 
     text: str
     labels: tuple[str, ...] = ("runtime",)

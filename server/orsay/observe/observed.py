@@ -21,7 +21,7 @@ __all__ = ["Observed", "tools_of"]
 
 @dataclass(frozen=True)
 class Observed:
-    """``journal`` is None when it is off; ``started_at`` is seconds since 1970."""
+    """Objects with metrics. ``journal`` is None when it is off; ``started_at`` is seconds since 1970."""
 
     sessions: Sessions
     runtime: Runtime
@@ -34,7 +34,7 @@ class Observed:
     """Number of faults by environment and class, since ``watch``."""
 
     def watch(self) -> None:
-        """Begin to count what no other object counts. Called once."""
+        """Start counting faults, which no other object counts. Called once."""
         self.sessions.meter.tools_of = tools_of(self.runtime)
         self.sessions.faults.listen(self._on_fault)
 
@@ -43,7 +43,7 @@ class Observed:
 
 
 def tools_of(runtime: Runtime) -> Callable[[str], Collection[str]]:
-    """Names of an environment's tools, for the meter. Made anew when the environments are others."""
+    """Names of an environment's tools, for the meter; computed again when the environments change."""
     seen: object = None
     names: dict[str, frozenset[str]] = {}
 

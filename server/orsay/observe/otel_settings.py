@@ -1,4 +1,4 @@
-"""Settings of OpenTelemetry, read from the standard's own variables."""
+"""Settings of OpenTelemetry, read from its standard variables."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class OtelSettings:
 
 
 def read_settings(variables: Mapping[str, str]) -> OtelSettings | None:
-    """Settings in the variables of OpenTelemetry; None when they ask for nothing. Raises ConfigError.
+    """Settings from the variables of OpenTelemetry; None if they enable no signal. Raises ConfigError.
 
-    A signal is sent when there is an endpoint for it, or its exporter is named.
+    A signal is enabled by an endpoint for it, or by the name of its exporter.
     """
     if variables.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None

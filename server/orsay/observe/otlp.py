@@ -1,4 +1,4 @@
-"""Families of Prometheus as OpenTelemetry's metrics, so that each value is counted once."""
+"""Conversion of Prometheus families to OpenTelemetry metrics, so that each value is counted once."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _CUMULATIVE = AggregationTemporality.CUMULATIVE
 
 
 def to_otlp(families: Iterable[Family], resource: Resource, scope: str, started_at: float) -> MetricsData:
-    """Metrics for an exporter. The names stay, but for the ``_total`` of counters: a collector puts that back
-    for Prometheus. ``started_at``: since when is counted, in seconds since 1970.
+    """Metrics for an exporter, under the same names but without ``_total``, which a collector adds
+    again for Prometheus. ``started_at``: start of the counts, in seconds since 1970.
     """
     times = int(started_at * _NS), time.time_ns()
     metrics = [metric for family in families if (metric := _metric(family, times)) is not None]
@@ -56,7 +56,7 @@ def _numbers(family: Family, times: tuple[int, int]) -> list[NumberDataPoint]:
 
 
 def _histograms(family: Family, times: tuple[int, int]) -> Iterator[HistogramDataPoint]:
-    """One for each set of labels; samples of a set stand together, its buckets in order."""
+    """One data point for each set of labels; samples of a set are adjacent, their buckets in order."""
     found: dict[tuple[tuple[str, str], ...], tuple[list[tuple[float, float]], list[float]]] = {}
     for sample in family.samples:
         labels = tuple(sorted((name, value) for name, value in sample.labels.items() if name != "le"))

@@ -1,7 +1,7 @@
-"""OpenTelemetry's SDK, put together: spans in batches, metrics every so often, both by OTLP over HTTP.
+"""Set-up of OpenTelemetry's SDK: batched spans and periodic metrics, both by OTLP over HTTP.
 
-Endpoints, headers, sampling, resource attributes and the rest are read from the standard's variables by the
-SDK itself. No state of it is global: other users of OpenTelemetry in this process are not disturbed.
+The SDK itself reads endpoints, headers, sampling, resource attributes and other options from the standard
+variables. No state is global, so other users of OpenTelemetry in this process are not affected.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CLOSE_S = 5.0
 
 
 class _Ids(RandomIdGenerator):
-    """Random ids, but for the trace of a session, which was drawn before."""
+    """Id generator: random ids, except for the trace id of a session, which exists already."""
 
     def __init__(self) -> None:
         self.trace: contextvars.ContextVar[int] = contextvars.ContextVar("orsay_span_trace", default=0)

@@ -15,20 +15,20 @@ __all__ = ["Telemetry", "make_telemetry"]
 
 
 class Telemetry(Protocol):
-    """Spans and metrics on their way to a collector."""
+    """Sender of spans and metrics to a collector."""
 
     def traced(self, runtime: Runtime) -> Runtime:
-        """The runtime, with a span for each session and call in it."""
+        """The runtime, wrapped to make a span for each session and call."""
 
     def start(self, observed: Observed) -> None:
-        """Send the metrics of ``observed`` from now on."""
+        """Start sending the metrics of ``observed``."""
 
     async def close(self) -> None:
-        """Send what is left, within a bounded time."""
+        """Send the remaining data, within a time limit."""
 
 
 def make_telemetry(variables: Mapping[str, str], *, version: str) -> Telemetry | None:
-    """The sender, or None when nothing is to be sent. Raises ConfigError, also when packages are missing."""
+    """The sender, or None if no signal is enabled. Raises ConfigError, also for missing packages."""
     settings = read_settings(variables)
     if settings is None:
         return None

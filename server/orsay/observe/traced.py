@@ -1,7 +1,7 @@
-"""A runtime with spans around it: one for each session, and in it one for its setup and for each call.
+"""Decorator of a runtime that makes spans: one for each session, with children for its setup and calls.
 
-The session's span belongs to the session's trace, below the client's own span where that is known; servers
-and containers behind this one receive it, and put their spans below.
+The span of a session belongs to the session's trace, below the client's span if known; servers and containers
+behind this one receive it as the parent of their spans.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LONGEST = 100  # characters of a tool's name, which a client may have made up
 
 
 class TracedRuntime:
-    """``runtime``, as it is, but for the spans. ``root`` takes the trace id of a span that has no parent."""
+    """Wrapper of ``runtime``. ``root`` gets the trace id of a span without a parent."""
 
     def __init__(self, runtime: Runtime, tracer: Tracer, root: contextvars.ContextVar[int]) -> None:
         self._runtime = runtime
@@ -194,7 +194,7 @@ def _end(span: Span) -> None:
 
 
 def _fail(span: Span, error: BaseException) -> None:
-    """Status of a failed span, by the class of the fault: the words are in the log, under the id."""
+    """Mark a span as failed, with the class of the fault; the text is in the log, under the fault's id."""
     if not span.is_recording():
         return
     found = error.fault if isinstance(error, Faulted) else getattr(error, "code", type(error).__name__)
@@ -205,7 +205,7 @@ def _fail(span: Span, error: BaseException) -> None:
 
 
 def _context(parent: Traceparent) -> Any:
-    """Context of a span in another process."""
+    """Context of a remote parent span."""
     found = SpanContext(
         int(parent.trace, 16),
         int(parent.span, 16),

@@ -38,10 +38,10 @@ async def build(
 ) -> str:
     """The id of the image, tagged.
 
-    ``on_line`` gets the engine's output, ``on_packed`` what was left out, and the sizes of what is sent.
+    ``on_line`` gets the engine's output, ``on_packed`` the selected and left out files.
 
-    Raises ConfigError for a choice that the Dockerfile does not offer, LoadError for a project that cannot be
-    packed, EngineError with the last lines of the step that failed.
+    Raises ConfigError for an option that the Dockerfile does not support, LoadError for a project that cannot
+    be packed, EngineError with the last lines of the failed step.
     """
     installed = requirement(recipe.orsay)
     contents = read_contents(project)

@@ -1,6 +1,6 @@
-"""Finds the environment classes of a project by reading its files: nothing is imported, nothing of it runs.
+"""Static search for the environment classes of a project: files are parsed, never imported.
 
-An image is built where the project's own needs are not installed, so its modules may not even import here.
+The project's dependencies may be missing on the machine that builds the image.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Class = tuple[str, str]
 
 @dataclass
 class _Module:
-    """Content of one file: names it imports, and its classes."""
+    """Parsed file: imported names, and classes."""
 
     name: str
     target: str
@@ -67,7 +67,7 @@ def _files(root: Path) -> Iterator[Path]:
         for name in sorted(files):
             path = Path(folder, name)
             wanted = name.endswith(".py") and name not in _NOT_READ and not name.startswith("test_")
-            if wanted and path.is_file():  # a pipe would be waited for
+            if wanted and path.is_file():  # opening a pipe would block
                 yield path
 
 
@@ -82,7 +82,7 @@ def _read(path: Path, root: Path) -> _Module:
     parts = path.relative_to(root).with_suffix("").parts
     is_package = parts[-1] == "__init__"
     name = ".".join(parts[:-1] if is_package else parts)
-    # A file beside no package is named as a file: its name may be one that Python has already.
+    # A single file is targeted by path: its module name may collide with an installed module.
     module = _Module(name, path.name if len(parts) == 1 else name)
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
@@ -127,7 +127,7 @@ def _resolve(modules: Mapping[str, _Module], module: _Module, base: ast.expr) ->
 
 
 def _followed(modules: Mapping[str, _Module], source: str, name: str) -> _Class:
-    """Through modules of the project that only pass a name on."""
+    """Follow re-exports of a name through modules of the project."""
     seen: set[_Class] = set()
     while (source, name) not in seen and source in modules and name not in modules[source].classes:
         seen.add((source, name))
@@ -149,7 +149,7 @@ def _is_environment(modules: Mapping[str, _Module], cls: _Class) -> bool:
 
 
 def _is_complete(node: ast.ClassDef) -> bool:
-    """True for a base class that looks like an environment in its own right."""
+    """True for a base class that is a complete environment itself."""
     methods = [each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
     named = {
         name for each in node.body if isinstance(each, ast.Assign) for name in map(ast.unparse, each.targets)

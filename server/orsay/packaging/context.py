@@ -1,4 +1,4 @@
-"""The files of a project that go into its image, as a list and as the tar that a Docker engine takes."""
+"""Build context: the selected files of a project, as a list and as a tar for the Docker engine."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _IGNORE_FILE = ".dockerignore"
 class Contents:
     """Files that go into an image, and files that stay out.
 
-    ``files``: each file by its path in the context, with slashes. ``left_out``: what a person should know of,
-    each with why. ``ignored``: what .dockerignore names, folders with a slash at the end. ``readme``: the
-    project's, whether it goes in or not; None where there is none that may be shown.
+    ``files``: each file by its path in the context, with slashes. ``left_out``: files to report to the user,
+    with reasons. ``ignored``: files and folders (with a final slash) that .dockerignore excludes. ``readme``:
+    the project's, even if it is ignored; None if there is none that may be shown.
     """
 
     files: Mapping[str, Kept]
@@ -37,7 +37,7 @@ class Contents:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Files left out since everyone who gets the image could read them."""
+        """Files left out because they hold secrets: everyone with the image could read them."""
         return tuple(each.relpath for each in self.left_out if each.kind == "private")
 
     @property
@@ -66,10 +66,10 @@ def read(project: Project) -> Contents:
 def tar(
     project: Project, contents: Contents, *, dockerfile: str, more: Mapping[str, bytes] | None = None
 ) -> IO[bytes]:
-    """A tar of ``contents``, of the text of the Dockerfile, and of ``more`` files by name; at its beginning.
+    """A tar of ``contents``, the text of a Dockerfile, and ``more`` files by name; positioned at its start.
 
     Owners and times are left out, so that the same content is the same tar. The caller closes it.
-    Raises LoadError for a file that cannot be read, or that another one took the place of.
+    Raises LoadError for a file that cannot be read, or was replaced since it was selected.
     """
     written = {**(more or {}), "Dockerfile": dockerfile.encode()}
     packed = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115  # the caller closes it
@@ -95,7 +95,7 @@ def tar(
 def _own_patterns(project: Project) -> Patterns:
     path = project.folder / _IGNORE_FILE
     try:
-        # With the lines, and without the mark of the encoding, that Docker's reader knows.
+        # Docker's parser needs LF line ends and no byte order mark.
         lines = path.read_text(encoding="utf-8-sig").split("\n") if path.is_file() else []
     except OSError as exc:
         raise LoadError(f"cannot read {path}: {exc.strerror or exc}") from exc

@@ -1,4 +1,4 @@
-"""The Dockerfile of a project: its own, or one from the same template as that of ``orsay init``."""
+"""The Dockerfile of a project: its own, or one from the template of ``orsay init``."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def text(project: Project, *, orsay: str | None = None, base: str | None = None)
     """The project's own Dockerfile, or else one that serves its targets on port 8080 as user 1000.
 
     ``orsay`` is what pip installs as orsay there (``Requirement.pip``) and ``base`` the image to build on:
-    they become the defaults of the arguments ORSAY and BASE. A Dockerfile without ORSAY installs orsay in its
-    own way, or not at all, and stays as it is. Raises ConfigError for a base where there is no BASE.
+    they become the defaults of the arguments ORSAY and BASE. A Dockerfile without ORSAY is not changed.
+    Raises ConfigError for a base if the Dockerfile has no argument BASE.
     """
     path = project.folder / "Dockerfile"
     found = (

@@ -1,4 +1,4 @@
-"""A file that was judged fit to be sent, opened again only as the very file that was judged."""
+"""Files that passed the selection, with a check against replacement before they are read (TOCTOU)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ _FLAGS = (
 
 
 def open_regular(path: Path) -> IO[bytes]:
-    """Open a regular file for reading; ``path`` has no link at its end. Raises OSError, also for what is no
-    regular file.
-    """
+    """Open a regular file for reading, without following a link. Raises OSError, also for other kinds."""
     number = os.open(path, _FLAGS)
     try:
         if not stat.S_ISREG(os.fstat(number).st_mode):
@@ -36,7 +34,7 @@ def open_regular(path: Path) -> IO[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A regular file, by the path that no link is part of, and by what the system knows it by."""
+    """A regular file: its path without links, its device and inode."""
 
     path: Path
     device: int
@@ -45,7 +43,7 @@ class Kept:
     executable: bool
 
     def open(self) -> IO[bytes]:
-        """Raises OSError; also when another file has taken its place since it was judged."""
+        """Open the file. Raises OSError, also if it was replaced since the selection."""
         file = open_regular(self.path)
         found = os.fstat(file.fileno())
         if (found.st_dev, found.st_ino) != (self.device, self.inode):

@@ -1,4 +1,4 @@
-"""Patterns of files that stay out of an image: the project's .dockerignore, and clutter."""
+"""Ignore patterns for an image: the project's .dockerignore, and built-in ones for caches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLUTTER = (
         "**/.ipynb_checkpoints",
     ),
 )
-"""Patterns of files that are never of use inside an image."""
+"""Built-in patterns of files that no image needs."""
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,19 @@ class _Rule:
     matches: re.Pattern[str]
     keeps: bool
     literal: str | None
-    """The path that it names, where nothing in it is a wildcard."""
+    """The path, if the pattern has no wildcard."""
     begins: tuple[str, ...]
-    """Names of folders that every path has that it matches."""
+    """Leading folders of every path that the pattern matches."""
 
 
 class Patterns:
-    """Lines of a .dockerignore, read as Docker reads them.
+    """Lines of a .dockerignore, with Docker's semantics.
 
     The last line that matches a path, or a folder above it, wins.
     """
 
     def __init__(self, lines: Sequence[str], *, source: str = "") -> None:
-        """Raises LoadError, with ``source`` and the line, for a pattern that means nothing."""
+        """Raises LoadError, with ``source`` and the line, for an invalid pattern."""
         self._rules: list[_Rule] = []
         for number, line in enumerate(lines, 1):
             if line.startswith("#") or not line.strip():
@@ -64,7 +64,7 @@ class Patterns:
                 raise LoadError(f"{source}:{number}: {text!r} is no pattern: {exc}") from exc
 
     def verdict(self, path: str) -> bool | None:
-        """True: ``path``, with slashes, stays out; False: a line with ``!`` keeps it; None: no line."""
+        """True: ``path`` (with slashes) is ignored; False: a line with ``!`` keeps it; None: no match."""
         parts = path.split("/")
         above = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
         for rule in reversed(self._rules):
@@ -73,9 +73,9 @@ class Patterns:
         return None
 
     def names(self, path: str) -> bool:
-        """True where a line ``!path`` names this file without a wildcard, and no later line takes it back.
+        """True if a line ``!path`` names this file without a wildcard, and no later line ignores it again.
 
-        An allow-list (``*``, ``!my_env``) names folders, so it says nothing of a single file in them.
+        An allow-list (``*``, ``!my_env``) names folders, so it does not name the files in them.
         """
         parts = path.split("/")
         above = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
@@ -87,17 +87,17 @@ class Patterns:
         return False
 
     def may_keep_below(self, folder: str) -> bool:
-        """True where a line with ``!`` may let in something of a folder that stays out."""
+        """True if a line with ``!`` may keep a file in this ignored folder."""
         parts = folder.split("/")
         return any(all(map(str.__eq__, rule.begins, parts)) for rule in self._rules if rule.keeps)
 
     def names_below(self, folder: str) -> bool:
-        """True where a line ``!path`` names something in the folder, without a wildcard."""
+        """True if a line ``!path`` without a wildcard names a file in this folder."""
         return any(rule.keeps and (rule.literal or "").startswith(f"{folder}/") for rule in self._rules)
 
 
 def line_for(path: str) -> str | None:
-    """The line of a .dockerignore that lets this very file in; None where its name cannot stand in a line."""
+    """The .dockerignore line that keeps this file; None if its name cannot be written in a line."""
     if path != path.strip() or not path.isprintable():
         return None
     return "!" + re.sub(r"([*?\[\]\\])", r"\\\1", path)

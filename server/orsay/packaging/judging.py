@@ -1,8 +1,8 @@
-"""Selection of the files of a project that go into an image, with reasons for those that do not.
+"""Selection of a project's files for an image, with a reason for each file that is left out.
 
-What holds keys, or what was played, stays out by its name, by what is in it, or since settings name it. It
-stays out under every name that it has: a link to it, a link that is called so, another hard link. Only a line
-of .dockerignore that names the very file lets it in, so an allow-list (``*``, ``!my_env``) does not.
+Files with keys or recorded sessions are left out, by their name, by their content, or because settings name
+them, under every name that they have: links and hard links too. Only a .dockerignore line that names the
+exact file includes it; an allow-list (``*``, ``!my_env``) does not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Judgement", "LeftOut", "judge"]
 
 _SETTINGS_BYTES = 1024 * 1024
 _READ_BEFORE = frozenset({"Dockerfile", "README.md"})
-"""Files that are read and written anew, so that .dockerignore may name them."""
+"""Files that are processed and written again, even if .dockerignore excludes them."""
 
 _SPECIAL = "is a pipe, a socket or a device"
 _FOLDER_LINK = "links to a folder: its files go in under their own names only"
@@ -37,7 +37,7 @@ _UNNAMEABLE = "has a name that cannot be sent: rename it to letters that can be 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """``reason`` ends a sentence about the file. ``line`` of .dockerignore lets it in, where one does."""
+    """A file that is left out. ``reason`` completes "FILE ..."; ``line`` of .dockerignore includes it."""
 
     relpath: str
     kind: Literal["private", "link", "special", "name"]
@@ -47,7 +47,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Judgement:
-    """``texts`` are files that may be read, though .dockerignore may keep them out of ``files``."""
+    """Result of the selection. ``texts`` may be read even if .dockerignore excludes them from ``files``."""
 
     files: Mapping[str, Kept]
     left_out: tuple[LeftOut, ...]
@@ -56,7 +56,7 @@ class Judgement:
 
 
 def judge(root: Path, own: Patterns) -> Judgement:
-    """Judge all files below ``root``, a path without links. Raises LoadError for what cannot be read."""
+    """Select files below ``root``, a path without links. Raises LoadError for an unreadable folder."""
     clutter = Patterns(CLUTTER)
     tree = walk(root, own, clutter)
     return _Judge(root, own, clutter, tree).judge()
@@ -64,7 +64,7 @@ def judge(root: Path, own: Patterns) -> Judgement:
 
 @dataclass(frozen=True, slots=True)
 class _Other:
-    """A file that stays out, as a reason for its other names to stay out too. ``private``: not as clutter."""
+    """A file whose other names are left out too. ``private``: for its secrets, not as a cache."""
 
     relpath: str
     reason: str
@@ -93,7 +93,7 @@ class _Judge:
             reason = None
             if not self.own.names(relpath):
                 reason = secret_name(relpath) or named.reason(entry) or _below(folders, relpath)
-                # A link is judged by the file itself, but for one whose file may lie outside the walk.
+                # A link is judged by its target, except if the target is outside of the walk.
                 if not reason and (read_before or (entry.kind == "file" and not ignored)):
                     reason = _content(entry)
             self._remember(entry, reason, ignored=ignored and not read_before)
@@ -117,7 +117,7 @@ class _Judge:
         return bool(self.clutter.verdict(relpath)) if verdict is None else verdict
 
     def _secret_folders(self) -> list[tuple[str, str]]:
-        """Folders with a link to them that has the name of a secret one, and that name."""
+        """Folders that a link with a secret name points to, with that name."""
         return [
             (entry.target, entry.relpath)
             for entry in self.tree.entries.values()
@@ -125,7 +125,7 @@ class _Judge:
         ]
 
     def _remember(self, entry: Entry, reason: str | None, *, ignored: bool) -> None:
-        """Note that other names of the file stay out. One that is empty gives nothing away."""
+        """Mark other names of the file as left out; an empty file reveals nothing."""
         if entry.kept is None or not entry.kept.size:
             return
         key = (entry.kept.device, entry.kept.inode)
@@ -150,7 +150,7 @@ class _Judge:
                 self.texts.pop(relpath, None)
 
     def _other(self, entry: Entry) -> _Other | None:
-        """The other name of the file under which it stays out."""
+        """The other name by which the file is left out."""
         if entry.kept is None or not entry.kept.size:
             return None
         found = self.others.get((entry.kept.device, entry.kept.inode))
@@ -160,7 +160,7 @@ class _Judge:
 
 
 def _closed(relpath: str) -> _Other:
-    """A file in a folder that stays out as a whole and was not read."""
+    """Entry for a file in a folder that is left out as a whole and was not read."""
     reason = secret_name(relpath)
     return _Other(relpath, reason or "stays out", private=reason is not None)
 
@@ -177,7 +177,7 @@ def _left_out(entry: Entry, reason: str | None) -> LeftOut | None:
 
 
 class _Named:
-    """Files that settings name: of this folder, of the current one, and variables."""
+    """Private files named by settings: of the project, of the current folder, and of variables."""
 
     def __init__(self, root: Path, tree: Tree) -> None:
         self._root, self._tree = root, tree
@@ -192,7 +192,7 @@ class _Named:
             self._add(private)
 
     def reason(self, entry: Entry) -> str | None:
-        """Reason why the file stays out, as the end of a sentence."""
+        """Reason why the file is left out, as the end of a sentence."""
         if found := self._by_relpath.get(entry.relpath):
             return found
         if entry.kept and (found := self._by_inode.get((entry.kept.device, entry.kept.inode))):
@@ -215,14 +215,14 @@ class _Named:
         try:
             path = private.path.resolve()
             found = path.stat() if path.is_file() else None
-        except (OSError, ValueError, RuntimeError):  # no path at all, or a circle
+        except (OSError, ValueError, RuntimeError):  # invalid path, or a link loop
             return
         for each in {path, private.path}:
             if each.is_relative_to(self._root):
                 relpath = each.relative_to(self._root).as_posix()
                 self._by_relpath[relpath] = private.reason
                 if relpath in self._tree.entries:
-                    found = None  # its other names are found as those of any file
+                    found = None  # its hard links are found like those of any file
                 if private.is_journal:
                     folder, _, name = relpath.rpartition("/")
                     self._journals.append((folder, of_journal(name), private.reason))
@@ -231,7 +231,7 @@ class _Named:
 
 
 def _settings(root: Path, tree: Tree) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Files of settings in the project, as they are read; also those that a link brings from elsewhere."""
+    """Parsed configuration files of the project, also by links to files outside."""
     for relpath, entry in tree.entries.items():
         name = relpath.rpartition("/")[2].casefold()
         if name.endswith(".toml") and name != "pyproject.toml" and entry.kind != "special":
@@ -241,11 +241,11 @@ def _settings(root: Path, tree: Tree) -> Iterator[tuple[str, Mapping[str, Any]]]
 
 
 def _document(path: Path, *, must: bool) -> Mapping[str, Any]:
-    """Content of a TOML file; with ``must``, one that is no TOML is an error."""
+    """Content of a TOML file; with ``must``, invalid TOML is an error."""
     try:
         with open_regular(path.resolve()) as file:
             return tomllib.loads(file.read(_SETTINGS_BYTES).decode())
-    except (OSError, ValueError, RuntimeError) as exc:  # RuntimeError: tables too deep, links in a circle
+    except (OSError, ValueError, RuntimeError) as exc:  # RuntimeError: tables too deep, link loop
         if not must:
             return {}
         raise LoadError(
@@ -263,7 +263,7 @@ def _below(folders: list[tuple[str, str]], relpath: str) -> str | None:
 
 
 def _content(entry: Entry) -> str | None:
-    """Reason why a file stays out for its content."""
+    """Reason why a file is left out for its content."""
     if entry.kept is None:
         return None
     try:

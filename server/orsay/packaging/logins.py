@@ -1,4 +1,4 @@
-"""Tokens and passwords in a text, known by their form."""
+"""Detection of tokens and passwords in a text by their form."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _TOKEN = re.compile(
 )
 """Tokens of Hugging Face, OpenAI and Anthropic, GitHub, GitLab, AWS, Google, Slack, Groq, PyPI."""
 _LOGIN = re.compile(rb"(https?:)?//([^\s/@:]*+)(?:(:)([^\s/@]*+))?@")
-# Variables, and what stands in documents in the place of a password.
+# Variables, and placeholders for a password in documents.
 _STAND_IN = re.compile(rb"\$\{?\w+\}?|%\w+%|\{[^}]*\}+|<[^>]*>|[*.x]+|(?i:password|passwd|token)")
-_NO_PASSWORD = (b"", b"x-oauth-basic")  # beside a token as the name of the user
+_NO_PASSWORD = (b"", b"x-oauth-basic")  # password beside a token in place of the user name
 _TOKEN_BYTES = 16
 
 
 def holds_token(text: bytes) -> bool:
-    """Tokens of services whose tokens begin with letters of their own."""
+    """True if the text contains a token of a service whose tokens have a fixed prefix."""
     return bool(_TOKEN.search(text))
 
 
 def holds_password_in_url(text: bytes) -> bool:
-    """A password before the host of a URL, or a token in place of a user. Variables are neither."""
+    """True for a URL with a password, or with a token as user name; variables do not count."""
     for web, user, colon, password in _LOGIN.findall(text.replace(b"\0", b"")):
         if _STAND_IN.fullmatch(password):
             continue

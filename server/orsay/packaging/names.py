@@ -1,6 +1,6 @@
-"""Names of files and folders that mostly hold keys, passwords, or what was played.
+"""Names of files and folders that usually hold keys, passwords or recorded sessions.
 
-Gathered from what scanners of repositories (gitleaks, shhgit, detect-secrets) and ``npm pack`` look for.
+Collected from the rules of repository scanners (gitleaks, shhgit, detect-secrets) and ``npm pack``.
 Letter case, backups (``.env~``, ``keys.txt-old``, ``copy of keys.txt``) and packed copies (``.gz``) make no
 difference.
 """
@@ -21,7 +21,7 @@ _HISTORY = "holds all that was ever committed"
 
 @dataclass(frozen=True)
 class _Kind:
-    """``anywhere``: names of files, and of folders with all that is in them; ``files``: of files alone."""
+    """Names with one reason: ``anywhere`` for files and whole folders, ``files`` for files only."""
 
     reason: str
     anywhere: re.Pattern[str]
@@ -41,7 +41,7 @@ _KINDS = (
     _kind(_HISTORY, ".git .hg .svn"),
     # settings with passwords
     _kind(_SECRET, ".env* .direnv", "*.env *.env.txt dotenv"),
-    # private keys, and what keeps many
+    # private keys and key stores
     _kind(
         _SECRET,
         "*.kdb *.kdbx *.keychain *.keychain-db",
@@ -78,7 +78,7 @@ _KINDS = (
     _kind(_SECRET, "", ".*_history .*_hist .histfile .history .lesshst .viminfo"),
 )
 
-# Made to be shown: of a key pair the public half, of settings the example. A key of answers opens nothing.
+# Public by design: public keys, example settings, answer keys.
 _HARMLESS = re.compile(
     r".*\.(?:pub|example|sample|template|tmpl|dist)|\.env[-_](?:example|sample|template)"
     r"|authorized_keys|(?:.*[-_])?answers?[-_]keys?(?:\.txt)?"
@@ -92,15 +92,15 @@ _COPY = re.compile(
 _WITHIN = re.compile(  # also of a second download
     rf"(?: - copy| - kopie|[ ._-](?:{_ASIDE}))?(?: ?\(\d+\))?(?=\.[^.]+$)"
 )
-_BEFORE = re.compile(  # of an editor's locks, of its copies, of those of people
+_BEFORE = re.compile(  # of editors' lock files and copies, and of manual copies
     r"\.?#|\.(?=.+\.sw[a-p]$)|(?:copy|kopie|copie|copia)(?: ?\(\d+\))?[ _-](?:of|von|de|di)[ _-]"
     r"|(?:copy|backup|old)[ _-]"
 )
-# What is imported or compiled: without ``credentials.py`` the rest does not start.
+# Source code: without ``credentials.py`` the project does not start.
 _SOURCE = re.compile(
     r"[^.].*\.(?:pyi?|pyx|[cm]?[jt]s|[jt]sx|go|rs|c|h|cc|cpp|hpp|java|kt|scala|swift|cs|rb|lua|jl)"
 )
-# What is installed, and from where: of use, but for a password in the address of an index.
+# Package manager files: useful, unless the URL of an index contains a password.
 _PACKAGES = _any_of(
     "pip.conf pip.ini *requirements*.txt *requirements*.in requirements/*.txt requirements/*.in"
     " *constraints*.txt pipfile pipfile.lock poetry.toml uv.toml pyproject.toml .condarc condarc"
@@ -109,20 +109,20 @@ _PACKAGES = _any_of(
 
 
 def secret_name(relpath: str) -> str | None:
-    """Reason why a file of that path, with slashes, stays out; None where its name gives none.
+    """Reason why a file of that path (with slashes) is left out by its name, or None.
 
-    A source file stays out by its name only in a folder such as ``.ssh``.
+    A source file is left out by its name only in a folder such as ``.ssh``.
     """
     return _reason(relpath, source=_is_source(relpath))
 
 
 def secret_source(relpath: str) -> bool:
-    """Source files of a name that any other file stays out by."""
+    """True for a source file with a name by which any other file is left out."""
     return _is_source(relpath) and _reason(relpath, source=False) is not None
 
 
 def names_packages(relpath: str) -> bool:
-    """Files of package managers that may hold the address of an index or of a repository."""
+    """True for a package manager file, which may contain the URL of an index or a repository."""
     *folders, name = relpath.split("/")
     above = f"{_plain(folders[-1])}/" if folders else ""
     return any(_PACKAGES.match(each) for form in _forms(_plain(name)) for each in (form, above + form))
@@ -153,7 +153,7 @@ def _reason(relpath: str, *, source: bool) -> str | None:
 
 
 def of_journal(journal: str) -> re.Pattern[str]:
-    """Names of the files that a journal of that name has beside it, with its own."""
+    """Pattern for the name of a journal and of the files beside it."""
     name = _plain(journal)
     stem, dot, suffix = name.rpartition(".")
     search = f"{stem}-search.{suffix}" if dot and stem else f"{name}-search"
@@ -161,12 +161,12 @@ def of_journal(journal: str) -> re.Pattern[str]:
 
 
 def _plain(name: str) -> str:
-    """The name as a file system without letter case compares it."""
+    """The name as a case-insensitive file system compares it."""
     return unicodedata.normalize("NFKC", name).casefold().rstrip(" .").lstrip(" ")
 
 
 def _forms(name: str) -> list[str]:
-    """The name, and what it is a copy of: as editors, people and packers name copies."""
+    """The name, and the original names if it looks like a copy, a backup or a compressed file."""
     found = [name]
     for each in found:
         whole = (each[:end] for end in range(1, len(each)) if _COPY.fullmatch(each, end))

@@ -1,6 +1,6 @@
-"""Private keys in a text, wherever they stand in it: indented, quoted, with escaped line ends, encoded.
+"""Detection of private keys in a text: also indented, quoted, with escaped line ends, or encoded.
 
-A mention of one is no key: base64 has to follow its first line.
+The first line alone is not a key: base64 has to follow it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["holds_private_key"]
 _MARK = rb"-{4,5} ?BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
 _GAP = rb"(?:\\(?:[nrt]|u000[adAD]|x0[adAD])|[^A-Za-z0-9]){0,200}+"  # also quotes, commas, line ends as \n
 _HEADER = rb"(?:[A-Za-z][A-Za-z0-9-]{1,30}: [^\r\n\\]{1,200}+(?=[\r\n\\])" + _GAP + rb"){0,6}+"
-# One of these two would be a word or a path: base64 this long has a capital letter and a digit.
+# Otherwise it is a word or a path: base64 of this length has a capital letter and a digit.
 _BASE64 = rb"(?=[a-z0-9+/\\]{0,63}[A-Z])(?=[A-Za-z+/\\]{0,63}[0-9])(?:[A-Za-z0-9+/]|\\/){32}"
 
 _KEY = re.compile(
@@ -22,7 +22,7 @@ _KEY = re.compile(
     rb"|AGE-SECRET-KEY-1[0-9A-Z]{3}"
 )
 _ENCODED = re.compile(rb"LS0tLS1CRUdJTi[A-Za-z0-9+/\s]{20,400}")
-"""``-----BEGIN`` in base64, as the Secrets of Kubernetes and its files of settings have keys."""
+"""``-----BEGIN`` in base64, as in Kubernetes' Secrets and kubeconfig files."""
 
 
 def holds_private_key(text: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Reads the folder of an environment project: what it is called, what it hosts, and how it is installed."""
+"""Reader of an environment project's folder: its name, its targets, and how it is installed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .classes import find_targets
 __all__ = ["Kind", "Project", "read"]
 
 Kind = Literal["package", "files", "image"]
-"""``package``: pip installs it; ``files``: Python, served as it lies; ``image``: a Dockerfile alone."""
+"""``package``: pip installs it; ``files``: Python files, served in place; ``image``: only a Dockerfile."""
 
 _TABLE_KEYS = ("environments",)
 
@@ -40,9 +40,9 @@ class Project:
 def read(folder: Path | str) -> Project:
     """The project in ``folder``.
 
-    Its environments are those that ``[tool.orsay] environments = ["module:Class", …]`` of pyproject.toml
-    names, else all that its files define. Raises LoadError, with what to do: no such folder, no environment
-    in it, or a file that cannot be read.
+    Its environments are those of ``[tool.orsay] environments = ["module:Class", …]`` in pyproject.toml, else
+    all that its files define. Raises LoadError, with the remedy: no such folder, no environment in it, or a
+    file that cannot be read.
     """
     root = Path(folder).expanduser()
     if root.is_file():

@@ -1,4 +1,4 @@
-"""Knows files by what is in them, whatever they are called: private keys, and what Orsay keeps of play."""
+"""Detection of private files by content, whatever their name: keys, journals, exports, reports."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _LINE_BYTES = 4 * 1024 * 1024
 
 _SQLITE = b"SQLite format 3\0"
 _LOGS = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")  # of SQLite, before they are put into its file
-# Tables, by name: what makes them is slow to import.
+# Tables, by name: the module that defines them is slow to import.
 _JOURNAL = frozenset({"sessions", "calls", "prompts", "journal_version"})
 _SEARCH = frozenset({"words", "span", "pending"})
-_HEAD = struct.Struct("<II")  # of the files of the newest rows: length and checksum of what follows
+_HEAD = struct.Struct("<II")  # of segments of the write-ahead log: length and checksum
 _REPORT = re.compile(
     rb'\s*\{\s*"(?:header"\s*:\s*\{|format"\s*:\s*\d+\s*,\s*"name"\s*:[^{}]{0,4000}?"split"\s*:)', re.DOTALL
 )
@@ -32,15 +32,15 @@ _EXPORTED = (
     (b'"messages"', b'"rewards"', b'"environment"', b'"task_index"', b'"rollout"', b'"faults"'),
     (b'"sid"', b'"environment"', b'"task_index"', b'"rollout"', b'"end_reason"', b'"replayable"'),
 )
-"""Keys of an episode, and of a trajectory."""
+"""JSON keys of an episode, and of a trajectory."""
 _BEFORE_OBJECT = b"\xef\xbb\xbf \t\r\n["
-"""Bytes that may stand before the first object: a byte order mark, empty lines, a bracket."""
+"""Bytes that may precede the first object: a byte order mark, empty lines, a bracket."""
 
 
 def secret_content(file: IO[bytes], relpath: str, path: Path, size: int) -> str | None:
-    """Reason why this file stays out; None where there is none. Reads little of a file that is large.
+    """Reason why this file is left out, or None. Reads little of a large file.
 
-    ``relpath`` is its path in the project, ``path`` where it lies.
+    ``relpath`` is its path in the project, ``path`` its real path.
     """
     head = file.read(_SMALL_BYTES)
     if size <= _SMALL_BYTES and holds_private_key(head):
@@ -66,10 +66,10 @@ def secret_content(file: IO[bytes], relpath: str, path: Path, size: int) -> str 
 
 
 def _is_journal(head: bytes, path: Path) -> bool:
-    """True for a journal, known by its tables; for a damaged one, by the statements that make them."""
+    """True for a journal, recognised by its tables; a damaged one by its CREATE statements."""
     if all(b"CREATE TABLE %s" % name.encode() in head for name in _JOURNAL):
         return True
-    # Nothing is written, nor waited for: no lock, no log.
+    # Read-only and immutable: no lock, no log.
     uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
     try:
         with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:

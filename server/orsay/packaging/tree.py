@@ -20,11 +20,11 @@ Kind = Literal["file", "link", "folder link", "stray link", "special"]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """``relpath`` is its path in the project, with slashes.
+    """An entry of the folder. ``relpath`` is its path in the project, with slashes.
 
-    ``link``: to a file of the project; ``folder link``: to a folder of it; ``stray link``: out of the
-    project, or nowhere; ``special``: a pipe, a socket, a device. ``kept`` is the file, that of a link too;
-    ``target`` the place where a link of the project ends.
+    ``link``: to a file of the project; ``folder link``: to a folder of it; ``stray link``: dangling, or out
+    of the project; ``special``: a pipe, a socket, a device. ``kept`` is the file, or the target of a link;
+    ``target`` is the path that a link resolves to.
     """
 
     relpath: str
@@ -32,19 +32,19 @@ class Entry:
     kept: Kept | None = None
     target: str | None = None
     links: int = 1
-    """Names that the file has in its file system."""
+    """Number of hard links."""
 
 
 @dataclass(frozen=True)
 class Tree:
-    """``entries`` by their places, in order; ``closed``: folders that stay out as a whole."""
+    """``entries`` by path, in order; ``closed``: folders that are left out as a whole."""
 
     entries: dict[str, Entry]
     closed: tuple[str, ...]
 
 
 def walk(root: Path, own: Patterns, clutter: Patterns) -> Tree:
-    """Entries below ``root``, a path without links. Raises LoadError for a folder that cannot be read."""
+    """Tree below ``root``, a path without links. Raises LoadError for a folder that cannot be read."""
     entries: dict[str, Entry] = {}
     closed: list[str] = []
     waiting = [""]
@@ -67,7 +67,7 @@ def walk(root: Path, own: Patterns, clutter: Patterns) -> Tree:
 
 
 def inodes_below(root: Path, folders: tuple[str, ...]) -> Iterator[tuple[tuple[int, int], str]]:
-    """Device and number of files that have several names, with one of them, of folders that stay out."""
+    """Files with several hard links in folders that are left out: device and inode, with one name."""
     for folder in folders:
         for above, _, names in os.walk(root / folder):
             for name in names:
@@ -75,7 +75,7 @@ def inodes_below(root: Path, folders: tuple[str, ...]) -> Iterator[tuple[tuple[i
                 try:
                     found = path.lstat()
                 except OSError:
-                    continue  # it vanished, and can be no other name of a file that is there
+                    continue  # it was removed, so it is no hard link of a present file
                 if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
                     yield (found.st_dev, found.st_ino), path.relative_to(root).as_posix()
 

@@ -1,4 +1,4 @@
-"""Requirement for orsay inside an image: a release, or the very code that runs here, as a wheel."""
+"""Requirement for orsay inside an image: a release, or a wheel of the running code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Requirement", "requirement"]
 
 _PACKAGES = ("orsay_protocol", "orsay", "orsay_client", "orsay_eval", "orsay_trl")
 _METADATA = ("METADATA", "entry_points.txt")
-# The same content gives the same wheel, so that an engine knows the layer again.
+# Reproducible: the same content gives the same wheel, so that the engine's layer cache works.
 _TIME = (2020, 1, 1, 0, 0, 0)
 _CREDENTIALS = re.compile(r"(?<!ssh)://[^/\s]*@")
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\s*(\[[^\]]*\])?\s*([<>=!~@;(].*)?|https?://\S+")
@@ -28,17 +28,17 @@ _REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\s*(\[[^\]]*\])?\s*([<>=!~
 
 @dataclass(frozen=True)
 class Requirement:
-    """``pip`` is what ``pip install`` is given; ``files`` are to lie in the folder where it runs."""
+    """``pip`` is the argument of ``pip install``; ``files`` must be in its working folder."""
 
     pip: str
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def requirement(asked: str | Path | None = None) -> Requirement:
-    """The requirement or wheel that was ``asked`` for, else the code that runs here.
+    """The requirement or wheel that was ``asked`` for, else the running code.
 
-    Installed from a package index that is ``orsay==VERSION``. Anything else (a checkout, a wheel from disk)
-    exists nowhere else, so it becomes a wheel of its own. Raises ConfigError when ``asked`` is neither.
+    A release from a package index is ``orsay==VERSION``. Any other installation (a checkout, a wheel from
+    disk) is packed into a wheel. Raises ConfigError if ``asked`` is neither a requirement nor a wheel.
     """
     if asked is not None:
         return _asked(asked)
@@ -77,7 +77,7 @@ def _beside(name: str, data: bytes) -> Requirement:
 
 
 def _packed(installed: Distribution) -> bytes:
-    """A wheel of the packages that can be imported here, with the metadata that they are installed with."""
+    """A wheel of the importable packages, with their installed metadata."""
     folder = f"orsay-{installed.version}.dist-info"
     wheel = "Wheel-Version: 1.0\nGenerator: orsay\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     contents = {relpath: path.read_bytes() for package in _PACKAGES for relpath, path in _files(package)}

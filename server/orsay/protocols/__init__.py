@@ -1,7 +1,7 @@
-"""Protocols beside ORS for the environments of a server: OpenEnv, and the Model Context Protocol.
+"""Other protocols for the environments of a server: OpenEnv, and the Model Context Protocol.
 
-Their clients open, play and close the very sessions that ORS clients do: limits, keys, faults and life cycle
-are those of ``orsay.sessions``, and nothing of them is repeated here.
+Their clients use the same sessions as ORS clients: limits, keys, faults and life cycle are those of
+``orsay.sessions``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NEEDS = {"openenv": ("websockets", "uvicorn.protocols.websockets.websockets_san
 
 
 def require(names: Sequence[str]) -> None:
-    """Raises ConfigError when something that these protocols need is not installed."""
+    """Raises ConfigError if a package that these protocols need is missing."""
     for name in names:
         for module in _NEEDS[name]:
             try:

@@ -1,4 +1,4 @@
-"""Errors for clients of other protocols: always with the class of the fault."""
+"""Error texts for clients of other protocols, with the class of the fault."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["fault_of", "text_of"]
 
 
 def fault_of(error: Refused | Faulted, faults: FaultLog) -> Fault | None:
-    """The fault of an error; None for a request that was refused for its content."""
+    """Class of the fault of an error; None for a request that was refused for its content."""
     if isinstance(error, Faulted):
         return faults.event(error)
     if error.fault is None:
@@ -20,7 +20,7 @@ def fault_of(error: Refused | Faulted, faults: FaultLog) -> Fault | None:
 
 
 def text_of(error: Refused | Faulted, faults: FaultLog) -> str:
-    """One line that begins with the class of the fault, for clients that show nothing but a text."""
+    """One line that begins with the class of the fault, for clients that show only a text."""
     fault = fault_of(error, faults)
     if fault is None:
         return error.detail if isinstance(error, Refused) else str(error)

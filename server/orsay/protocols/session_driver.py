@@ -1,7 +1,7 @@
-"""A session as clients of other protocols use it: opened for a task, asked, called, closed.
+"""Session driver for other protocols: opens a session for a task, reads its prompt, calls tools, closes it.
 
-Thin over ``orsay.sessions``: this module only waits where an ORS client would ask again, and turns the wire
-form of a result back into a model.
+A thin layer over ``orsay.sessions``: it waits where an ORS client would retry, and parses results back into
+models.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Choice(BaseModel):
 
 
 class SessionDrivers:
-    """Opens sessions for the clients of other protocols, and finds them again."""
+    """Factory and lookup of session drivers."""
 
     def __init__(self, sessions: Sessions, *, index_only: bool) -> None:
         self.sessions = sessions
@@ -76,7 +76,7 @@ class SessionDrivers:
         *,
         traceparent: str | None = None,
     ) -> SessionDriver:
-        """A session that is ready; or raises what creating and setup raise, and leaves nothing behind."""
+        """Open a session and wait for setup. Raises their errors, and leaves no session behind then."""
         body = await self._body(info, choice)
         request = open_request(info, body, secrets, index_only=self._index_only, traceparent=traceparent)
         sid = sid or str(uuid.uuid4())
@@ -92,7 +92,7 @@ class SessionDrivers:
         return driver
 
     def find(self, owner: str, sid: str) -> SessionDriver:
-        """A session that is open already. Raises SessionGone or UnknownSession."""
+        """Driver of an open session. Raises SessionGone or UnknownSession."""
         return SessionDriver(self.sessions, self.sessions.get(sid, owner), self._pause)
 
     async def _body(self, info: EnvironmentInfo, choice: Choice) -> CreateSession:
@@ -140,19 +140,19 @@ class SessionDriver:
 
     @property
     def over(self) -> bool:
-        """The session has ended."""
+        """True once the session has ended."""
         return self.session.state == "closed"
 
     def touch(self) -> Session:
-        """The live session, which counts as used now. Raises SessionGone or UnknownSession."""
+        """The live session; resets its idle time. Raises SessionGone or UnknownSession."""
         return self._sessions.get(self.sid, self.session.owner)
 
     async def ready(self) -> Handle:
-        """Wait for setup, which has a time limit of its own."""
+        """Wait for setup, which has its own time limit."""
         while True:
             try:
                 return await self.touch().ready()
-            except Starting:  # which may come at once
+            except Starting:  # raised without waiting in some states
                 if self._sessions.stopping:
                     raise
                 await asyncio.sleep(_ASK_AGAIN_S)
@@ -164,7 +164,7 @@ class SessionDriver:
         return _MESSAGES.validate_json(await self.session.ask(await self.ready(), "messages"))
 
     async def tools(self) -> list[ToolSpec]:
-        """The tools of this session, and the terminal one: these protocols know no last plain message."""
+        """The tools of this session and the terminal one, as these protocols have no final plain message."""
         answer = await self.session.ask(await self.ready(), "task_tools")
         return all_tools(ListToolsOutput.model_validate_json(answer))
 
@@ -184,7 +184,7 @@ class SessionDriver:
                 call.stop()
             raise
         if key is None and session.calls is not None:
-            session.calls.evict(call)  # it cannot be asked for again
+            session.calls.evict(call)  # no client can repeat it
         return _answer(call)
 
     async def close(self) -> None:
@@ -193,7 +193,7 @@ class SessionDriver:
 
 
 def all_tools(listing: ListToolsOutput) -> list[ToolSpec]:
-    """The tools listed, with the terminal one as a tool like any other."""
+    """The listed tools, with the terminal one as an ordinary tool."""
     tools = list(listing.tools)
     last = listing.terminal_tool
     if last is not None and all(tool.name != last.name for tool in tools):

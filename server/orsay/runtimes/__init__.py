@@ -1,1 +1,1 @@
-"""Hosts of environment code, behind one contract."""
+"""Runtimes: hosts of environment code, behind one interface (``base``)."""

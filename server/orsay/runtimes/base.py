@@ -1,4 +1,4 @@
-"""The contract between sessions and the hosts of environment code.
+"""Interface between sessions and the hosts of environment code.
 
 A runtime loads environment classes and opens sessions; a handle is one open session in it. Both are used
 from the server's event loop only. ``tests/runtimes`` is the one test suite that every runtime passes.
@@ -38,13 +38,13 @@ __all__ = [
 Operation: TypeAlias = Literal["prompt", "messages", "task_tools", "call", "score_group"]
 Stop: TypeAlias = Callable[[], None]
 Progress: TypeAlias = Callable[[bytes], None]
-"""Callback with stream events while a call runs; with none, it reports only that the call takes long."""
+"""Callback with stream events while a call runs; empty bytes only report that the call takes long."""
 OnResult: TypeAlias = Callable[[Any, Faulted | Refused | None], None]
-"""Callback of a result, called once: with the value, or with the reason why there is none."""
+"""Callback of a result, called once: with the value, or with the error."""
 
 
 def settle(future: asyncio.Future[Any]) -> OnResult:
-    """Callback that settles ``future``, unless that is done or cancelled."""
+    """Callback that sets the result of ``future``, unless it is done or cancelled."""
 
     def on_result(value: Any, error: Faulted | Refused | None) -> None:
         if future.done():
@@ -78,17 +78,17 @@ class EnvironmentInfo(BaseModel):
     detached_tools: frozenset[str]
     replayable: bool = False
     serial_tools: tuple[str, ...] = ()
-    """Tools of which a session runs one call after the other."""
+    """Tools whose calls run one after the other in a session."""
     exclusive_tools: tuple[str, ...] = ()
-    """Tools that run while nothing else is called in their session."""
+    """Tools that run alone in their session."""
     fixed_tools: bool = False
     """True if listing the tools of a session runs no code of the environment."""
     hash_seed: int | None = None
-    """PYTHONHASHSEED of the processes that play it; None where it is random or not known."""
+    """PYTHONHASHSEED of its processes; None if random or unknown."""
 
     @classmethod
     def unknown(cls, name: str) -> EnvironmentInfo:
-        """Placeholder for an environment of which only the name is known yet."""
+        """Placeholder for an environment whose description is not known yet."""
         return cls(
             name=name,
             key=name.lower(),
@@ -103,11 +103,11 @@ class EnvironmentInfo(BaseModel):
         )
 
     in_order: bool = Field(default=False, exclude=True)
-    """Here results arrive in the order in which their calls ran, as they do not over several connections."""
+    """True if results arrive in the order of execution; several connections do not preserve it."""
 
     leads: bool = Field(default=False, exclude=True)
-    """Here it is the default, which is known although environments of other places may not be. No other
-    process needs to know."""
+    """True for the default environment, which is known even while other runtimes still start. Not sent to
+    other processes."""
 
 
 class OpenSession(BaseModel):
@@ -120,9 +120,9 @@ class OpenSession(BaseModel):
     toolset_name: str | None = None
     secrets: dict[str, str] = {}
     run: str | None = None
-    """Name that the client gives it (X-Orsay-Run), for logs; requests that differ only in it are the same."""
+    """Label of the client (X-Orsay-Run), for logs; it does not identify the request."""
     trace: str | None = None
-    """The trace that it belongs to, 32 hex digits; like ``run``, it does not identify the request."""
+    """Trace id, 32 hex digits; it does not identify the request either."""
     traceparent: str | None = None
     """W3C ``traceparent`` of the request; None without one."""
 
@@ -135,7 +135,7 @@ class OpenSession(BaseModel):
 
 
 class TaskQuery(BaseModel):
-    """A question about the tasks of a split."""
+    """A query about the tasks of a split."""
 
     key: str
     split: str
@@ -146,19 +146,19 @@ class TaskQuery(BaseModel):
 
 
 class Listener(Protocol):
-    """Callbacks of a session: events in its runtime."""
+    """Observer of a session's events in its runtime."""
 
     def setup_ended(self, error: Faulted | Refused | None) -> None:
-        """Setup is over; comes once, before or after ``open`` returned."""
+        """Setup is over; called once, before or after ``open`` returns."""
 
     def lost(self, fault: FaultClass, reason: str) -> None:
-        """The process or server of the session is gone; running operations were answered before."""
+        """The process or server of the session is gone; running operations have failed before."""
 
 
 class Handle(Protocol):
     """An open session. Every ``start`` calls its ``on_result`` exactly once, whatever happens.
 
-    A callback and not a future, which would cost each call a turn of the event loop.
+    Callbacks in place of futures save each call a turn of the event loop.
     """
 
     def start(
@@ -172,15 +172,14 @@ class Handle(Protocol):
     ) -> Stop:
         """Start an operation; the answer is an Outcome for call and score_group, JSON bytes for the others.
 
-        ``limit_s`` is the time after which a place that does not even answer may be given up.
-        The returned function asks the operation to stop; it is still answered.
-        ``progress`` is called once a call has run for a while; time for which its place kept it waiting does
-        not count. Where results come in pieces it gets the stream events before the last ones; these are then
-        not part of the Outcome.
+        ``limit_s``: a host that is unresponsive for longer may be killed.
+        The returned function requests a stop; ``on_result`` is still called.
+        ``progress`` is called once a call has run for a while, queueing not included. If results come in
+        pieces it gets all stream events but the last ones; these are then not part of the Outcome.
         """
 
     async def close(self) -> None:
-        """Stop what runs, tear down once, forget. Raises Faulted when teardown failed."""
+        """Stop running operations and tear down, once. Raises Faulted if teardown fails."""
 
 
 class Runtime(Protocol):
@@ -188,11 +187,11 @@ class Runtime(Protocol):
 
     @property
     def environments(self) -> Sequence[EnvironmentInfo]:
-        """Hosted environments; the first is the default. Another object whenever that changes."""
+        """Hosted environments; the first is the default. A new object after each change."""
 
     @property
     def pending(self) -> Sequence[str]:
-        """Places, such as servers that are not up yet, whose environments are not known so far."""
+        """Names of runtimes, such as servers that are not up yet, whose environments are unknown."""
 
     async def start(self) -> None:
         """Load the environments; returns when sessions can be opened. Raises LoadError."""
@@ -220,7 +219,7 @@ class Gauge(NamedTuple):
 
 @runtime_checkable
 class Gauged(Protocol):
-    """A runtime with metrics; not every one has some."""
+    """A runtime with metrics of its own."""
 
     def gauges(self) -> Iterable[Gauge]:
-        """Current values; cheap. The label ``runtime`` names the runtime among others of its kind."""
+        """Current values; cheap. The label ``runtime`` identifies the runtime."""

@@ -1,1 +1,1 @@
-"""The checks, by what they look at. Each module's names are instances of Check; ``suite`` collects them."""
+"""The checks, by topic. Each module defines instances of Check; ``suite`` collects them."""

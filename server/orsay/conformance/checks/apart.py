@@ -1,4 +1,4 @@
-"""Promises about sessions beside each other: none waits, and a call ends with its session."""
+"""Promises about concurrent sessions: none waits for another, and a call ends with its session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STOP_S = 10.0
     "I1", "others-go-on", "While a tool of one session runs, other sessions, /ping and /health are answered."
 )
 async def others_go_on(target: Target) -> None:
-    # On a busy machine a second may be too short for all of it.
+    # On a busy machine one second may be too short.
     for seconds in (_SHORT_S, _LONG_S):
         async with target.session() as session, _running(session, seconds) as call:
             await _play_beside(target, session)
@@ -30,7 +30,7 @@ async def others_go_on(target: Target) -> None:
 
 @contextlib.asynccontextmanager
 async def _running(session: TargetSession, seconds: int) -> AsyncIterator[asyncio.Task[None]]:
-    """A call that takes so long, and that has begun as far as a client can know."""
+    """A running call of that duration, whose stream has begun."""
     waiting = await session.target.probe.waiting()
     began = asyncio.Event()
 

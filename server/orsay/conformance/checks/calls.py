@@ -68,7 +68,7 @@ async def call_unknown_tool(target: Target) -> None:
 
 
 def private_names(target: Target) -> list[str]:
-    """Names of the methods behind tools; no tool is called so."""
+    """Names of Python methods behind tools; no tool has such a name."""
     usual = ("answer", "check", "finish", "grade", "reset", "reward", "run", "score", "state", "step")
     return [f"_{name}" for name in (*usual, *(spec["name"] for spec in target.tool_specs()))]
 

@@ -1,6 +1,6 @@
 """Promises beyond the standard: life of a session, keys, names, clients of every kind.
 
-``results`` has the promises for calls. Other servers are right without these.
+``results`` has the promises for calls. Other servers conform without these.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ async def create_twice(target: Target) -> None:
         again = await session.post("/create", target.task_source())
         expect(again.status_code == 200, f"the same body answered {again.status_code}: {again.text[:200]}")
         expect(json_of(again) == {"sid": session.sid}, f"the same body answered {again.text[:200]}")
-        # By index where there is another: a server may take no task_spec at all.
+        # By index if there is a second task: a server may refuse every task_spec.
         task: dict[str, Any] = {"task_spec": {"other": 1}, "env_name": target.env}
         if target.count > 1:
             task = {**target.task_source(), "index": 1}
@@ -93,7 +93,7 @@ async def key_needed(target: Target) -> None:
     async with target.session() as session, target.raw() as wire:
         for method, path in await _routes(target):
             for wrong in ("", "wrong", key + "x", key[:-1]):
-                # A session that exists: one that does not must not be what is refused.
+                # An existing session, so that the refusal is not about an unknown session.
                 headers = {"X-API-Key": wrong, SESSION_ID: session.sid, "Content-Type": "application/json"}
                 reply = await wire.request(method, path, headers, b"{}" if method == "POST" else b"")
                 expect(reply.status == 401, f"{method} {path} with a wrong key answered {reply.status}")

@@ -1,4 +1,4 @@
-"""Requests that must be refused, with the right status and nothing else disturbed."""
+"""Requests that must be refused with the right status and without side effects."""
 
 from __future__ import annotations
 

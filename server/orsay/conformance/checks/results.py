@@ -1,4 +1,4 @@
-"""Promises about calls and their results: not corrupted, not run twice, not read by others."""
+"""Promises about calls: results are intact and private, and no call runs twice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def no_leading_space(target: Target) -> None:
         for space in _WHITE_SPACE
         for phase in range(3)
     ]
-    # A tool that ends the episode answers once in a session.
+    # A tool that ends the episode can be called once in a session.
     size = 1 if echo.ends else len(texts)
     for first in range(0, len(texts), size):
         async with target.session() as session:
@@ -110,7 +110,7 @@ async def broken_connection(target: Target) -> None:
 async def _break(
     session: TargetSession, counter: Counter, headers: dict[str, str], *, after: bytes | None
 ) -> None:
-    """Send the call and leave: at once, or when the answer holds ``after``."""
+    """Send the call and disconnect: at once, or when the answer contains ``after``."""
     async with session.target.raw() as wire:
         await session.send_raw_call(wire, counter.tool, counter.value, headers)
         if after is not None:
@@ -154,9 +154,9 @@ async def finite_rewards(target: Target) -> None:
 
 
 def _reward(text: str) -> Any:
-    """The reward of the output, which may be no number; None for a text that other checks refuse."""
+    """The reward of the output, of any type; None for a text that other checks report."""
     try:
-        # Also what no strict reader takes.
+        # Also JSON that is not strict.
         result = json.loads(text)
     except (ValueError, RecursionError):
         return None

@@ -1,7 +1,8 @@
-"""Asking again for a call that still runs: it runs once, and every answer is that of its one run.
+"""Repeated requests for a running call: it runs once, and all answers are of that one run.
 
-A call that is sent again late in its run is answered when that run ends. A second run takes its whole time
-from there. Time alone proves nothing on a busy machine: the same is asked of a long call.
+A call that is repeated late in its run is answered when that run ends; a second run would take the full
+duration from there. Timing alone proves nothing on a busy machine: a suspicion is checked again with a longer
+call.
 """
 
 from __future__ import annotations
@@ -23,18 +24,20 @@ __all__ = ["expect_one_run"]
 _LONG_S = 3
 _SLOW_S = 1.0
 _LATE = 0.8
-"""Share of its time that a call has run when it is asked for again."""
+"""Share of its duration after which a call is repeated."""
 
 
 async def expect_one_run(target: Target, headers: Mapping[str, str] | None, *, attach: bool) -> None:
-    """A call of the waiting tool, asked for again while it runs: by ``attach``, while the first reader reads
-    on; or else after its connection broke, by sending it again with the same headers.
+    """Repeat a running call of the waiting tool.
 
-    Raises Failed unless it runs once, and NotSupported where it was never seen running.
+    With ``attach``: by its task id, while the first connection is open; else by the same request with the
+    same headers, after the first connection broke.
+
+    Raises Failed unless it runs once, and NotSupported if it was never observed running.
     """
     waiting = await target.probe.waiting()
     why = ""
-    # A call that takes so much longer than asked for runs again for as much longer.
+    # The tool's overhead counts for a second run too.
     slow_s = max(0.0, waiting.took_s - waiting.seconds - _SLOW_S)
     for seconds in (waiting.seconds, _LONG_S):
         async with target.session() as session:
@@ -61,7 +64,7 @@ async def _asked_again(
     *,
     attach: bool,
 ) -> tuple[float, float]:
-    """Times of the second request for the call and of its answer, in seconds from the first request."""
+    """Times of the repeated request and of its answer, in seconds from the first request."""
     value = waiting.taking(seconds)
     begun = time.monotonic()
     async with session.open_stream(waiting.tool, value, headers) as answer:

@@ -1,4 +1,4 @@
-"""The state of an episode, seen in a number that counts calls: calls alone move it, one by one."""
+"""State of an episode, observed by a tool that counts calls: only calls change it, one step each."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def raising_loses_nothing(target: Target) -> None:
     expect(runs != 1, f"{words}: the state of the session is lost")
     if runs < 3:
         raise NotSupported(f"{words}: {name} takes back a call")
-    # The number may count calls of every tool, those that raise too.
+    # The number may count calls of every tool, including those that raise.
     expect(runs <= 4, f"{words}, not 3 or 4: {name} ran several times")
 
 

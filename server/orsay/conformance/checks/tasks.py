@@ -1,4 +1,4 @@
-"""Tasks by list, count, index and range, and the task that a session by index plays."""
+"""Tasks by list, count, index and range, and the task of a session that is created by index."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ async def create_same_task(target: Target) -> None:
         count = json_of(await target.post(target.path("/num_tasks"), {"split": name}))["num_tasks"]
         if not count:
             continue
-        # The last: a server that plays the first whatever was asked for is found too.
+        # The last task: finds a server that always plays the first one.
         source = {"split": name, "index": count - 1}
         asked = await target.post(target.path("/task"), source)
         by_index = {**source, "env_name": target.env}

@@ -1,7 +1,7 @@
 """Tools, results and the prompt in the types of the ``mcp`` package.
 
-Reward, end of the episode and metadata travel in ``_meta`` under the key ``orsay``: they are for the program
-that plays, and hosts do not show ``_meta`` to the model.
+Reward, end of the episode and metadata are in ``_meta`` under the key ``orsay``: they are for the client
+program, and hosts do not show ``_meta`` to the model.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def tool(spec: ToolSpec) -> types.Tool:
 
 
 def result(answer: RunToolSuccess | RunToolError) -> types.CallToolResult:
-    """``isError``: the tool did not run, as with wrong arguments, which the model can fix."""
+    """Result of a call. ``isError``: the tool did not run, for example because of wrong arguments."""
     if isinstance(answer, RunToolError):
         content: list[Any] = [types.TextContent(type="text", text=answer.error)]
         meta = {META: {"reason": answer.reason, "finished": answer.reason == "episode_finished"}}
@@ -44,7 +44,7 @@ def result(answer: RunToolSuccess | RunToolError) -> types.CallToolResult:
 
 
 def failed(error: Refused | Faulted, faults: FaultLog) -> McpError:
-    """A fault is an error of the protocol, never a result: a model could not distinguish the two."""
+    """A fault as a protocol error, not a result: in a result a model could not distinguish it."""
     fault = fault_of(error, faults)
     data = None if fault is None else fault.model_dump(by_alias=True)
     code = types.INVALID_REQUEST if fault is None else _FAULT
@@ -52,7 +52,7 @@ def failed(error: Refused | Faulted, faults: FaultLog) -> McpError:
 
 
 def messages(conversation: Sequence[Message]) -> types.GetPromptResult:
-    """One MCP message for each block; MCP knows no system messages, so those come from the user."""
+    """One MCP message for each block; system messages become user messages, as MCP has none."""
     shown = [
         types.PromptMessage(role=_role(message), content=_content(block))
         for message in conversation

@@ -35,8 +35,8 @@ _LAST_ANSWERS_S = 2.0
 class McpMount:
     """``/mcp`` for the first environment; ``/mcp/{env}`` and ``/{env}/mcp`` for each.
 
-    ``plain`` answers what is posted to the same path by clients of another protocol, which do not accept
-    streams.
+    ``plain`` answers POST requests without ``Accept: text/event-stream`` on the same path, of OpenEnv's
+    clients.
     """
 
     operations = (
@@ -85,7 +85,7 @@ class McpMount:
         return None
 
     async def close(self) -> None:
-        """Finish the answers that are under way, then end the sessions that are left."""
+        """Finish pending answers, then end the remaining sessions."""
         self._closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -118,10 +118,10 @@ class McpMount:
             raise BadRequest("no Mcp-Session-Id: a session begins with the request 'initialize'")
         try:
             conversation = await self._begin(request)
-        except (Refused, Faulted) as exc:  # as an answer to the request: clients show no text of HTTP errors
+        except (Refused, Faulted) as exc:  # as a JSON-RPC error: clients show no text of HTTP errors
             await request.send_json(to_json(_error_response(body, failed(exc, self._drivers.faults))))
             return
-        if request.has_gone():  # no client learns the session's id
+        if request.has_gone():  # the client left: nobody knows the session's id
             await conversation.end()
             return
         status = 0
@@ -134,11 +134,11 @@ class McpMount:
         try:
             await self._hand_over(conversation, request.scope, replay(body, request.receive), watch)
         finally:
-            if not 0 < status < 400:  # it was no valid beginning
+            if not 0 < status < 400:  # it was no valid initialize request
                 await conversation.end()
 
     async def _begin(self, request: Request) -> Conversation:
-        """Open a session for the task that the query names. Raises Refused or Faulted."""
+        """Open a session for the task in the query string. Raises Refused or Faulted."""
         info = self._drivers.environment(_environment(request.path) or "")
         driver = await self._drivers.open(
             request.owner,
@@ -176,21 +176,21 @@ class McpMount:
             conversation.answering -= 1
 
     def _find(self, request: Request) -> Conversation:
-        """The conversation, whose session counts as used. Raises BadRequest or UnknownSession."""
+        """The conversation of the request; touches its session. Raises BadRequest or UnknownSession."""
         sid = request.headers.get(_SESSION, b"").decode("latin-1")
         if not sid:
             raise BadRequest("Mcp-Session-Id is required: begin with a POST of 'initialize'")
         conversation = self._live.get(sid)
         if conversation is None or conversation.driver.session.owner != request.owner or conversation.ended:
             raise UnknownSession("no MCP session of this id: begin another one with 'initialize'")
-        if not conversation.driver.over:  # else its calls answer with the reason of its end
+        if not conversation.driver.over:  # an ended one answers calls with the reason
             conversation.driver.touch()
         return conversation
 
     # expiry
 
     async def _sweep(self) -> None:
-        """Forget what has ended, and keep ended sessions for a while, for the reason of their end."""
+        """Remove conversations some time after their end; until then calls get the reason."""
         while True:
             await asyncio.sleep(_SWEEP_S)
             try:
@@ -211,7 +211,7 @@ class McpMount:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """The package logs an error when a stream of events is open while its session ends, as is usual."""
+    """Log filter: drops the package's error about an open event stream at the end of a session."""
     return not (record.exc_info and isinstance(record.exc_info[1], anyio.ClosedResourceError))
 
 

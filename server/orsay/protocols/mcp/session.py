@@ -1,4 +1,4 @@
-"""One MCP session: an episode, a server of the ``mcp`` package that plays it, and its transport."""
+"""One MCP session: an episode, the ``mcp`` package's server for it, and its transport."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _log = get_logger(__name__)
 
 
 class Conversation:
-    """Begin with ``start``. It ends with the episode's session when the client, or ``end``, ends it."""
+    """An MCP session and its episode's session. ``start`` comes first; both end by the client or ``end``."""
 
     def __init__(self, driver: SessionDriver, prompt: list[TextBlock | ImageBlock], faults: FaultLog) -> None:
         self.driver = driver
         self.gone_at: float | None = None
-        """Time at which the session was found to have ended by itself."""
+        """Time when the end of the session was noticed, if it ended by itself."""
         self.answering = 0
-        """Requests that wait for their answer."""
+        """Requests without an answer so far."""
         self.transport = StreamableHTTPServerTransport(mcp_session_id=driver.sid)
         self._server = _server(driver, text_of_prompt(prompt), faults)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Returns when requests can be handed to the transport. Raises ShuttingDown."""
+        """Start the server task; returns when the transport takes requests. Raises ShuttingDown."""
         started = asyncio.Event()
         self._task = asyncio.create_task(self._run(started))
         waiting = asyncio.create_task(started.wait())
@@ -69,7 +69,7 @@ class Conversation:
 
 
 def _server(driver: SessionDriver, instructions: str, faults: FaultLog) -> Server[Any, Any]:
-    """The methods are registered by type of request: the decorators would turn faults into results."""
+    """Server of the package, with handlers by request type: its decorators would turn faults into results."""
     server: Server[Any, Any] = Server(driver.info.name, version("orsay"), instructions)
 
     async def list_tools(request: types.ListToolsRequest) -> types.ServerResult:

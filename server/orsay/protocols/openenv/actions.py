@@ -16,15 +16,15 @@ _CALL_KEYS = frozenset({"type", "tool", "tool_name", "arguments", "metadata"})
 
 
 def lists_tools(action: Mapping[str, Any]) -> bool:
-    """The action asks which tools there are."""
+    """True for an action that lists the tools."""
     return action.get("type") == "list_tools" and set(action) <= {"type", "metadata"}
 
 
 def tool_call(action: Mapping[str, Any], tools: Sequence[ToolSpec]) -> tuple[str, dict[str, Any]]:
     """Name and arguments.
 
-    ``{"type": "call_tool", "tool_name": …, "arguments": {…}}`` always is a call, ``{"tool": …, "arguments":
-    {…}}`` unless the only tool has an argument of that name; anything else is the arguments of the only tool.
+    ``{"type": "call_tool", "tool_name": …, "arguments": {…}}`` is always a call, ``{"tool": …, "arguments":
+    {…}}`` unless the only tool has an argument ``tool``; any other object is the arguments of the only tool.
     Raises BadRequest.
     """
     named = action.get("tool_name", action.get("tool"))
@@ -56,7 +56,7 @@ def _properties(tool: ToolSpec) -> set[str]:
 
 
 def action_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
-    """The JSON schema of what ``tool_call`` takes."""
+    """The JSON schema of the actions that ``tool_call`` accepts."""
     call = {
         "title": "CallToolAction",
         "type": "object",

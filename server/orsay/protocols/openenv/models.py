@@ -44,7 +44,7 @@ _NO_ARGUMENTS = {"type": "object", "properties": {}}
 
 
 class ResetRequest(BaseModel):
-    """Task to play: ``split`` with ``index``, or ``seed``, or neither for any; the rest is ignored."""
+    """Task to play: ``split`` with ``index``, or ``seed``, or neither for any; other fields are ignored."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -84,7 +84,7 @@ def _content(blocks: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def shown(blocks: Sequence[TextBlock | ImageBlock], metadata: dict[str, Any]) -> dict[str, Any]:
-    """The prompt as the first observation; in the metadata too, all that older typed clients keep."""
+    """The prompt as the first observation, and in its metadata, all that older typed clients keep."""
     text = _text(blocks)
     metadata = {**metadata, "prompt": text}
     observation = {"text": text, "blocks": _content(blocks), "metadata": metadata}
@@ -92,7 +92,7 @@ def shown(blocks: Sequence[TextBlock | ImageBlock], metadata: dict[str, Any]) ->
 
 
 def called(name: str, answer: RunToolSuccess | RunToolError) -> dict[str, Any]:
-    """The answer of a tool, or why it was not run, as an observation."""
+    """The answer of a tool, or the reason of a refusal, as an observation."""
     if isinstance(answer, RunToolError):
         return refused(name, answer.reason, answer.error)
     output = answer.output
@@ -129,7 +129,7 @@ def schema_of(tool: ToolSpec) -> dict[str, Any]:
 
 
 def listed(tools: Sequence[ToolSpec]) -> dict[str, Any]:
-    """Tools as an observation."""
+    """A list of tools as an observation."""
     found = [
         {"name": tool.name, "description": tool.description, "input_schema": schema_of(tool)}
         for tool in tools
@@ -138,7 +138,7 @@ def listed(tools: Sequence[ToolSpec]) -> dict[str, Any]:
 
 
 def error_code(error: Refused | Faulted) -> str:
-    """The nearest of OpenEnv's codes; the class of the fault stands beside it."""
+    """The nearest of OpenEnv's error codes; the class of the fault is sent beside it."""
     match error:
         case Overloaded():
             return "CAPACITY_REACHED"

@@ -64,8 +64,8 @@ class State(BaseModel):
 
 
 class OpenEnvMount:
-    """Endpoints of OpenEnv: each path exists by itself, for the first environment, and under the name of
-    each.
+    """Endpoints of OpenEnv: each path exists at the root, for the first environment, and under each
+    environment's name.
     """
 
     operations = (
@@ -140,7 +140,7 @@ class OpenEnvMount:
     def find(self, path: str) -> Mapping[str, Endpoint]:
         environment, action = _split(path)
         if not environment and action == _DOCUMENT:
-            return {}  # that is the server's own
+            return {}  # the server has its own endpoint of that path
         return self._table.get(action, {})
 
     def find_socket(self, path: str) -> Endpoint | None:
@@ -150,7 +150,7 @@ class OpenEnvMount:
         return partial(self._seated, self._answer_rpc_socket) if action == "mcp" else None
 
     async def close(self) -> None:
-        """Do nothing: sessions belong to the server, connections to uvicorn."""
+        """Do nothing: sessions are closed by the server, connections by uvicorn."""
 
     # HTTP
 
@@ -206,7 +206,7 @@ class OpenEnvMount:
         await request.send_json(b'{"status":"healthy"}')
 
     async def _document(self, request: Request) -> None:
-        """OpenAPI document of these endpoints for OpenEnv's tools: without the environment's name."""
+        """OpenAPI document of these endpoints without the environment's name, for OpenEnv's tools."""
         info = self._info(request)
         paths: dict[str, dict[str, Any]] = {}
         for each in self.operations:
@@ -224,8 +224,10 @@ class OpenEnvMount:
     # WebSocket
 
     async def _seated(self, endpoint: Endpoint, request: Request) -> None:
-        """Each may hold a session, so there are no more of them than of sessions, or some on a small server:
-        there, a client reads ``CAPACITY_REACHED`` over its own. Raises Overloaded.
+        """Count a WebSocket, which may hold a session. Raises Overloaded.
+
+        The limit is that of sessions, with a minimum: clients of a small server should read
+        ``CAPACITY_REACHED`` on a connection of their own.
         """
         limits, sockets = self._drivers.sessions.limits, self._sockets
         in_all = max(limits.max_sessions, _LEAST_SOCKETS)
@@ -246,7 +248,7 @@ class OpenEnvMount:
 
     async def _answer_socket(self, request: Request) -> None:
         named = parse_qs(request.scope["query_string"].decode("latin-1")).get("session_id")
-        # A named session was made by openenv/session/create, and is closed by it, or when it is idle.
+        # A named session was made by openenv/session/create; openenv/session/close or expiry ends it.
         session = self._session_of(request, named[0]) if named else self._new_session(request)
         rpc = Rpc(self._drivers, request.owner, session.info, secrets_of(request) or {}, session)
 

@@ -1,7 +1,7 @@
-"""The JSON-RPC side of OpenEnv, which its MCP clients use: tools listed and called without observations.
+"""OpenEnv's JSON-RPC interface for its MCP clients: lists and calls tools, without observations.
 
-This is not the streamable HTTP of the Model Context Protocol, though it shares its path: requests are plain
-JSON, and a session is made, named and closed by methods of OpenEnv's own.
+It shares its path with the streamable HTTP of the Model Context Protocol but is another protocol: requests
+are plain JSON, and OpenEnv's own methods create and close sessions.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Problem(Exception):
 
 
 class Rpc:
-    """Answers requests for one environment, in the session of a WebSocket or in the session they name."""
+    """Handler of requests for one environment, in the session of a WebSocket or in a named session."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Rpc:
             step = called(name, await session.call(name, arguments))
         finally:
             if session is not self._session and not params.get("session_id"):
-                await session.close()  # no client could name it
+                await session.close()  # no request can refer to it
         observation = step["observation"]
         if observation["error"] is not None:
             raise _Problem(_INVALID_PARAMS, observation["error"]["message"])

@@ -1,4 +1,4 @@
-"""Session of one OpenEnv client: an environment, and the episode that it plays there, if any.
+"""Session of one OpenEnv client: an environment and its current episode, if any.
 
 ``reset`` ends the episode and opens a session for the next one.
 """
@@ -19,7 +19,7 @@ __all__ = ["OpenEnvSession"]
 
 
 class OpenEnvSession:
-    """Session of an OpenEnv client. With ``driver``, it is open already and keeps its id over resets."""
+    """Session of an OpenEnv client. With ``driver`` it is open already, and resets keep its id."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class OpenEnvSession:
         return shown(await driver.prompt(), metadata)
 
     async def step(self, action: dict[str, Any], key: str | None = None) -> dict[str, Any]:
-        """The observation after an action; before the first reset, on any task."""
+        """The observation after an action; without a reset before, on any task."""
         if lists_tools(action):
             return listed(await self.tools())
         if self.driver is None:

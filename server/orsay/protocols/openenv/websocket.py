@@ -1,4 +1,4 @@
-"""A WebSocket of an OpenEnv client: messages in, one answer each, in order; gone means gone."""
+"""WebSocket loop for an OpenEnv client: one answer for each message, in order, until it disconnects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOO_MANY = 1008
 async def serve_socket(receive: Receive, send: Send, answer: Conversation) -> None:
     """Accept the connection and answer until one side ends it.
 
-    What still runs when the client goes is cancelled. A client that sends more than it waits for is cut off.
+    A disconnect cancels the running request. A client that queues too many messages is disconnected.
     """
     await send({"type": "websocket.accept"})
     messages: asyncio.Queue[str] = asyncio.Queue(_WAITING)
@@ -40,7 +40,7 @@ async def serve_socket(receive: Receive, send: Send, answer: Conversation) -> No
 
 
 async def _read(receive: Receive, messages: asyncio.Queue[str]) -> bool:
-    """Queue what comes until the client has gone; False when the queue is full."""
+    """Queue messages until the client disconnects; False when the queue is full."""
     while True:
         message = await receive()
         if message["type"] == "websocket.disconnect":

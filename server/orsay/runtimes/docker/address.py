@@ -1,4 +1,4 @@
-"""Address of the server in a container as seen from here, and a probe of its port."""
+"""Address of the server in a container, and a readiness probe."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _NOT_YET = (b"429", b"502", b"503", b"504")
 def url_of(found: Mapping[str, Any], port: int, *, image: str) -> str:
     """The URL of a running container, from the engine's description of it.
 
-    Its own address costs less than a published port, which passes through a process of the engine, but is
-    used only from inside its network: elsewhere the same numbers may mean another machine.
-    In a container, 127.0.0.1 is not where ports are published. Raises LoadError: no way leads there.
+    The container's own address costs less than a published port, which goes through a proxy process of the
+    engine, but is only valid inside its network: elsewhere the same address may belong to another machine.
+    Inside a container, ports are not published on 127.0.0.1. Raises LoadError if the container is
+    unreachable.
     """
     settings = found["NetworkSettings"]
     for network in (settings.get("Networks") or {}).values():
@@ -40,7 +41,7 @@ def url_of(found: Mapping[str, Any], port: int, *, image: str) -> str:
 
 
 async def wait_for_answer(url: str) -> None:
-    """Returns when a server there knows what it hosts, or answers anything but that it is starting."""
+    """Wait until a server there gives any answer other than that it is starting."""
     while True:
         if await _answers(url):
             return
@@ -48,7 +49,7 @@ async def wait_for_answer(url: str) -> None:
 
 
 async def _answers(url: str) -> bool:
-    """True if a server answers there: one small request, on a connection that is not kept."""
+    """True if a server answers there: one small request on a new connection."""
     host, _, port = url.removeprefix("http://").rpartition(":")
     request = f"GET /list_environments HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n"
     writer = None
@@ -70,7 +71,7 @@ def _in_container() -> bool:
 
 
 def _is_near(address: str, bits: int) -> bool:
-    """True where this machine, or container, has an address in the same network."""
+    """True if this machine (or container) has an address in the same network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((address, 9))  # sends nothing

@@ -1,8 +1,8 @@
-"""Ownership of containers, as a lease: labels on the engine, and a lock that only a living server holds.
+"""Ownership of containers: labels on the engine, and a file lock that only a living server holds.
 
-Each runtime marks what it makes with the id of its server and with a claim, a random word. For each claim
-there is a locked file on the server's machine; the system unlocks it when the process ends, however it ends.
-What bears the id of this server and a claim that is not held was left by a server that was killed.
+Each runtime labels its containers and networks with the id of its server and with a claim, a random word.
+Each claim has a locked file on the server's machine; the system unlocks it when the process ends, however it
+ends. Objects with this server's id and a claim that nobody holds were left by a server that was killed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _log = get_logger(__name__)
 
 
 class Claim:
-    """The right of one runtime to its containers, from ``take`` to ``release``."""
+    """Ownership of one runtime's containers, from ``take`` to ``release``."""
 
     def __init__(self, server_id: str, label: str) -> None:
         self.word = secrets.token_hex(8)
@@ -48,11 +48,11 @@ class Claim:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels of everything that belongs to it."""
+        """Labels of everything the claim owns."""
         return {SERVER_LABEL: self.server_id, NAME_LABEL: self.label, CLAIM_LABEL: self.word}
 
     def take(self) -> None:
-        """Lock the file, before anything is made that bears the labels."""
+        """Lock the file, before any object with the labels is made."""
         if sys.platform == "win32":  # there, every claim of another process looks unheld
             return
         try:
@@ -66,14 +66,14 @@ class Claim:
             )
 
     def refresh(self) -> None:
-        """Show that the file is in use, to whatever clears the folder of old ones; on any thread."""
+        """Update the file's time, for programs that remove old temporary files; on any thread."""
         lock = self._lock
         if lock is not None:
             with contextlib.suppress(OSError):
                 os.utime(lock)
 
     def release(self) -> None:
-        """Release the claim, after everything with its labels is gone; safe to call twice."""
+        """Release the claim, after all objects with its labels are removed; safe to call twice."""
         lock, self._lock = self._lock, None
         if lock is not None:
             with contextlib.suppress(OSError):
@@ -81,7 +81,7 @@ class Claim:
             os.close(lock)
 
     async def clear_left(self, engine: Engine) -> int:
-        """Remove what killed servers of this id have left; returns how many containers that were."""
+        """Remove objects of killed servers with this id; returns the number of containers."""
         mine = {SERVER_LABEL: self.server_id}
         left = self._ownerless(await engine.containers(mine))
         await asyncio.gather(*(engine.remove(each["Id"]) for each in left))
@@ -116,14 +116,14 @@ def _path(word: str) -> Path:
 def _sweep() -> None:
     """Remove files of claims that ended with their process, and had no containers left."""
     for each in _folder().iterdir():
-        with contextlib.suppress(OSError):  # another server does the same
+        with contextlib.suppress(OSError):  # another server may do the same
             if time.time() - each.stat().st_mtime > _OLD_S:
                 _held(each.name)
 
 
 def _held(word: str) -> bool:
-    """True where a living process holds the claim; the file of one that does not is removed."""
-    if sys.platform == "win32" or not _WORD.fullmatch(word):  # a label from elsewhere is no path
+    """True if a living process holds the claim; removes the file otherwise."""
+    if sys.platform == "win32" or not _WORD.fullmatch(word):  # a foreign label must not be used as a path
         return False
     try:
         lock = os.open(_path(word), os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""The only module that calls the Docker SDK: on threads, since it blocks. Its errors become ours here."""
+"""Docker engine client: the only module that calls the Docker SDK, on threads, and translates its errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .spec import ContainerSpec, ImageConfig, Pull
 
 __all__ = ["Engine", "Event", "Stream"]
 
-_KEPT_LINES = 20  # of a build step that fails
+_KEPT_LINES = 20  # of a failed build step
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # the engine colours what a step writes to its standard error
 _T = TypeVar("_T")
 _THREADS = 8
@@ -63,7 +63,7 @@ class Stream:
         self._close = close
 
     def close(self) -> None:
-        """End it from our side; safe to call twice."""
+        """End the stream from our side; safe to call twice."""
         with contextlib.suppress(OSError, ValueError, AttributeError):  # it has ended by itself
             self._close()
 
@@ -131,7 +131,7 @@ class Engine:
         call: Callable[[], _T],
         undo: Callable[[_T], Awaitable[None] | None] | None = None,
     ) -> _T:
-        """``call`` on a thread. Who is cancelled waits for its end, and has what it made undone."""
+        """Run ``call`` on a thread. A cancelled caller waits for its end, and undoes its effect."""
 
         def run() -> _T:
             with _ours(self._sdk, what):
@@ -153,7 +153,7 @@ class Engine:
     async def image(self, name: str, *, pull: Pull = "missing") -> ImageConfig:
         """Configuration of an image, fetched from its registry first, depending on ``pull``.
 
-        Raises ImageMissing, which names the way to get it.
+        Raises ImageMissing, with the remedy.
         """
         if pull == "always":
             await self._pull(name)
@@ -275,9 +275,9 @@ class Engine:
             labels=dict(spec.labels),
             user=spec.user,
             ports=[port] if port else None,
-            detach=True,  # with it, stdin stays open when the one who attached goes
+            detach=True,  # with it, stdin stays open after the attached client disconnects
             stdin_open=True,
-            healthcheck={"test": ["NONE"]},  # the runtime looks itself, and starts no process for it
+            healthcheck={"test": ["NONE"]},  # the runtime probes the server itself
             host_config=host,
         )
         return str(made["Id"])
@@ -303,7 +303,7 @@ class Engine:
             except EngineError as exc:
                 if "already in progress" not in str(exc):
                     raise
-                await self._until_removed(container)  # it is just removing itself
+                await self._until_removed(container)  # the engine is removing it already
 
     async def _until_removed(self, container: str) -> None:
         """Raises NotThere when it is gone, EngineError when that takes too long."""
@@ -363,7 +363,7 @@ class Engine:
         on_end: Callable[[], None],
         since: float | None = None,
     ) -> Stream:
-        """Events of containers that have the labels; called back on the event loop.
+        """Subscribe to events of containers with the labels; callbacks run on the event loop.
 
         ``since`` (seconds, by the clock of the engine) replays what happened from then on.
         """
@@ -393,9 +393,9 @@ class Engine:
     # networks
 
     async def create_network(self, name: str, *, labels: Mapping[str, str], interface: str) -> str:
-        """A network without a way out, whose members reach neither each other. Returns its id.
+        """An internal network (no route out) without traffic between its members. Returns its id.
 
-        ``interface`` is what the engine's machine calls it, in at most 15 characters.
+        ``interface`` is the name of the bridge on the engine's machine, 15 characters at most.
         """
         options = {
             "com.docker.network.bridge.name": interface,
@@ -431,13 +431,13 @@ class Engine:
         return found
 
     async def remove_network(self, network: str) -> None:
-        """One that is gone is fine. Raises EngineError while a container is in it."""
+        """Remove a network, if it exists. Raises EngineError while a container is in it."""
         with contextlib.suppress(NotThere):
             await self._do("cannot remove the network", lambda: self._api.remove_network(network))
 
 
 def _hang_up(raw: Any) -> None:
-    """Close what ``attach_socket`` made, from the outside in: a response would miss its socket later."""
+    """Close the layers of ``attach_socket``, outermost first: a response needs its socket to close."""
     sock = getattr(raw, "_sock", raw)
     with contextlib.suppress(OSError, ValueError, AttributeError):
         raw._response.close()
@@ -450,7 +450,7 @@ def _pairs(labels: Mapping[str, str]) -> list[str]:
 
 
 def _reason(error: BaseException) -> str:
-    """Error text of the system, found below the exceptions of libraries."""
+    """Error text of the operating system, from the causes of a library's exception."""
     reason = str(error)
     below: BaseException | None = error
     while below is not None:
@@ -473,7 +473,7 @@ def _follow_build(
     """Image id from the events of a build. Raises EngineError with the output of the failed step."""
     step: deque[str] = deque(maxlen=_KEPT_LINES)
     image = rest = problem = ""
-    for event in events:  # to the end, also after an error: the connection is released there
+    for event in events:  # to the end, also after an error: that releases the connection
         if given_up.is_set():
             raise EngineError(f"the build of {tag} was given up")
         if "error" in event:

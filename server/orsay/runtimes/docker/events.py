@@ -1,4 +1,4 @@
-"""Events of our containers from the engine, passed to the pool; read again after an outage."""
+"""Subscription to the engine's events about our containers; renewed after an outage."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Events:
             raise
 
     async def _run(self) -> None:
-        """Listen again when the connection is lost, and compare with what runs now and then."""
+        """Renew a lost subscription, and poll the running containers at intervals."""
         failures = 0
         while True:
             with contextlib.suppress(TimeoutError):
@@ -70,7 +70,7 @@ class Events:
                     await asyncio.sleep(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
                     failures += 1
                     await self._listen()
-                    await asyncio.sleep(_REPLAY_S)  # events that were missed say more than their absence
+                    await asyncio.sleep(_REPLAY_S)  # replayed events have reasons, a poll has none
                 await self._compare()
                 failures = 0
             except EngineError as exc:

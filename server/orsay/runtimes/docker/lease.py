@@ -1,8 +1,8 @@
-"""Containers end by themselves when their server is gone: each waits for a byte now and then.
+"""Lease of containers: a container ends by itself when its server stops sending heartbeats.
 
-The command of a container is wrapped in a few lines of shell. They leave a watch in the background, which
-reads the container's standard input, and become the command. The server holds that input open and writes a
-byte each third of the lease. An image without a shell, or without ``timeout`` and ``head``, runs unwatched.
+The command of a container is wrapped in a few lines of shell, which start a watchdog on the container's
+standard input and then exec the command. The server keeps that input open and writes a byte each third of the
+lease. An image without a shell, or without ``timeout`` and ``head``, runs without a watchdog.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NO_WATCH = "orsay: this image has no timeout or head, and cannot end by itself w
 _GRACE_S = 5
 _BYTE = b"."
 
-# The watch is an orphan, so that the command has no child it does not know of.
+# The watchdog is double-forked, so that the command has no unexpected child.
 _SCRIPT = """\
 if command -v timeout >/dev/null && command -v head >/dev/null; then
   exec 3<&0 </dev/null
@@ -34,15 +34,15 @@ exec "$@" </dev/null
 
 
 def watched(command: Sequence[str], lease_s: float) -> tuple[list[str], list[str]]:
-    """Entrypoint and command of a container that runs ``command`` and ends when the lease does."""
+    """Entrypoint and command of a container that runs ``command`` under a lease."""
     script = _SCRIPT.format(lease=max(1, round(lease_s)), grace=_GRACE_S, no_watch=NO_WATCH)
     return [SHELL, "-c", script, "orsay"], list(command)
 
 
 class Lease:
-    """Renews the lease of some containers, on a thread of its own: a busy event loop must not end them.
+    """Thread that renews the leases of containers: a busy event loop must not end them.
 
-    ``on_beat`` is called there each time.
+    ``on_beat`` is called on it each time.
     """
 
     def __init__(self, lease_s: float, *, on_beat: Callable[[], None] = lambda: None) -> None:
@@ -54,12 +54,12 @@ class Lease:
         self._thread.start()
 
     def hold(self, container: str, write: Callable[[bytes], None]) -> None:
-        """Renew it from now on, through ``write``; takes the place of an earlier one."""
+        """Renew a container's lease through ``write``, which replaces an earlier one."""
         self._writers[container] = write
         self._renew(container)
 
     def drop(self, container: str) -> None:
-        """Renew it no more."""
+        """Stop renewing a container's lease."""
         self._writers.pop(container, None)
 
     def stop(self) -> None:
@@ -78,5 +78,5 @@ class Lease:
             return
         try:
             write(_BYTE)
-        except (OSError, ValueError):  # the reader of the connection gets the error too, and connects again
+        except (OSError, ValueError):  # the reader of the connection gets the error too, and reconnects
             self.drop(container)

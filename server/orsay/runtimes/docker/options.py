@@ -24,14 +24,14 @@ _VARIABLE = re.compile(r"[^=\0]+")
 
 @dataclass(frozen=True, kw_only=True)
 class DockerOptions:
-    """Containers of one image. Times in seconds. Raises ConfigError for what cannot be."""
+    """Options of the containers of one image. Times in seconds. Raises ConfigError for invalid values."""
 
     image: str
     replicas: int = 1
-    """Containers that share the sessions."""
+    """Number of containers that share the sessions."""
     max_sessions_per_replica: int | None = None
     spare: int = 0
-    """Containers beyond the replicas that are up already when one of those is lost."""
+    """Number of idle containers that replace lost replicas."""
     idle_s: float | None = None
     """Idle time after which all containers stop; the next request starts them again."""
     cpus: float | None = None
@@ -43,26 +43,26 @@ class DockerOptions:
     port: int | None = None
     """Port of the server in the container; by default the lowest that the image exposes, else 8080."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Anyone who may use the engine can read them."""
+    """Environment variables; anyone with access to the engine can read them."""
     secrets: Mapping[str, str] = field(default_factory=dict)
     """Files of the engine's machine by the names they get in /run/secrets."""
     volumes: tuple[str, ...] = ()
     """``/host:/container`` or ``/host:/container:ro``."""
     command: tuple[str, ...] | None = None
-    """Instead of the image's CMD."""
+    """Command in place of the image's CMD."""
     user: str | None = None
     capabilities: tuple[str, ...] = ()
     """Capabilities of root to keep, such as CHOWN; a container has none by default."""
     read_only: bool = False
-    """The root file system cannot be written to; /tmp can."""
+    """Read-only root file system, with a writable /tmp."""
     pull: Pull = "missing"
     start_limit_s: float = 120
     hang_limit_s: float = 60
-    """A container whose server was found silent, and stays so for so long, is replaced."""
+    """Time after which a container with an unresponsive server is replaced."""
     stop_grace_s: float = 10
     """Time between the request to stop and the kill."""
     lease_s: float = 60
-    """A container whose server is gone ends after so long."""
+    """Time after which a container ends when the Orsay server is gone."""
     hash_seed: int | Literal["random"] = "random"
     """PYTHONHASHSEED of the server in the container, and of its workers if it is one of ours."""
     remote: RemoteOptions = field(default_factory=RemoteOptions)
@@ -96,7 +96,7 @@ class DockerOptions:
         for variable in self.variables:
             if not _VARIABLE.fullmatch(variable):
                 raise ConfigError(f"image {image}: {variable!r} cannot be the name of a variable")
-        _ = self.memory_bytes, self.binds  # they raise
+        _ = self.memory_bytes, self.binds  # validation: both raise
 
     @property
     def memory_bytes(self) -> int | None:

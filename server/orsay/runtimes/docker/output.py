@@ -1,4 +1,4 @@
-"""Output of a container as lines of our log: cut, cleaned, and never faster than a bound."""
+"""Log lines from a container's output: cut, redacted, and limited in rate."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _FRAME = re.compile(rb"[\x01\x02]\x00\x00\x00", re.DOTALL)
 
 
 class Output:
-    """Takes the raw frames of an attached container, on any one thread.
+    """Parser of the raw frames of an attached container; used from one thread.
 
-    ``hide`` gives what takes secrets out of a line, before it is cut.
-    ``on_line`` gets the stream and the text of each line, no longer than 16000 characters; when there are too
-    many in a second, the rest of that second is counted only, and ``on_dropped`` gets the count.
+    ``hide`` gives the redactors, applied before a line is cut.
+    ``on_line`` gets the stream and the text of each line, of 16000 characters at most; lines over the rate
+    limit of a second are only counted, and ``on_dropped`` gets the count.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Output:
         return list(self._last)
 
     def reconnected(self) -> None:
-        """The next bytes come from another connection."""
+        """Note a new connection: the next bytes continue no earlier frame."""
         self._raw.clear()
 
     def feed(self, data: bytes) -> None:
@@ -69,7 +69,7 @@ class Output:
             del raw[: _HEADER + size]
 
     def _seek(self) -> None:
-        """A connection made while the container wrote may begin inside a frame: find the next."""
+        """Find the start of a frame: a connection made while the container wrote may begin inside one."""
         match = _FRAME.search(self._raw, 1)
         del self._raw[: match.start() if match else len(self._raw)]
 
@@ -86,7 +86,7 @@ class Output:
             del rest[:at]
 
     def _cut(self, rest: bytearray) -> int:
-        """Position to cut a line without end: in no secret, not even one of which the rest is to come."""
+        """Position to cut an overlong line outside of any secret, even an incomplete one."""
         hides = [hide for hide in self._hide() if hide]
         if not hides:
             return len(rest)
@@ -97,7 +97,7 @@ class Output:
         return len(text[:at].encode(errors="surrogateescape")) or len(rest)
 
     def end(self) -> None:
-        """End the streams: log the lines that have no end yet."""
+        """End the streams: log incomplete lines."""
         for stream, rest in self._partial.items():
             if rest:
                 self._log_line(stream, rest)

@@ -1,4 +1,4 @@
-"""Blocking work on threads that keep neither the process alive nor others waiting."""
+"""Daemon threads for blocking work: they neither keep the process alive nor occupy a shared pool."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _T = TypeVar("_T")
 
 
 def start_thread(run: Callable[[], None], name: str) -> None:
-    """A thread that ends with the process, wherever it stands."""
+    """Start a daemon thread."""
     threading.Thread(target=run, name=name, daemon=True).start()
 
 
 async def in_own_thread(call: Callable[[], _T], *, name: str) -> _T:
-    """Run ``call`` on a thread of its own, for what may take long. A cancelled wait leaves it behind."""
+    """Run ``call``, which may take long, on a new thread; a cancelled caller abandons it."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[_T] = loop.create_future()
 

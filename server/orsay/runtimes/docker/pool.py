@@ -1,8 +1,8 @@
-"""Autoscaling pool of containers, and the choice of one for a session.
+"""Pool of containers with spares and scale to zero, and the choice of one for a session.
 
-So many replicas share the sessions, and so many spares are up beside them. One that is lost is replaced at
-once, at first by a spare; one that keeps failing is tried again after longer and longer pauses. A pool that
-is not used can go to sleep: no containers, until the next request.
+Replicas share the sessions; spares are started ahead. A lost replica is replaced at once by a spare, if there
+is one; repeated failures to start are retried with backoff. An unused pool can scale to zero until the next
+request.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SOUND_S = 20.0  # a container with this uptime did not fail at its start
 
 
 class Pool:
-    """Containers that ``make`` makes, given a number. ``lost`` is to be called for each that ends."""
+    """Containers made by ``make(number)``. The owner calls ``lost`` for each that ends."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Pool:
     # life cycle
 
     async def start(self) -> None:
-        """Start all, at once. Raises LoadError: one of them does not come up."""
+        """Start all at the same time. Raises LoadError if one does not come up."""
         self._asleep = False
         self._balance()
         first = list(self._starting)
@@ -68,7 +68,7 @@ class Pool:
         self._watch = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """End all, at once; bounded by the grace time of a container."""
+        """End all at the same time; bounded by the grace time of a container."""
         self._stopping = True
         if self._watch is not None:
             self._watch.cancel()
@@ -93,7 +93,7 @@ class Pool:
 
     @property
     def replicas(self) -> Iterable[Replica]:
-        """Replicas that are up, starting or ending."""
+        """Containers that are up, starting or ending."""
         return [*self._active, *self._spare, *self._starting.values(), *self._ending.values()]
 
     @property
@@ -103,7 +103,7 @@ class Pool:
         return next((found for found in known if found), ())
 
     def gauges(self) -> Iterator[Gauge]:
-        """Containers by what they are for, those that answer, and those that were lost."""
+        """Numbers of containers by state, and of losses."""
         counts = {
             "active": len(self._active),
             "spare": len(self._spare),
@@ -122,7 +122,7 @@ class Pool:
     # starting
 
     def _balance(self) -> None:
-        """Start what is missing."""
+        """Start missing containers."""
         if self._asleep or self._stopping:
             return
         while self._spare and len(self._active) < self._options.replicas:
@@ -157,10 +157,10 @@ class Pool:
             if self._asleep or self._stopping:
                 return
             self._spare.append(replica)
-            self._used_at = self._now()  # the session that it was started for was not opened since
+            self._used_at = self._now()  # counts as used: the session that woke the pool is not open yet
             self._problem = ""
             _log.info("container_ready", label=self._label, container=replica.name)
-        elif self._watch is not None:  # the first start reports its error by itself
+        elif self._watch is not None:  # the first start raises its error
             self._failures += 1
             self._failed_count += 1
             self._problem = str(error or "it ended at once")
@@ -172,11 +172,11 @@ class Pool:
     # lost containers
 
     def lost(self, replica: Replica, reason: str, *, gone: bool = True) -> None:
-        """A container is gone, or of no more use: its sessions end, and another container is started."""
+        """Replace a container that ended or is unusable; its sessions are lost."""
         if gone:
             replica.ended(reason)
         if replica not in self._active and replica not in self._spare:
-            return  # its start fails now, or it was to be removed
+            return  # its start fails, or it is being removed
         for group in (self._active, self._spare):
             if replica in group:
                 group.remove(replica)

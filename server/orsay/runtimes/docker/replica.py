@@ -1,4 +1,4 @@
-"""One container and the server in it: made, started, healthy, and at some time gone."""
+"""One container and its server, from creation to removal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _VARIABLES = {"ORSAY_ERROR_DETAIL": "exception"}  # this server decides which de
 _HASH_SEEDS = ("PYTHONHASHSEED", "ORSAY_HASH_SEED")  # of any server there, and of the workers of ours
 _KEYS = "ORSAY_API_KEYS"
 _REATTACH_S = (0.2, 1.0, 2.0, 5.0)
-_NO_SHELL = f"exec {SHELL} failed"  # message of the engine's init
+_NO_SHELL = f"exec {SHELL} failed"  # error message of the engine's init process
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +49,11 @@ class Plan:
     lease: Lease
     network: str
     key: SecretStr = field(default_factory=lambda: SecretStr(secrets.token_urlsafe(24)), repr=False)
-    """Key for a server of ours in a container: others on its network must not play there."""
+    """API key of the server in a container, against other clients on its network."""
 
     @property
     def keys(self) -> Iterable[str]:
-        """Keys for the servers in the containers: nothing that they write should show one."""
+        """Keys of the servers in the containers, to be redacted from their output."""
         yield self.key.get_secret_value()
         if self.options.remote.api_key is not None:
             yield self.options.remote.api_key.get_secret_value()
@@ -67,7 +67,7 @@ class Plan:
 
     @property
     def remote(self) -> RemoteOptions:
-        """Options for the server in a container; those of the user win, where they have a key."""
+        """Options for the server in a container; an API key of the user has priority."""
         given = self.options.remote
         own = given.api_key is None and _KEYS not in self.options.variables
         return replace(
@@ -75,7 +75,7 @@ class Plan:
         )
 
     def spec(self, *, unwatched: bool) -> ContainerSpec:
-        """Raises LoadError when there is nothing to run."""
+        """Specification of a container. Raises LoadError if the image has no command."""
         options, image = self.options, self.image
         command = [*image.entrypoint, *(image.command if options.command is None else options.command)]
         if not command:
@@ -105,7 +105,7 @@ class Plan:
 
 
 class _Ended(Exception):
-    """The container ended while it started; the text has its end."""
+    """The container ended while it started; the text has the reason."""
 
 
 class Replica:
@@ -117,10 +117,10 @@ class Replica:
         self.opening = 0
         """Sessions that are being opened."""
         self.questions = 0
-        """Questions about tasks that are not answered yet."""
+        """Pending queries about tasks."""
         self.born_at = self._up_at = 0.0
         self.running = False
-        """True once it was started, even if it does not run any more: see ``gone``."""
+        """True once it was started; ``gone`` is set when it no longer runs."""
         self._plan = plan
         self._changed = changed
         self._loop = asyncio.get_running_loop()
@@ -134,7 +134,7 @@ class Replica:
 
     @property
     def upstream(self) -> Upstream:
-        """The server in it; there after ``start``."""
+        """The server in it; available after ``start``."""
         assert self._upstream is not None
         return self._upstream
 
@@ -149,7 +149,7 @@ class Replica:
         return self.opening + (0 if self._upstream is None else len(self._upstream.sessions))
 
     def silent_s(self) -> float:
-        """Seconds for which its server has been down although the container is up."""
+        """Seconds since the server stopped answering while the container runs."""
         if self.upstream.up:
             self._up_at = self._loop.time()
         return self._loop.time() - self._up_at
@@ -161,7 +161,7 @@ class Replica:
     # starting
 
     async def start(self) -> None:
-        """Returns when its server answers with its environments. Raises LoadError, with its last words."""
+        """Start, and wait until the server lists its environments. Raises LoadError, with its last output."""
         options = self._plan.options
         try:
             async with asyncio.timeout(options.start_limit_s):
@@ -200,7 +200,7 @@ class Replica:
         return not self._unwatched and any(_NO_SHELL in line for line in self._output.last_lines)
 
     async def _run_unwatched(self) -> None:
-        """Start the container again, without a shell around the command."""
+        """Start the container again without the watchdog's shell."""
         _log.warning("container_unwatched", image=self._plan.options.image, why=f"it has no {SHELL}")
         self.running = False
         self._plan.lease.drop(self.id)
@@ -225,7 +225,7 @@ class Replica:
         raise _Ended(self._end.result())
 
     async def _look(self, url: str) -> None:
-        """Returns when the server answers with its environments. Raises LoadError."""
+        """Wait until the server answers with its environments. Raises LoadError."""
         await wait_for_answer(url)
         self._upstream = Upstream(url, self._plan.remote, label=self.name, changed=self._changed)
         await self._upstream.start()
@@ -253,9 +253,7 @@ class Replica:
             self._plan.lease.hold(self.id, write)
 
     def _detached(self) -> None:
-        """Attach again, called on the reading thread: the container has ended, or the engine lost the
-        connection.
-        """
+        """Attach again, on the reading thread, after the container ended or the connection broke."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._attach_again)
 
@@ -276,7 +274,7 @@ class Replica:
                 await self._attach()
                 return
             except NotThere:
-                return  # the event with the reason is on its way
+                return  # the event with the reason will arrive
             except EngineError as exc:
                 _log.warning("container_out_of_sight", container=self.name, error=str(exc))
 
@@ -288,7 +286,7 @@ class Replica:
             _log.info("container_log", label=label, container=self.name, stream=stream, line=line)
 
     def _hides(self) -> set[Redactor]:
-        """Redactors of its sessions' secrets and of its key; called on the reading thread."""
+        """Redactors of its key and of its sessions' secrets; called on the reading thread."""
         own = self._own
         return {own} if self._upstream is None else {own, *self._upstream.hides}
 
@@ -298,7 +296,7 @@ class Replica:
     # shutdown
 
     def ended(self, reason: str) -> None:
-        """Note that the container is gone: it ended by itself, or was ended."""
+        """Note the end of the container."""
         if not self._end.done():
             self._end.set_result(reason)
 
@@ -325,13 +323,13 @@ class Replica:
                 async with asyncio.timeout(grace_s):
                     await asyncio.shield(self._end)
         try:
-            await engine.remove(self.id)  # also when it ended: it is removed a moment later
+            await engine.remove(self.id)  # the engine removes an ended container a moment later
         except EngineError as exc:
             _log.error("container_left", container=self.name, error=str(exc))
 
 
 def reason_of(exit_code: int, *, out_of_memory: bool, memory: str | None) -> str:
-    """End of a container, worded to follow its name."""
+    """Reason of a container's end, as a clause after its name."""
     if out_of_memory:
         limit = f"more than {memory} of memory" if memory else "too much memory"
         return f"was killed for using {limit}"

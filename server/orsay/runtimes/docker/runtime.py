@@ -23,10 +23,10 @@ _log = get_logger(__name__)
 
 
 class DockerRuntime:
-    """Hosts what the server in ``options.image`` hosts, in containers that it makes, watches and removes.
+    """Runtime over containers of ``options.image``, which it creates, monitors and removes.
 
-    ``server_id`` is the same each time the same server starts: what it left behind when it was killed is
-    found by it. ``label`` names the runtime in logs and on the engine.
+    ``server_id`` stays the same over restarts, so that containers of a killed server are found. ``label``
+    names the runtime in logs and on the engine.
     """
 
     def __init__(self, options: DockerOptions, *, server_id: str, label: str = "") -> None:
@@ -86,12 +86,12 @@ class DockerRuntime:
         return wanted
 
     def _look(self) -> None:
-        """Take over the environments of a container, which became known or changed."""
+        """Update the environments from a container."""
         found = None if self._pool is None else self._pool.environments
-        self.environments = found or self.environments  # those of containers that sleep stay known
+        self.environments = found or self.environments  # environments stay known at scale zero
 
     async def stop(self) -> None:
-        """Stop all containers and remove what was made for them; safe to call twice."""
+        """Stop all containers and remove their networks; safe to call twice."""
         if self._pool is not None:
             await self._pool.stop()
         if self._events is not None:
@@ -109,7 +109,7 @@ class DockerRuntime:
         self._claim.release()
 
     def gauges(self) -> Iterator[Gauge]:
-        """Metrics of its containers: their number by state, and their ends."""
+        """Metrics of its containers: number by state, and losses."""
         if self._pool is not None:
             for gauge in self._pool.gauges():
                 yield gauge._replace(labels={**gauge.labels, "runtime": self.label})
@@ -122,9 +122,7 @@ class DockerRuntime:
         return self._pool.pick(for_session=for_session)
 
     async def open(self, request: OpenSession, listener: Listener) -> Handle:
-        """Open a session, as every runtime does; raises Starting while containers come up, and when they were
-        asleep.
-        """
+        """Open a session; raises Starting while containers start, also from zero."""
         replica = self._pick()
         replica.opening += 1
         try:

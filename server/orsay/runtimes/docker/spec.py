@@ -13,7 +13,7 @@ Pull: TypeAlias = Literal["missing", "always", "never"]
 
 @dataclass(frozen=True)
 class ImageConfig:
-    """An image as the engine has it."""
+    """Configuration of an image."""
 
     id: str
     entrypoint: tuple[str, ...]
@@ -42,7 +42,7 @@ class ImageConfig:
 
 @dataclass(frozen=True)
 class Bind:
-    """A path of the engine's machine, seen in a container."""
+    """Bind mount: a path of the engine's machine in a container."""
 
     source: str
     target: str
@@ -51,24 +51,24 @@ class Bind:
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerSpec:
-    """A container to make. It is removed by the engine when it ends, and never started again by it."""
+    """Specification of a container. The engine removes it when it ends, and never restarts it."""
 
     image: str
     entrypoint: Sequence[str]
-    """Empty: the image's own."""
+    """Empty: the entrypoint of the image."""
     command: Sequence[str]
     labels: Mapping[str, str]
     variables: Mapping[str, str] = field(default_factory=dict)
     user: str | None = None
     network: str = "bridge"
     published_port: int | None = None
-    """A port of the container to be reached on a free one of 127.0.0.1."""
+    """A port of the container to publish on a free port of 127.0.0.1."""
     binds: Sequence[Bind] = ()
     cpus: float | None = None
     memory_bytes: int | None = None
     pids: int | None = None
     capabilities: Sequence[str] = ()
-    """Capabilities that stay, such as NET_BIND_SERVICE."""
+    """Capabilities to keep, such as NET_BIND_SERVICE."""
     read_only: bool = False
     log_bytes: int = 10_000_000
-    """Size of the output that the engine keeps."""
+    """Bound on the output that the engine stores."""
