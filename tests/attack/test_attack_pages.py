@@ -21,6 +21,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from ..support.server_process import ENVIRONMENTS, ServerProcess, server
+from ..support.waiting import until_true
 
 pytestmark = pytest.mark.process
 
@@ -249,17 +250,22 @@ def test_what_needs_no_key_needs_no_name_either(local: ServerProcess) -> None:
         assert ask_as(local, EVIL, path)[0] == 200
 
 
-def test_a_refusal_is_a_line_of_the_log_and_a_figure(local: ServerProcess) -> None:
-    def refused() -> float:
-        lines = httpx.get(f"{local.url}/metrics").text.splitlines()
-        (line,) = (each for each in lines if each.startswith("orsay_pages_refused_total "))
-        return float(line.split()[1])
+def test_refusals_are_counted_and_the_first_one_is_logged() -> None:
+    with server(f"{ENVIRONMENTS}:Scripted") as fresh:
+        assert ask_as(fresh, "logged.example.com", "/list_environments")[0] == 403
+        for number in range(20):
+            assert ask_as(fresh, f"{number}.example.com", "/" + 300 * "x")[0] == 403
+        lines = httpx.get(f"{fresh.url}/metrics").text.splitlines()
+        assert "orsay_pages_refused_total 21.0" in lines
+    (line,) = fresh.events("page_refused")
+    assert (line["host"], line["path"], line["times"]) == ("logged.example.com", "/list_environments", 1)
+    assert line["method"] == "GET" and line["client"] == "127.0.0.1"
 
-    before = refused()
-    assert ask_as(local, "logged.example.com", "/list_environments")[0] == 403
-    assert refused() == before + 1
-    (line,) = (each for each in local.events("page_refused") if each["host"] == "logged.example.com")
-    assert line["path"] == "/list_environments" and line["method"] == "GET" and line["client"] == "127.0.0.1"
+
+def test_a_logged_path_is_cut(wide: ServerProcess) -> None:
+    assert ask_as(wide, "first.example.com", "/" + 300 * "x")[0] == 403
+    until_true(lambda: wide.events("page_refused"))
+    assert all(len(line["path"]) <= 100 for line in wide.events("page_refused"))
 
 
 def test_a_long_name_is_not_repeated_whole(local: ServerProcess) -> None:

@@ -34,7 +34,7 @@ from .asgi import Application, Headers, Receive, Scope, Send, address_of, break_
 from .cycle import Cycle
 from .episodes import EpisodeEndpoints
 from .errors import error_answer, validation_answer
-from .guard import Guard, note_page
+from .guard import Guard
 from .loading import Loading
 from .mounts import Mount, Mounts, Pairs
 from .request import Endpoint, Request
@@ -169,7 +169,7 @@ class HttpApp:
                 client = address_of(request.scope)
                 _log.info("key_refused", client=client, method=request.method, path=request.path)
             elif isinstance(exc, Forbidden):
-                note_page(request)
+                self._guard.note(request)
             try:
                 await self._send_error(request, *error_answer(exc, self._faults))
             except RuntimeError:  # an answer had begun

@@ -11,14 +11,13 @@ import re
 from collections.abc import Iterable
 
 from ..errors import BadRequest, Forbidden
-from ..logs import get_logger
 from .asgi import Headers, Scope, address_of
+from .limits import Notes
 from .names import Names, name_of
 from .request import Request
 
-__all__ = ["Guard", "note_page"]
+__all__ = ["Guard"]
 
-_log = get_logger(__name__)
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?P<authority>[^/]+)")
 _KEPT = 1_024
 _SHOWN = 100
@@ -38,6 +37,7 @@ class Guard:
         given = [each.lower() for each in origins]
         self._any_page = "*" in given
         self._pages = [_pattern(each) for each in given]
+        self._notes = Notes()
         self._good: set[bytes | None] = {None, b""}  # browsers always send it
 
     def check(self, request: Request) -> None:
@@ -50,6 +50,17 @@ class Guard:
             self._judge_host(host or b"")
         if b"origin" in headers or b"sec-fetch-site" in headers:
             self._judge_page(headers)
+
+    def note(self, request: Request) -> None:
+        """Log a refused request, within the rate of ``Notes``."""
+        self._notes.add(
+            "page_refused",
+            client=address_of(request.scope),
+            method=request.scope.get("method", "GET"),  # a WebSocket has none
+            path=request.path[:_SHOWN],
+            host=request.headers.get(b"host", b"").decode("latin-1")[:_SHOWN],
+            origin=request.headers.get(b"origin", b"").decode("latin-1")[:_SHOWN],
+        )
 
     def _judge_host(self, host: bytes) -> None:
         name = name_of(host.decode("latin-1"))
@@ -100,18 +111,6 @@ class Guard:
         if len(names) != len(set(names)):
             self.refused += 1
             raise BadRequest("the request has two headers Host, or two headers Origin: send one of each")
-
-
-def note_page(request: Request) -> None:
-    """A line of the log for a request that was refused."""
-    _log.info(
-        "page_refused",
-        client=address_of(request.scope),
-        method=request.scope.get("method", "GET"),  # a WebSocket has none
-        path=request.path,
-        host=request.headers.get(b"host", b"").decode("latin-1")[:_SHOWN],
-        origin=request.headers.get(b"origin", b"").decode("latin-1")[:_SHOWN],
-    )
 
 
 def _pattern(origin: str) -> re.Pattern[str]:

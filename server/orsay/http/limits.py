@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ..logs import get_logger
 
-__all__ = ["HEADERS", "HEAD_BYTES", "PIPELINED", "Door"]
+__all__ = ["HEADERS", "HEAD_BYTES", "PIPELINED", "Door", "Notes"]
 
 HEAD_BYTES = 64 * 1024
 """Size of a request's head, and of the framing between two pieces of a body: chunk sizes, extensions,
@@ -22,6 +22,24 @@ _BETWEEN_LINES_S = 10.0
 
 
 @dataclass(slots=True)
+class Notes:
+    """Rate limiter of log lines that a client may cause without end: one in ten seconds for each event."""
+
+    _lines: dict[str, _Line] = field(default_factory=dict)
+
+    def add(self, event: str, *, serious: bool = False, **about: object) -> None:
+        """Log the event, unless a line about it is younger; ``times`` counts the events since that line."""
+        line = self._lines.setdefault(event, _Line())
+        line.times += 1
+        now = time.monotonic()
+        if line.at is not None and now - line.at < _BETWEEN_LINES_S:
+            return
+        line.at = now
+        times, line.times = line.times, 0
+        (_log.warning if serious else _log.info)(event, times=times, **about)
+
+
+@dataclass(slots=True)
 class Door:
     """State that the connections of one server share: limits, the number being refused, and the log."""
 
@@ -32,7 +50,7 @@ class Door:
     """Sockets of this number and above are what the server keeps for itself."""
     lingering: int = 0
     """Connections that got their last answer, and have not ended."""
-    _lines: dict[str, _Line] = field(default_factory=dict)
+    _notes: Notes = field(default_factory=Notes)
 
     @property
     def lingering_limit(self) -> int:
@@ -44,18 +62,8 @@ class Door:
         return connections - self.lingering > self.connections or descriptor >= self.descriptors
 
     def note(self, event: str, *, serious: bool = False, **about: object) -> None:
-        """Log it, but no more than once in ten seconds each: a client may cause it for ever.
-
-        ``times`` counts what happened since the line before.
-        """
-        line = self._lines.setdefault(event, _Line())
-        line.times += 1
-        now = time.monotonic()
-        if line.at is not None and now - line.at < _BETWEEN_LINES_S:
-            return
-        line.at = now
-        times, line.times = line.times, 0
-        (_log.warning if serious else _log.info)(event, times=times, **about)
+        """Log the event, within the rate of ``Notes``."""
+        self._notes.add(event, serious=serious, **about)
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from ..logs import get_logger
 from .admitted import Admitted
 from .asgi import Receive, Scope, Send
 from .errors import error_answer
-from .guard import Guard, note_page
+from .guard import Guard
 from .operations import Operation
 from .request import Endpoint, Request
 
@@ -108,7 +108,7 @@ class Mounts:
             await self._serve_socket(endpoint, request)
         except (Refused, Faulted) as exc:
             if isinstance(exc, Forbidden):
-                note_page(request)
+                self._guard.note(request)
             await self._refuse_socket(exc, send)
         except OSError:
             _log.debug("socket_broken", path=request.path)
