@@ -371,6 +371,16 @@ async def test_closing_in_trouble_takes_a_moment_and_counts_what_is_lost(tmp_pat
         assert await writer.read(lambda c: c.exec_driver_sql("SELECT count(*) FROM calls").scalar()) == 1
 
 
+async def test_a_journal_that_was_never_open_closes_at_once_when_no_row_waits(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    limits = WriterLimits(retry_s=60, tick_s=0.05, close_s=60)
+    async with writing(tmp_path / "file" / "journal.db", limits) as writer:
+        await until(lambda: writer.health.state == "trouble")
+        async with asyncio.timeout(30):
+            await writer.close()
+        assert writer.health.lost == 0
+
+
 async def test_the_end_of_a_trouble_during_close_still_saves_the_rows(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     limits = WriterLimits(wait_limit_s=0.2, stall_s=60, retry_s=0.1, tick_s=0.05, close_s=60)

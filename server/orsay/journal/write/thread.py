@@ -28,6 +28,7 @@ Chore: TypeAlias = Callable[[Connection], None]
 
 _BATCH_BYTES = 16 * 1024 * 1024  # of results
 _LOOK_S = 2.0  # between looks whether the file is still there
+_CLOSING_RETRY_S = 0.05  # between attempts after close
 _RESTS = 4  # times as long as a chore took
 _NONE: frozenset[int] = frozenset()
 
@@ -309,7 +310,8 @@ class WriterThread:
             log.error("journal_trouble", reason=found.reason, hint=found.hint, exc_info=mistake)
         self.trouble = found
         self._report(self._settled, _NONE)
-        self._closing.wait(self._retry_s)
+        if self._closing.wait(self._retry_s):
+            time.sleep(_CLOSING_RETRY_S)
 
     def _begin_anew(self, path: Path, found: JournalDown) -> JournalDown:
         try:
@@ -326,8 +328,11 @@ class WriterThread:
         self._live.clear()
 
     def _given_up(self, rows: list[Row]) -> bool:
-        """True once the thread is closed and has tried long enough."""
-        if self._close_at is None or time.monotonic() - self._close_at < self._close_s:
+        """True once the thread is closed, and has nothing to write or has tried long enough."""
+        if self._close_at is None:
+            return False
+        waits = bool(rows or self.queue or self._segment)
+        if waits and time.monotonic() - self._close_at < self._close_s:
             return False
         if lost := len(rows) + sum(not isinstance(each, Segment) for each in self.queue):
             log.error("journal_rows_lost", rows=lost)
