@@ -24,7 +24,7 @@ from orsay.conformance.strict import read_json
 from orsay_client import Client
 from orsay_protocol.sse import Decoder, encode_event, encode_result
 
-from ..interop.servers import KIT, RunningServer, serve
+from ..interop.servers import KIT, ServerProcess, serve
 from .small_server import KEY, small_server, stop_small_servers
 
 pytestmark = pytest.mark.process
@@ -380,7 +380,7 @@ def _asked(url: str, path: str) -> Any:
 
 
 @pytest.fixture
-def ours(tmp_path: Path) -> Iterator[RunningServer]:
+def ours(tmp_path: Path) -> Iterator[ServerProcess]:
     """A server of ours with a journal of its own, in which one session of training was played."""
     with serve(*KIT, runtime="local", env={"ORSAY_JOURNAL": str(tmp_path / "journal.db")}) as server:
         with Client(server.url) as client:
@@ -391,7 +391,7 @@ def ours(tmp_path: Path) -> Iterator[RunningServer]:
         yield server
 
 
-def test_a_check_leaves_no_session_and_no_figure_behind(ours: RunningServer) -> None:
+def test_a_check_leaves_no_session_and_no_figure_behind(ours: ServerProcess) -> None:
     assert checked(ours.url)[0] == 0
     assert 'orsay_sessions{environment="Kit",state="ready"} 0.0' in httpx.get(f"{ours.url}/metrics").text
     played = _asked(ours.url, "trajectories?limit=500")["items"]
@@ -407,7 +407,7 @@ def test_a_check_leaves_no_session_and_no_figure_behind(ours: RunningServer) -> 
 
 
 def test_trials_are_in_no_export_that_does_not_ask_for_them(
-    ours: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ours: ServerProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _play(ours.url)
     (run,) = {each["run"] for each in _asked(ours.url, "trajectories")["items"]} - {"grpo-1"}

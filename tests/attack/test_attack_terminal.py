@@ -391,5 +391,5 @@ def test_the_log_of_a_server_at_a_terminal_shows_no_values_of_variables(tmp_path
     ) as server:
         code, _ = orsay("play", server.url, typed=["fail", "answer", "x"])
         assert code == 0
-    shown = "".join(server.output)
+    shown = server.everything
     assert "Fault" in shown and clean(shown) and "locals" not in shown

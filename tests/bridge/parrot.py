@@ -9,17 +9,15 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
-
-from tests.support.forkserver import Forked, ForkServer
+from tests.support.forkserver import ForkServer
 from tests.support.sockets import free_port
+from tests.support.waiting import until_healthy
 
 __all__ = ["Parrot", "serve_parrot"]
 
@@ -50,24 +48,13 @@ def serve_parrot(folder: Path) -> Iterator[Parrot]:
     url = f"http://127.0.0.1:{port}"
     sys.path.insert(0, str(folder))
     try:
-        _wait(url, process)
+        until_healthy(url, process.poll, timeout_s=_START_S)
         client = importlib.import_module("parrot_env.client").ParrotEnv
         yield Parrot(url, client, importlib.import_module("parrot_env.models").ParrotAction)
     finally:
         sys.path.remove(str(folder))
         process.kill()
         process.wait(20)
-
-
-def _wait(url: str, process: Forked) -> None:
-    deadline = time.monotonic() + _START_S
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            if httpx.get(f"{url}/health", trust_env=False).status_code == 200:
-                return
-        except httpx.TransportError:
-            time.sleep(0.1)
-    raise RuntimeError(f"no server at {url}; exit code {process.poll()}")
 
 
 def _main(folder: str, port: int) -> None:

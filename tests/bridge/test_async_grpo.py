@@ -41,7 +41,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     targets = (f"{LOTTERY}:Draw", f"{LOTTERY}:Lottery")
     with serve(*targets, options=["--workers", "1"], env={"LOTTERY_TICKETS": str(tickets)}) as server:
         yield server.url
-    ends = [json.loads(line) for line in server.output if '"session_ended"' in line]
+    ends = server.events("session_ended")
     assert {end["reason"] for end in ends} == {"Session deleted"}, "a worker left sessions open"
 
 

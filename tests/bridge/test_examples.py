@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import math
 import os
 import re
@@ -77,7 +76,7 @@ def url(journal: Path) -> Iterator[str]:
     paths = [ROOT / "envs" / "doors"]
     with serve(*names, options=["--workers", "1"], paths=paths, env=variables) as server:
         yield server.url
-    ends = [json.loads(line) for line in server.output if '"session_ended"' in line]
+    ends = server.events("session_ended")
     assert ends
     assert {end["reason"] for end in ends} == {"Session deleted"}, "a script left sessions open"
 

@@ -16,13 +16,13 @@ from orsay.conformance import CHECKS, Check, Failed, NotSupported, Outcome, Targ
 from orsay.conformance.inputs import fitting, only_string_property, unfitting
 from pydantic import BaseModel, Field, ValidationError
 
-from ..interop.servers import BUNDLED, KIT, RunningServer, serve
+from ..interop.servers import BUNDLED, KIT, ServerProcess, serve
 
 pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")
-def kit() -> Iterator[RunningServer]:
+def kit() -> Iterator[ServerProcess]:
     with serve(*KIT, runtime="local") as server:
         yield server
 
@@ -67,7 +67,7 @@ def deviating() -> Iterator[str]:
         thread.join(10)
 
 
-def test_our_server_passes_every_check(kit: RunningServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_our_server_passes_every_check(kit: ServerProcess, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", kit.url]) == 0
     shown = capsys.readouterr().out
     assert all(check.id in shown for check in CHECKS)
@@ -76,7 +76,7 @@ def test_our_server_passes_every_check(kit: RunningServer, capsys: pytest.Captur
 
 
 def test_another_environment_is_checked_when_named(
-    kit: RunningServer, capsys: pytest.CaptureFixture[str]
+    kit: ServerProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
     some = ["--only", "P-3", "--only", "D2"]
     assert main(["check", kit.url, "--env", "Second", "--json", "-", *some]) == 0
@@ -86,7 +86,7 @@ def test_another_environment_is_checked_when_named(
     assert report["counts"]["not supported"] > 1
 
 
-def test_only_the_checks_asked_for_are_run(kit: RunningServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_the_checks_asked_for_are_run(kit: ServerProcess, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", kit.url, "--only", "P-3.1-health", "--only", "D2", "--json", "-"]) == 0
     printed = capsys.readouterr()
     report = json.loads(printed.out)
@@ -103,7 +103,7 @@ def test_only_the_checks_asked_for_are_run(kit: RunningServer, capsys: pytest.Ca
     assert "P-3.1-health" in printed.err, "the table makes way for the document"
 
 
-def test_documents_are_written_to_files(kit: RunningServer, tmp_path: Path) -> None:
+def test_documents_are_written_to_files(kit: ServerProcess, tmp_path: Path) -> None:
     as_json, as_junit = tmp_path / "report.json", tmp_path / "report.xml"
     arguments = ["check", kit.url, "--only", "P-3.1", "--json", str(as_json), "--junit", str(as_junit)]
     assert main(arguments) == 0
@@ -145,14 +145,14 @@ def test_a_run_that_cannot_be_made_ends_with_2_and_says_why(
 
 
 def test_an_unknown_environment_ends_with_2_and_names_those_there_are(
-    kit: RunningServer, capsys: pytest.CaptureFixture[str]
+    kit: ServerProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["check", kit.url, "--env", "nowhere"]) == 2
     assert "kit, second" in capsys.readouterr().err
 
 
 def test_a_report_that_cannot_be_written_ends_with_2(
-    kit: RunningServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kit: ServerProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = tmp_path / "missing" / "report.json"
     assert main(["check", kit.url, "--only", "P-3.1-health", "--json", str(where)]) == 2
@@ -181,7 +181,7 @@ def test_the_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert "orsay check http://127.0.0.1:8080 --env guess" in capsys.readouterr().out
 
 
-async def _outcome(kit: RunningServer, error: Exception | None) -> Outcome:
+async def _outcome(kit: ServerProcess, error: Exception | None) -> Outcome:
     async def run(target: Target) -> None:
         if error is not None:
             raise error
@@ -203,14 +203,14 @@ async def _outcome(kit: RunningServer, error: Exception | None) -> Outcome:
     ids=["fine", "failed", "not supported", "shape", "connection", "time"],
 )
 async def test_whatever_happens_in_a_check_is_an_outcome(
-    kit: RunningServer, error: Exception | None, status: str, words: str
+    kit: ServerProcess, error: Exception | None, status: str, words: str
 ) -> None:
     outcome = await _outcome(kit, error)
     assert outcome.status == status
     assert words in outcome.reason
 
 
-async def test_reasons_that_xml_cannot_hold_are_made_to_fit(kit: RunningServer) -> None:
+async def test_reasons_that_xml_cannot_hold_are_made_to_fit(kit: ServerProcess) -> None:
     outcome = await _outcome(kit, Failed("a\x00b\x1b[31m <&> é\nline"))
     (message,) = [
         e.get("message") for e in ElementTree.fromstring(to_junit("u", "e", [outcome])).iter("failure")

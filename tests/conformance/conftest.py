@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 from orsay.conformance import Target
 
-from ..interop.servers import KIT, RunningServer, serve
+from ..interop.servers import KIT, ServerProcess, serve
 
 RUNTIMES = ("local", "process")
 ENVIRONMENTS = tuple(
@@ -15,14 +15,14 @@ ENVIRONMENTS = tuple(
 
 
 @pytest.fixture(scope="session", params=RUNTIMES)
-def server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
+def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
     """Every environment of these tests with default settings, once on each runtime."""
     with serve(*KIT, *ENVIRONMENTS, runtime=request.param, options=["--workers", "2"]) as running:
         yield running
 
 
 @pytest_asyncio.fixture
-async def target(server: RunningServer) -> AsyncIterator[Target]:
+async def target(server: ServerProcess) -> AsyncIterator[Target]:
     """The kit."""
     async with Target.open(server.url) as opened:
         yield opened

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from orsay.conformance import CHECKS, Check, Outcome, Target, run_check
 
-from ..interop.servers import KIT, RunningServer, serve
+from ..interop.servers import KIT, ServerProcess, serve
 
 pytestmark = pytest.mark.process
 
@@ -16,7 +16,7 @@ _NEEDS_A_KEY = {"S1-key-needed"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def outcomes(server: RunningServer) -> dict[str, Outcome]:
+async def outcomes(server: ServerProcess) -> dict[str, Outcome]:
     """All checks, four at a time."""
     gate = asyncio.Semaphore(4)
 

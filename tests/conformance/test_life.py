@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from orsay.conformance.target import Target, TargetSession
 
-from ..interop.servers import RunningServer
+from ..interop.servers import ServerProcess
 from .playing import open_stream, session_of, text_of, until
 
 pytestmark = pytest.mark.process
@@ -19,7 +19,7 @@ def steps(log: Path) -> list[str]:
 
 
 @pytest.mark.conformance("P-6-setup-in-background", "P-6-task-tools-early", "L3")
-async def test_create_answers_before_setup_is_over(server: RunningServer) -> None:
+async def test_create_answers_before_setup_is_over(server: ServerProcess) -> None:
     async with Target.open(server.url, env="fragile") as target:
         loop = asyncio.get_running_loop()
         started = loop.time()
@@ -35,7 +35,7 @@ async def test_create_answers_before_setup_is_over(server: RunningServer) -> Non
 
 @pytest.mark.conformance("P-6-setup-failed", "P-16-fault-header", "L2")
 async def test_a_failed_setup_is_reported_to_everyone_until_delete(
-    server: RunningServer, tmp_path: Path
+    server: ServerProcess, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
     async with session_of(server.url, "fragile", {"fail": "setup", "log": str(log)}) as session:
@@ -56,7 +56,7 @@ async def test_a_failed_setup_is_reported_to_everyone_until_delete(
 
 
 @pytest.mark.conformance("P-6-constructor-failed")
-async def test_a_failed_constructor_leaves_no_session(server: RunningServer, tmp_path: Path) -> None:
+async def test_a_failed_constructor_leaves_no_session(server: ServerProcess, tmp_path: Path) -> None:
     log = tmp_path / "log"
     async with Target.open(server.url, env="fragile") as target:
         session = TargetSession(target, await target.new_sid())
@@ -72,7 +72,7 @@ async def test_a_failed_constructor_leaves_no_session(server: RunningServer, tmp
 
 
 @pytest.mark.conformance("P-6-prompt-failed")
-async def test_a_failed_prompt_leaves_the_session_alone(server: RunningServer) -> None:
+async def test_a_failed_prompt_leaves_the_session_alone(server: ServerProcess) -> None:
     async with session_of(server.url, "fragile", {"fail": "prompt"}) as session:
         answer = await session.get("/fragile/prompt")
         assert answer.status_code == 500
@@ -82,7 +82,7 @@ async def test_a_failed_prompt_leaves_the_session_alone(server: RunningServer) -
 
 @pytest.mark.conformance("P-6-delete-during-setup", "L2")
 async def test_delete_during_setup_tears_down_and_answers_who_waits(
-    server: RunningServer, tmp_path: Path
+    server: ServerProcess, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
     async with session_of(server.url, "fragile", {"setup_s": 60, "log": str(log)}) as session:
@@ -98,7 +98,7 @@ async def test_delete_during_setup_tears_down_and_answers_who_waits(
 
 @pytest.mark.conformance("P-6-teardown-once", "L2")
 async def test_teardown_runs_once_however_often_delete_is_called(
-    server: RunningServer, tmp_path: Path
+    server: ServerProcess, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
     async with session_of(server.url, "fragile", {"fail": "teardown", "log": str(log)}) as session:
@@ -109,7 +109,7 @@ async def test_teardown_runs_once_however_often_delete_is_called(
 
 
 @pytest.mark.conformance("L2")
-async def test_delete_during_a_call_ends_its_stream(server: RunningServer, tmp_path: Path) -> None:
+async def test_delete_during_a_call_ends_its_stream(server: ServerProcess, tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     async with session_of(server.url, "busy") as session:
         async with open_stream(session, "note", {"path": str(marks), "seconds": 60}) as stream:

@@ -9,7 +9,7 @@ import pytest
 from orsay.conformance.target import Target, TargetSession
 from orsay.settings import Settings
 
-from ..interop.servers import RunningServer, serve
+from ..interop.servers import ServerProcess, serve
 from .conftest import ENVIRONMENTS, RUNTIMES
 from .playing import open_stream, session_of, text_of
 
@@ -24,13 +24,13 @@ SMALL = {
 
 
 @pytest.fixture(scope="module", params=RUNTIMES)
-def small(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
+def small(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
     with serve(*ENVIRONMENTS, runtime=request.param, env=SMALL, options=["--workers", "1"]) as running:
         yield running
 
 
 @pytest.mark.conformance("I6", "P-15-overloaded")
-async def test_a_full_server_says_so_and_takes_the_next_when_one_leaves(small: RunningServer) -> None:
+async def test_a_full_server_says_so_and_takes_the_next_when_one_leaves(small: ServerProcess) -> None:
     async with Target.open(small.url, env="busy") as target:
         sessions = [TargetSession(target, await target.new_sid()) for _ in range(4)]
         codes = [(await session.post("/create", target.task_source())).status_code for session in sessions]
@@ -46,7 +46,7 @@ async def test_a_full_server_says_so_and_takes_the_next_when_one_leaves(small: R
 
 
 @pytest.mark.conformance("P-6-starting")
-async def test_who_waits_too_long_for_setup_is_answered_with_retry_after(small: RunningServer) -> None:
+async def test_who_waits_too_long_for_setup_is_answered_with_retry_after(small: ServerProcess) -> None:
     async with session_of(small.url, "fragile", {"setup_s": 1}) as session:
         call = {"name": "touch", "input": {}}
         for method, path, body in (("GET", "/prompt", None), ("POST", "/call", call)):
@@ -61,7 +61,7 @@ async def test_who_waits_too_long_for_setup_is_answered_with_retry_after(small: 
 
 
 @pytest.mark.conformance("P-5.4-comments")
-async def test_a_stream_carries_comments_while_a_tool_runs(small: RunningServer) -> None:
+async def test_a_stream_carries_comments_while_a_tool_runs(small: ServerProcess) -> None:
     assert Settings().stream_ping_s <= 10
     async with session_of(small.url, "busy") as session:
         async with open_stream(session, "free", {"label": "x", "seconds": 1}) as stream:
@@ -72,7 +72,7 @@ async def test_a_stream_carries_comments_while_a_tool_runs(small: RunningServer)
 
 
 @pytest.mark.conformance("L3")
-async def test_setup_counts_as_activity_to_its_end(small: RunningServer) -> None:
+async def test_setup_counts_as_activity_to_its_end(small: ServerProcess) -> None:
     async with session_of(small.url, "fragile", {"setup_s": 4}) as session:
         # Nobody asks for anything: not while setup takes longer than the idle limit, nor soon after.
         await asyncio.sleep(5)

@@ -58,7 +58,7 @@ def _id(client: docker.DockerClient) -> str | None:
 def test_orsay_serve_runs_the_image_and_every_game_in_it_can_be_played(built: str) -> None:
     # Quietly: what the container prints would be among the lines in which ``serve`` looks for the URL.
     with serve(built, runtime="docker", options=("--log-level", "warning")) as server:
-        until_true(lambda: ready(server.url), what="".join(server.output))
+        until_true(lambda: ready(server.url), what=server.everything)
         with Client(server.url) as client:
             environment = client.environment("textarena")
             for index, game in enumerate(GAMES):

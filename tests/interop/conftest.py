@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from .player import Player, player
-from .servers import BUNDLED, KIT, RunningServer, serve
+from .servers import BUNDLED, KIT, ServerProcess, serve
 from .venvs import OPENREWARD, ORS
 
 CLIENTS = [*(("openreward", version) for version in OPENREWARD), ("ors-sdk", ORS)]
@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def orsay_server() -> Iterator[RunningServer]:
+def orsay_server() -> Iterator[ServerProcess]:
     """The bundled environments, echo being the default, and the kit, in worker processes."""
     with serve(*BUNDLED, *KIT) as server:
         yield server
@@ -41,7 +41,7 @@ class Players:
 
 
 @pytest.fixture(scope="session")
-def players(orsay_server: RunningServer) -> Iterator[Players]:
+def players(orsay_server: ServerProcess) -> Iterator[Players]:
     with ExitStack() as stack:
         yield Players(orsay_server.url, stack)
 

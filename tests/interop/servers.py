@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.server_process import ServerProcess
 from tests.support.servers import ROOT, RunningServer, running
 
-__all__ = ["BUNDLED", "KIT", "ROOT", "RunningServer", "released", "serve"]
+__all__ = ["BUNDLED", "KIT", "ROOT", "ServerProcess", "released", "serve"]
 
 KIT = ("tests/interop/kit.py:Kit", "tests/interop/kit.py:Second")
 BUNDLED = (
@@ -28,17 +28,20 @@ def serve(
     options: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
     paths: Sequence[Path] = (),
-) -> Iterator[RunningServer]:
+) -> Iterator[ServerProcess]:
     """Orsay with a journal, serving ``targets`` on a free port; ``paths`` are importable there too."""
-    command = [sys.executable, "-m", "orsay", "serve", *targets, "--host", "127.0.0.1", "--port", "0"]
     found = [*paths, *(ROOT / "envs" / name for name in ("echo", "guess", "arithmetic"))]
     named = [*map(str, found), *filter(None, [os.environ.get("PYTHONPATH")])]
     variables = {"PYTHONPATH": os.pathsep.join(named)}
     with tempfile.TemporaryDirectory() as folder:
         variables["ORSAY_JOURNAL"] = str(Path(folder, "journal.db"))
-        command += ["--runtime", runtime, *options]
-        with running(command, {**variables, **(env or {})}) as server:
-            yield server
+        arguments = [*targets, "--host", "127.0.0.1", "--port", "0", "--runtime", runtime, *options]
+        process = ServerProcess(arguments, {**variables, **(env or {})})
+        try:
+            process.wait_for_url()
+            yield process
+        finally:
+            process.end()
 
 
 @contextmanager

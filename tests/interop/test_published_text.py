@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from .servers import RunningServer
+from .servers import ServerProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.conformance("C5")]
 
@@ -25,7 +25,7 @@ def stream_result(text: str) -> dict[str, Any]:
     return result
 
 
-def play(server: RunningServer, prefix: str, create: dict[str, Any]) -> dict[str, Any]:
+def play(server: ServerProcess, prefix: str, create: dict[str, Any]) -> dict[str, Any]:
     with httpx.Client(base_url=server.url, follow_redirects=False) as http:
         sid = http.post("/create_session").raise_for_status().json()["sid"]
         headers = {"X-Session-ID": sid}
@@ -41,7 +41,7 @@ def play(server: RunningServer, prefix: str, create: dict[str, Any]) -> dict[str
 
 
 @pytest.mark.conformance("P-3.1-create-session-json")
-def test_it_plays_an_episode_by_name(orsay_server: RunningServer) -> None:
+def test_it_plays_an_episode_by_name(orsay_server: ServerProcess) -> None:
     create = {"env_name": "EchoEnvironment", "split": "train", "index": 0, "secrets": {"key": "value"}}
     result = play(orsay_server, "/EchoEnvironment", create)
     assert result["output"]["reward"] == 1.0
@@ -50,14 +50,14 @@ def test_it_plays_an_episode_by_name(orsay_server: RunningServer) -> None:
 
 @pytest.mark.conformance("P-3.3-default-environment")
 def test_it_plays_an_episode_of_the_default_environment_without_a_redirect(
-    orsay_server: RunningServer,
+    orsay_server: ServerProcess,
 ) -> None:
     result = play(orsay_server, "", {"task_spec": {"id": "own", "target": "hello"}})
     assert result["output"]["reward"] == 1.0
 
 
 @pytest.mark.conformance("P-3.1-tasks")
-def test_it_discovers_without_a_session(orsay_server: RunningServer) -> None:
+def test_it_discovers_without_a_session(orsay_server: ServerProcess) -> None:
     with httpx.Client(base_url=orsay_server.url, follow_redirects=False) as http:
         names = http.get("/list_environments").json()
         assert names[0] == "echoenvironment"

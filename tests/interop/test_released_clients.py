@@ -14,7 +14,7 @@ import pytest
 from ..support.cold_server import cold_server
 from .conftest import CLIENTS, Players
 from .player import Player, player
-from .servers import RunningServer
+from .servers import ServerProcess
 from .venvs import OPENREWARD
 
 pytestmark = [pytest.mark.process, pytest.mark.conformance("C1")]
@@ -84,7 +84,7 @@ def test_it_gets_the_error_of_a_wrong_index_and_a_wrong_split(client: Player) ->
     "P-3.2-create-index", "P-3.2-create-task", "P-3.2-prompt", "P-3.2-task-tools", "P-6-delete"
 )
 @pytest.mark.parametrize("by", ["index", "task"])
-def test_it_plays_an_episode(client: Player, orsay_server: RunningServer, by: str) -> None:
+def test_it_plays_an_episode(client: Player, orsay_server: ServerProcess, by: str) -> None:
     where = {"by": by, **name_of(client, "kit")}
     calls = [["add", {"n": 2}], ["look", {}], ["add", {"n": 3}], ["finish", {"n": 7}]]
     seen = client.play("episode", **where, index=4, calls=calls)

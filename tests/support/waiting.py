@@ -1,4 +1,4 @@
-"""Waiting for what happens in another process or thread, where no event can be awaited."""
+"""Polling for states of another process or thread, where no event can be awaited."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["until", "until_true"]
+import httpx
+
+__all__ = ["until", "until_healthy", "until_true"]
 
 
 async def until(condition: Callable[[], Any], *, timeout_s: float = 20.0) -> None:
@@ -26,3 +28,16 @@ def until_true(condition: Callable[[], Any], *, timeout_s: float = 90.0, what: s
             return found
         time.sleep(0.05)
     raise TimeoutError(what or "it did not come about")
+
+
+def until_healthy(url: str, exit_code: Callable[[], int | None], *, timeout_s: float) -> None:
+    """Return when ``/health`` answers 200. Raise RuntimeError past the limit, or if the process ends."""
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end and exit_code() is None:
+        try:
+            if httpx.get(f"{url}/health", trust_env=False).status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.1)
+    raise RuntimeError(f"no server on {url} within {timeout_s:.0f} s; exit code {exit_code()}")

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from tests.support.forkserver import Forked
 
 from ..sockets import free_port
 from ..trainers import trainers
+from ..waiting import until_healthy
 
 __all__ = ["ServedModel", "serve_model", "vllm"]
 
@@ -115,23 +115,15 @@ def _running(
         process = start([*command, "--port", str(port)], {**os.environ, **env}, log)
         try:
             url = f"http://127.0.0.1:{port}"
-            _await_health(url, process, log, limit_s)
+            try:
+                until_healthy(url, process.poll, timeout_s=limit_s)
+            except RuntimeError as exc:
+                log.seek(0)
+                exc.add_note(log.read()[-4000:].decode(errors="replace"))
+                raise
             yield ServedModel(url, folder, process)
         finally:
             _stop(process)
-
-
-def _await_health(url: str, process: Process, log: IO[bytes], limit_s: float) -> None:
-    deadline = time.monotonic() + limit_s
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            if httpx.get(f"{url}/health", trust_env=False).status_code == 200:
-                return
-        except httpx.TransportError:
-            time.sleep(0.1)
-    log.seek(0)
-    text = log.read()[-4000:].decode(errors="replace")
-    raise RuntimeError(f"no server on {url} within {limit_s:.0f} s; it printed:\n{text}")
 
 
 def _stop(process: Process) -> None:
