@@ -1,4 +1,4 @@
-"""Every setting of the server, from arguments and environment variables; ``config`` adds those of a file.
+"""All settings of the server, from arguments and environment variables; ``config`` adds a file.
 
 Each field is also a variable ``ORSAY_<FIELD>``; arguments win over variables.
 """
@@ -46,7 +46,7 @@ _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\*\.)?[A-Za-z0-9_.:\[\]-]*[A-Za-z0-9
 
 
 def available_cores() -> int:
-    """Cores this process may use: its affinity, and the CPU quota of its cgroup where there is one."""
+    """Cores available to this process: its affinity, limited by the CPU quota of its cgroup."""
     cores = float(len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for quota in (_quota_v2(), _quota_v1()):
         if quota is not None:
@@ -72,7 +72,7 @@ def _quota_v1() -> float | None:
 
 
 def hash_seed_of_process() -> int | None:
-    """Seed of the hashes of this process; None where they are random."""
+    """PYTHONHASHSEED of this process; None if random."""
     seed = os.environ.get("PYTHONHASHSEED", "")
     return int(seed) if seed.isdecimal() else None
 
@@ -83,12 +83,12 @@ def named_variable(name: str) -> str | None:
 
 
 def otel_variables() -> dict[str, str]:
-    """Variables of OpenTelemetry, which are the same for every program."""
+    """Standard variables of OpenTelemetry."""
     return {name: value for name, value in os.environ.items() if name.startswith("OTEL_")}
 
 
 def read_keys(path: Path) -> tuple[SecretStr, ...]:
-    """One key a line; empty lines and lines that begin with # are none. Raises ValueError."""
+    """Keys of a file, one a line, without empty lines and comments (#). Raises ValueError."""
     try:
         lines = [line.strip() for line in path.read_text(encoding="utf-8").split("\n")]
     except (OSError, UnicodeDecodeError) as exc:
@@ -101,7 +101,7 @@ def read_keys(path: Path) -> tuple[SecretStr, ...]:
 
 
 def _listed(text: str | None) -> tuple[str, ...]:
-    """Parts of a list with commas."""
+    """Items of a comma-separated list."""
     return tuple(each.strip() for each in (text or "").split(",") if each.strip())
 
 
@@ -114,7 +114,7 @@ def _is_address(text: str) -> bool:
 
 
 def check_journal(location: str) -> str:
-    """``location``, when it is valid for the setting ``journal``. Raises ValueError, without a password."""
+    """Validate ``location`` for the setting ``journal``. Raises ValueError, without a password."""
     kind, separator, rest = location.partition("://")
     if not separator:
         if location.strip():
@@ -271,7 +271,7 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "console", "json"] = "auto"
 
-    _keys_of_file: tuple[SecretStr, ...] = PrivateAttr(())  # read once, not whenever a request comes
+    _keys_of_file: tuple[SecretStr, ...] = PrivateAttr(())  # read once, not for each request
 
     @property
     def keys(self) -> tuple[SecretStr, ...]:
@@ -280,16 +280,16 @@ class Settings(BaseSettings):
 
     @property
     def sessions_per_key(self) -> int | None:
-        """Bound on the sessions of one key; None when it may have all."""
+        """Limit of sessions of one key; None without a limit."""
         return self.max_sessions_per_key or self._share(self.max_sessions)
 
     @property
     def calls_per_key(self) -> int | None:
-        """Bound on the running calls of one key; None when it may have all."""
+        """Limit of running calls of one key; None without a limit."""
         return self.max_calls_per_key or self._share(self.max_calls)
 
     def _share(self, all_of_them: int) -> int | None:
-        """Half where there are several keys: the other half is for the others."""
+        """Half of a limit if there are several keys, so that one key cannot use all of it."""
         several = len({key.get_secret_value() for key in self.keys}) > 1
         return max(1, all_of_them // 2) if several else None
 
@@ -300,7 +300,7 @@ class Settings(BaseSettings):
 
     @property
     def own_names(self) -> tuple[str, ...]:
-        """Names that lead here, beside those of loopback: as set, of the machine, of a Space on the hub."""
+        """Host names of this server besides loopback: configured ones, the machine's, a Space's."""
         found = (
             self.host,
             socket.gethostname(),
@@ -316,7 +316,7 @@ class Settings(BaseSettings):
 
     @property
     def framers(self) -> tuple[str, ...]:
-        """Pages that may show those of this server in a frame: the hub, around a Space."""
+        """Origins that may embed this server's pages in a frame: the hub, for a Space."""
         return ("https://huggingface.co",) if os.environ.get("SPACE_HOST") else ()
 
     @property
@@ -325,23 +325,23 @@ class Settings(BaseSettings):
 
     @property
     def open_to_anyone(self) -> bool:
-        """True where other machines can come in without a key."""
+        """True if other machines have access without a key."""
         return not self.loopback and not self.keys
 
     @property
     def shows_console(self) -> bool:
-        """True where there is a console: by default not where anyone can come in."""
+        """True with a console; by default False if the server is open to anyone."""
         return self.console == "on" or (self.console == "auto" and not self.open_to_anyone)
 
     @property
     def shows_exceptions(self) -> bool:
-        """True where a client reads the text of an exception, False where only an id."""
+        """True if clients get the text of an exception, False if they get an id."""
         return self.error_detail == "exception" or (self.error_detail == "auto" and self.loopback)
 
     def updated(self, new: Settings, names: Iterable[str]) -> Settings:
         """These settings with the values of ``new`` for ``names``; keys in a file are read again.
 
-        Raises ValueError when that would let anyone in.
+        Raises ValueError if that would open the server to anyone.
         """
         found = self.model_copy(update={name: getattr(new, name) for name in names})
         found._check_keys()

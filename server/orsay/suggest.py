@@ -1,4 +1,4 @@
-"""Suggestions for a name that is unknown, probably a misspelt one."""
+"""Suggestions of similar names for an unknown one."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from collections.abc import Iterable
 
 __all__ = ["did_you_mean"]
 
-_CUTOFF = 0.6  # of difflib's ratio: two letters swapped in a word of four are still near
-_MARGIN = 0.1  # less similar than the most similar name: not meant
+_CUTOFF = 0.6  # difflib's ratio; still includes two swapped letters in a word of four
+_MARGIN = 0.1  # maximum distance to the most similar name
 _MOST_LISTED = 8
 
 
 def did_you_mean(name: str, known: Iterable[str], *, listed: bool = True) -> str:
     """End of an error about an unknown ``name``: up to three similar names.
 
-    Where none is similar: the known names if ``listed``, at most eight of them; else nothing. Private names
-    are never shown.
+    Without similar names: up to eight known names if ``listed``, else nothing. Private names are never shown.
     """
     names = sorted({each for each in known if not each.startswith("_")})
     close = _similar(name, names)

@@ -1,4 +1,4 @@
-"""The session whose code runs now, by its trace and secrets: for lines written where none is at hand."""
+"""Context variable with the current session's trace id and redactor, for log lines of author code."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ __all__ = [
 
 
 class Origin(NamedTuple):
-    """The trace of a session, and what takes its secrets out of texts."""
+    """Trace id and redactor of a session."""
 
     trace: str
     hide: Redactor
 
 
 NOWHERE = Origin("", NOTHING)
-"""Outside of a session."""
+"""Value outside of a session."""
 
 current: contextvars.ContextVar[Origin] = contextvars.ContextVar("orsay_origin", default=NOWHERE)
-"""The session whose code runs here: set while its tasks and threads are started, which keep it."""
+"""Current session: set while its tasks and threads are started, which inherit it."""
 
 
 def current_hide() -> Redactor:
-    """Takes the secrets of the session whose code runs here out of texts; nothing outside of one."""
+    """Redactor of the current session; one that does nothing outside of a session."""
     return current.get().hide
 
 
 def current_trace() -> str:
-    """The trace id of the session whose code runs here, empty outside of one."""
+    """Trace id of the current session, empty outside of a session."""
     return current.get().trace
 
 
@@ -60,12 +60,12 @@ class _Within:
 
 
 def within(origin: Origin) -> contextlib.AbstractContextManager[None]:
-    """Assign tasks and threads that are started inside the block to that session."""
+    """Set the current session for tasks and threads that are started inside the block."""
     return _Within(origin)
 
 
 class _LastResort(logging.Formatter):
-    """The bare message, as Python writes it without logging set up, with the trace behind it."""
+    """Python's last-resort handler, which writes the message alone, with the trace appended."""
 
     def format(self, record: logging.LogRecord) -> str:
         trace = current_trace()
@@ -74,7 +74,7 @@ class _LastResort(logging.Formatter):
 
 
 class _Marked:
-    """Makes records of ``logging`` that have the attribute ``trace``."""
+    """Log record factory that adds the attribute ``trace``."""
 
     def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
         self._make = make
@@ -86,7 +86,7 @@ class _Marked:
 
 
 def mark_log_records() -> None:
-    """Add the attribute ``trace`` to each record of ``logging`` in this process, for formatters of authors.
+    """Add the attribute ``trace`` to all log records of this process, for authors' formatters.
 
     Safe to call twice.
     """
@@ -96,6 +96,6 @@ def mark_log_records() -> None:
 
 
 def mark_last_resort() -> None:
-    """Show the trace in lines of Python's last-resort handler, where logging is not set up."""
+    """Show the trace in lines of Python's last-resort handler, for author code without a logging setup."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_LastResort())

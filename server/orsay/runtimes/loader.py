@@ -1,4 +1,4 @@
-"""Targets (``module:Class``, ``path/to/file.py``) into environment classes, and back."""
+"""Loader of environment classes from targets (``module:Class``, ``path/to/file.py``), and the inverse."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def load(target: str) -> list[type]:
         a:A,b:B                  several
         gymnasium:NAME           an environment of another package: ``orsay.adapters`` has the kinds
 
-    Raises LoadError: nothing there, no such class (with the nearest names), not an environment, or the import
-    raised (with the author's file and line).
+    Raises LoadError: no such module or class (with similar names), no environment, or an exception during the
+    import (with the author's file and line).
     """
     if is_adapter_target(target):
         return [adapt(target)]
@@ -61,7 +61,7 @@ def _class(module: ModuleType, name: str, source: str) -> type:
 
 
 def _classes(module: ModuleType, source: str) -> list[type]:
-    """Environments of a module, without those that only serve as bases of the others."""
+    """Environments of a module, without base classes of others."""
     found: list[type] = []
     for name, value in vars(module).items():
         if name.startswith("_") or not inspect.isclass(value) or value in found:

@@ -1,7 +1,7 @@
 """The ``local`` runtime: environments run in the server's own process.
 
-For notebooks, tests and embedding. Faults are contained as far as they are exceptions; a blocked event loop,
-a crash or ``os._exit`` in author code takes the server with it. ``process`` contains those too.
+For notebooks, tests and embedding. Exceptions of author code are contained; a blocked event loop, a crash or
+``os._exit`` affects the whole server. The ``process`` runtime contains those too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["LocalRuntime"]
 
 
 class LocalRuntime:
-    """Hosts ``classes`` in this process, whose hashes have ``hash_seed``; None: a random one."""
+    """Runtime for ``classes`` in this process, whose PYTHONHASHSEED is ``hash_seed``; None: random."""
 
     def __init__(
         self, classes: Sequence[type], limits: Limits, *, threads: int, hash_seed: int | None = None
@@ -58,7 +58,7 @@ class LocalRuntime:
         except asyncio.CancelledError:
             if run is not None:
                 run.stop(Faulted("cancelled", "the session was deleted while it was constructed"))
-            if not future.cancelled() and future.exception() is None:  # it was open by then
+            if not future.cancelled() and future.exception() is None:  # it was opened meanwhile
                 with contextlib.suppress(Faulted, Refused):
                     await future.result().close()
             raise

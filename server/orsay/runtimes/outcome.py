@@ -12,13 +12,13 @@ from ..errors import Faulted
 __all__ = ["Outcome", "episode_finished", "refusal"]
 
 
-@dataclass(slots=True)  # not frozen: that makes the one object of every call twice as dear
+@dataclass(slots=True)  # not frozen: that doubles the cost of an object that every call creates
 class Outcome:
-    """An answer (``wire`` holds the events ``chunk`` and ``end``) or a fault, never both.
+    """Result of a call: ``wire`` (the events ``chunk`` and ``end``) or a fault, never both.
 
-    ``discarded`` holds the events of what the tool returned when the answer is a refusal all the same: the
-    episode had finished meanwhile (D4). ``queue_s`` and ``run_s`` are how long the call waited for others of
-    its session, and how long it ran; None where the runtime does not know.
+    ``discarded`` has the events of the tool's own result if the answer is a refusal because the episode had
+    finished meanwhile (D4). ``queue_s`` and ``run_s`` are the durations of waiting for other calls of the
+    session and of the run; None if unknown.
     """
 
     wire: bytes = b""
@@ -31,11 +31,11 @@ class Outcome:
 
 
 def refusal(reason: RunToolErrorReason, error: str) -> Outcome:
-    """The answer to a call that is not run."""
+    """The answer that refuses a call."""
     return Outcome(encode_result(RunToolError(error=error, reason=reason).model_dump_json().encode()))
 
 
 def episode_finished(name: str) -> Outcome:
-    """The answer to a call of tool ``name`` after the end of its episode."""
+    """The refusal of a call of tool ``name`` after the end of the episode."""
     text = f"{name!r} was refused: the episode has finished and takes no more calls"
     return refusal("episode_finished", text)

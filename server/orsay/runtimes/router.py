@@ -1,7 +1,7 @@
-"""Router over several runtimes: discovery merged, each session in the runtime of its environment.
+"""Router over several runtimes: merges discovery, and opens each session in its environment's runtime.
 
-Members come and go while sessions run: one that leaves takes no new sessions, and is stopped when its last
-one has ended. A session costs one object more than in its own runtime, and a call nothing.
+Members can be added and removed while sessions run: a removed one takes no new sessions, and is stopped after
+its last session. The overhead is one object per session, and nothing per call.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _log = get_logger(__name__)
 
 
 class Member:
-    """One of the runtimes, what is taken of it, and how much.
+    """One of the runtimes, with the environments and the number of sessions that it may serve.
 
     ``label`` names it in errors, ``metric_label`` in metrics. ``serve`` maps names of its environments to
-    the names they have here, and leaves out the others; None takes all as they are. The time limits, in
-    seconds, are for environments that set none themselves. ``retire`` is called when the member leaves, while
+    names on this server, and excludes the others; None takes all under their own names. The time limits, in
+    seconds, apply to environments that set none. ``retire`` is called when the member is removed, while
     sessions may still run.
     """
 
@@ -70,14 +70,14 @@ class Member:
         self._unused = asyncio.Event()
 
     def offers(self) -> list[tuple[str, EnvironmentInfo]]:
-        """Environments that are taken: their key at the runtime, and their description here."""
+        """Served environments: their key at the runtime, and their description here."""
         if self.serve is None:
             return [(info.key, self._here(info)) for info in self.runtime.environments]
         there = {info.key: info for info in self.runtime.environments}
         return [(key, self._here(there[key])) for key in self.serve if key in there]
 
     def missing(self) -> str | None:
-        """Error about a name in ``serve`` that the runtime lacks; None as long as that cannot be known."""
+        """Error about a name in ``serve`` that the runtime lacks; None while that is unknown."""
         if self.serve is None or self.runtime.pending:
             return None
         there = [info.key for info in self.runtime.environments]
@@ -98,17 +98,17 @@ class Member:
         return info.model_copy(update=changes) if changes else info
 
     def enter(self) -> None:
-        """Begin a use of the runtime, which must not be stopped meanwhile."""
+        """Count a user of the runtime, which must not be stopped meanwhile."""
         self._users += 1
 
     def leave(self) -> None:
-        """End of what ``enter`` announced."""
+        """Remove a user counted by ``enter``."""
         self._users -= 1
         if self._leaves and not self._users:
             self._unused.set()
 
     async def wind_down(self) -> None:
-        """Wait until nothing is asked of the runtime any more, or until ``hasten``."""
+        """Wait until the runtime has no users, or for ``hasten``."""
         self._leaves = True
         if self.retire is not None:
             self.retire()
@@ -116,7 +116,7 @@ class Member:
             await self._unused.wait()
 
     def hasten(self) -> None:
-        """Wait no longer: everything stops."""
+        """End ``wind_down`` early, at the shutdown of the server."""
         self._unused.set()
 
 
@@ -133,7 +133,7 @@ class _Start(Protocol):
 
 
 class RouterHandle:
-    """A session in a member: passes on the events of the member, and counts its end."""
+    """A session in a member: forwards the member's events, and counts the end."""
 
     __slots__ = ("_close", "_listener", "_member", "setup_ended", "start")
 
@@ -146,17 +146,17 @@ class RouterHandle:
         member.enter()
 
     def opened(self, handle: Handle) -> None:
-        """Calls go to ``handle`` directly from now on."""
+        """Direct calls to ``handle`` from now on."""
         self.start = handle.start
         self._close = handle.close
 
     def lost(self, fault: FaultClass, reason: str) -> None:
-        """The member lost the session."""
+        """Note that the member lost the session."""
         self.over()
         self._listener.lost(fault, reason)
 
     def over(self) -> None:
-        """The session takes no room any more; safe to call again."""
+        """Stop counting the session; safe to call twice."""
         member, self._member = self._member, None
         if member is not None:
             member.sessions -= 1
@@ -172,7 +172,7 @@ class RouterHandle:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """Snapshot of what the members offer, valid as long as ``seen`` is what they show."""
+    """Snapshot of the members' environments, valid while they are equal to ``seen``."""
 
     seen: tuple[Sequence[EnvironmentInfo], ...]
     environments: tuple[EnvironmentInfo, ...]
@@ -184,10 +184,10 @@ _NOTHING = _View((), (), {}, ())
 
 
 class RouterRuntime:
-    """Members in order: the first environment of the first one is the default.
+    """Runtime over ``members``, in order: the first environment of the first one is the default.
 
-    Environments that become known later are taken then; ``changed`` is called when that shows. A name that
-    another member has already is refused at the start, and later logged and left out.
+    Environments that become known later are added then, with a call of ``changed``. A duplicate name is an
+    error at the start; later it is logged and ignored.
     """
 
     def __init__(self, members: Iterable[Member], *, changed: Callable[[], None] | None = None) -> None:
@@ -211,7 +211,7 @@ class RouterRuntime:
     # life cycle
 
     async def start(self) -> None:
-        """Start the members, all at once. Raises LoadError with the errors of those that failed."""
+        """Start all members at the same time. Raises LoadError with the errors of those that failed."""
         try:
             await _start(self.members)
             self._adopt(self.members)
@@ -221,11 +221,11 @@ class RouterRuntime:
         self._started = True
 
     async def replace(self, members: Sequence[Member]) -> None:
-        """Replace the members. Those that are here already just go on.
+        """Replace the members; those that stay are not affected.
 
-        New ones are started first. Members that are not named any more take no new sessions, and are stopped
-        when their sessions have ended. Raises LoadError when a new one fails to start or brings a name that
-        is taken; nothing has changed then.
+        New ones are started first. Removed members take no new sessions, and are stopped after their last
+        session. Raises LoadError if a new one fails to start or has a duplicate name; nothing is changed
+        then.
         """
         fresh = [member for member in members if member not in self.members]
         try:
@@ -276,7 +276,7 @@ class RouterRuntime:
         return view
 
     def _look_again(self) -> _View:
-        """A member has come to know its environments, or they are others now."""
+        """Update the snapshot after a member's environments changed."""
         view = _look(self.members)
         problems = [*view.problems, *filter(None, (member.missing() for member in self.members))]
         if view.environments != self._view.environments:
@@ -291,7 +291,7 @@ class RouterRuntime:
             self.changed()
 
     def gauges(self) -> Iterator[Gauge]:
-        """Metrics of all members under their labels, those that leave included."""
+        """Metrics of all members under their labels, including removed ones that still run."""
         for member in (*self.members, *self._leaving.values()):
             labels = {"runtime": member.metric_label}
             yield Gauge("runtime_sessions", member.sessions, labels)

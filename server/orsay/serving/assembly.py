@@ -1,4 +1,4 @@
-"""A server that accepts requests: sessions, their HTTP app and the listening socket, put together."""
+"""Assembly of a server from its parts: sessions, HTTP application, listening socket."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _TICKS_BETWEEN_PROBES = 10  # of uvicorn, ten a second
 
 
 class Running:
-    """A server that accepts requests: ``url`` is its address, ``ready`` waits for the environments."""
+    """A running server; ``url`` is its address, ``ready`` waits for the environments."""
 
     def __init__(
         self, settings: Settings, runtime: Runtime, sock: socket.socket, server_id: str = ""
@@ -134,7 +134,7 @@ class Running:
         await self._http.serve(sockets=[self._sock])
 
     async def load(self) -> None:
-        """Load the environments and let sessions in. Raises LoadError."""
+        """Load the environments, then admit sessions. Raises LoadError."""
         await self._http.listening.wait()
         if self.journal is not None:
             self.journal.start()
@@ -153,17 +153,17 @@ class Running:
         gc.set_threshold(50_000, 20, 100)
 
     async def _name_keys(self) -> None:
-        """Compute the names of the keys, without which none is accepted."""
+        """Compute the names of the keys; no key is accepted before that."""
         await self._find_salt()
         for key in self.settings.keys[:_NAMED_AHEAD]:
             await asyncio.to_thread(self._keys.name_of, key)
 
     async def _find_salt(self) -> None:
-        """Restore the names of keys from the journal; without one they last as long as this server."""
+        """Read the salt of key names from the journal; without one, names last as long as this server."""
         if self.journal is None:
             self._keys.know(os.urandom(32))
             return
-        from ..journal.key_names import (  # what is off costs no time at the start
+        from ..journal.key_names import (  # loaded only with a journal, to start faster
             has_owner,
             rename_owner,
             salt_of,
@@ -182,7 +182,7 @@ class Running:
             self._keys.know(os.urandom(32))
 
     def use(self, settings: Settings) -> None:
-        """Take up those of the settings that can change while the server runs."""
+        """Apply the settings that can change while the server runs."""
         self.settings = settings
         self._keys.replace(settings.keys)
         set_level(settings.log_level)
@@ -211,7 +211,7 @@ class Running:
 
 
 class _Http(uvicorn.Server):
-    """uvicorn without its signal handling: the order of stopping is ours."""
+    """uvicorn's server without signal handling: this module controls the shutdown."""
 
     def __init__(self, door: Door, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -223,7 +223,7 @@ class _Http(uvicorn.Server):
         self.listening.set()
 
     def break_off_unless(self, lets_in: Callable[[Scope], bool]) -> None:
-        """End the connections whose request would not be let in any more."""
+        """Close connections whose request is no longer authorized."""
         bad = [
             each
             for each in self.server_state.connections
@@ -236,12 +236,12 @@ class _Http(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         if counter % _TICKS_BETWEEN_PROBES == 0 and not has_free_descriptor():
-            # The event loop resets new connections now, without a log line.
+            # From here on the event loop resets new connections, without a log line.
             self._door.note("descriptors_exhausted", serious=True, hint=MORE_DESCRIPTORS)
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Finish the answers that are under way, then close connections that do not read theirs."""
+        """Finish pending answers, then close connections of clients that do not read."""
         breaking_off = asyncio.get_running_loop().call_later(_END_S, self._break_off)
         try:
             await super().shutdown(sockets)
@@ -260,16 +260,16 @@ class _Http(uvicorn.Server):
 
 
 def _guard(settings: Settings) -> Guard:
-    """Guard by host names: where other machines come in, only names that no public page can have."""
+    """Guard with the server's host names and, beyond loopback, names that no public page can have."""
     names = Names(settings.own_names, private=not settings.loopback)
     return Guard(names, settings.page_origins)
 
 
 def _journal(settings: Settings) -> Writer | None:
-    """Raises ConfigError for a setting that names no journal."""
+    """Journal writer from the settings, or None. Raises ConfigError."""
     if settings.journal == "off":
         return None
-    from ..journal.options import options_from  # what is off costs no time at the start
+    from ..journal.options import options_from  # loaded only with a journal, to start faster
     from ..journal.write.writer import Writer
 
     options = options_from(settings)

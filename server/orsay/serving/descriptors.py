@@ -1,4 +1,4 @@
-"""Descriptors of this process: how many there may be, and how many of them connections may take."""
+"""File descriptor limit of this process, and the share of it for connections."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = [
 
 MORE_DESCRIPTORS = "raise the limit of open files: ulimit -n, LimitNOFILE= of systemd, --ulimit of Docker"
 _MOST = 1 << 20
-"""Upper bound: some programs that tools start walk through all possible descriptors."""
+"""Upper bound, since some programs that tools start iterate over all possible descriptors."""
 _OWN_LEAST, _OWN_MOST = 64, 16_384
 
 
 def raise_descriptor_limit() -> None:
-    """Take as many as this process may have: systems give 1,024 at first, for the sake of old programs."""
+    """Raise the soft limit to the hard one: the default of 1,024 is for old programs."""
     if sys.platform == "win32":
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST if hard == resource.RLIM_INFINITY else min(hard, _MOST)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):  # some systems allow less than they report
+        with contextlib.suppress(OSError, ValueError):  # some systems refuse the limit that they report
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
@@ -43,16 +43,16 @@ def descriptor_limit() -> int:
 
 
 def connections_for(limit: int) -> int:
-    """Share of ``limit`` for connections; the journal, workers, containers and sessions have the rest.
+    """Share of ``limit`` for connections; the rest is for journal, workers, containers and sessions.
 
-    Numbers are given from the lowest that is free: a socket of a higher number means that the rest is in use.
+    The system assigns the lowest free number, so a socket with a higher number means that the rest is in use.
     """
     own = max(_OWN_LEAST, min(_OWN_MOST, limit // 4))
     return max(1, limit - own)
 
 
 def has_free_descriptor() -> bool:
-    """True where one more can be opened now."""
+    """True if another descriptor can be opened now."""
     try:
         os.close(os.dup(2))
     except OSError:

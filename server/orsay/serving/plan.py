@@ -1,7 +1,7 @@
-"""Runtimes of a configuration's entries: worker pools, containers and other servers, shared where possible.
+"""Plan of runtimes for a configuration: worker pools, containers and other servers, shared if possible.
 
-A spec is everything that decides how a runtime is made. Two equal ones need one runtime only: that is
-how a file that is read again keeps what it does not change.
+A spec has everything that defines a runtime. Equal specs share one runtime: that is how a configuration that
+is read again keeps unchanged runtimes.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class RuntimeSpec(Protocol):
 
 
 def plan(entries: Sequence[Entry], settings: Settings, server_id: str) -> list[RuntimeSpec]:
-    """Runtime specs of all entries, in order; code without options of its own shares the first such spec.
+    """Runtime specs of all entries, in order; code without own options shares one spec.
 
-    Raises ConfigError for containers that cannot be.
+    Raises ConfigError for invalid container options.
     """
     specs: list[RuntimeSpec | None] = []
     shared: list[Entry] = []
@@ -88,7 +88,7 @@ def plan(entries: Sequence[Entry], settings: Settings, server_id: str) -> list[R
 
 
 def _hides(entry: Entry, others: Sequence[Entry]) -> bool:
-    """True where its folder has a module whose name another folder of the same process has too."""
+    """True if a module of its folder has the same name as one of another folder in the same process."""
     names = _modules(entry)
     return any(other.folders != entry.folders and names & _modules(other) for other in others)
 
@@ -139,7 +139,7 @@ class CodeSpec:
     title: str = field(compare=False)
     labels: tuple[str, ...] = field(compare=False)
     hidden: frozenset[str] = field(compare=False, repr=False)
-    """Words that workers must not find in ``sys.argv``."""
+    """Arguments to remove from ``sys.argv`` of workers."""
     hidden_variables: tuple[str, ...] = field(compare=False)
 
     def member(self) -> Member:
@@ -148,11 +148,11 @@ class CodeSpec:
         return _member(self.title, self.table, runtime, retire=retire, metric_label=", ".join(self.labels))
 
     def runtime(self, classes: Sequence[type] = ()) -> LocalRuntime | ProcessRuntime:
-        """The runtime; in this process, of ``classes`` instead of the targets, if given. Raises LoadError."""
+        """Make the runtime; ``classes``, in this process only, replace the targets. Raises LoadError."""
         return self._local(classes) if self.in_process else self._process()
 
     def _import_path(self) -> list[str]:
-        """The folders of the entries, and only then the current one, which the loader would put first."""
+        """Add the folders of the entries before the current one, which the loader would put first."""
         first = dict.fromkeys([*self.folders, os.getcwd()]) if self.folders else {}
         return [*first, *(each for each in sys.path if each not in first)]
 
@@ -201,7 +201,7 @@ class CodeSpec:
 
 @dataclass(frozen=True)
 class UrlSpec:
-    """Plan of an entry for another server."""
+    """Runtime for another server."""
 
     label: str
     table: UrlTable
@@ -209,7 +209,7 @@ class UrlSpec:
     title: str = field(compare=False)
 
     def member(self) -> Member:
-        from ..runtimes.remote.runtime import RemoteRuntime  # an HTTP client, only for those who need one
+        from ..runtimes.remote.runtime import RemoteRuntime  # loads an HTTP client
 
         runtime = RemoteRuntime(self.table.url, self.options, label=self.label)
         return _member(self.title, self.table, runtime, metric_label=self.label)
@@ -217,7 +217,7 @@ class UrlSpec:
 
 @dataclass(frozen=True)
 class ImageSpec:
-    """Containers of an image."""
+    """Runtime for containers of an image."""
 
     label: str
     table: ImageTable
@@ -233,7 +233,7 @@ class ImageSpec:
 
 
 def docker_options(table: ImageTable, settings: Settings) -> DockerOptions:
-    """Options of containers from the table. Raises ConfigError for impossible ones."""
+    """Container options from the table. Raises ConfigError for invalid ones."""
     given = {
         name: value for name, value in table if value is not None and name not in UpstreamOptions.model_fields
     }

@@ -1,7 +1,7 @@
-"""Takes up a configuration that has changed, while sessions run.
+"""Live reload of a changed configuration, while sessions run.
 
-Environments are added, replaced and removed; settings that can change do. What is wrong as a whole changes
-nothing: there is one error in the log, and the server goes on as before.
+Environments are added, replaced and removed, and changeable settings applied. An invalid configuration
+changes nothing and is logged as one error.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ LIVE = (
     "worker_stall_s",
     "hash_seed",
 )
-"""Settings that a running server takes up; the others wait for its next start."""
+"""Settings that apply to a running server; others need a restart."""
 
 
 class Hosting:
-    """A server's runtime, and which of its members came from which spec."""
+    """A server's runtime, with its members by spec."""
 
     def __init__(self, specs: Sequence[RuntimeSpec]) -> None:
         self._members: list[tuple[RuntimeSpec, Member]] = [(spec, spec.member()) for spec in specs]
         self.runtime = RouterRuntime(member for _, member in self._members)
 
     async def move(self, specs: Sequence[RuntimeSpec]) -> None:
-        """Host these specs; equal ones go on as they are. Raises LoadError, and then nothing has changed."""
+        """Host these specs, keeping runtimes of equal ones. Raises LoadError, and changes nothing then."""
         left = dict(enumerate(self._members))
         members: list[tuple[RuntimeSpec, Member]] = []
         for spec in specs:
@@ -72,7 +72,7 @@ class Hosting:
 
 
 class Reread:
-    """Reads the configuration again and takes it up, each time it is awaited."""
+    """Reads the configuration again and applies it, on each call."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""Completes entries from their surroundings, as far as nothing has to be started for it.
+"""Completion and validation of entries without starting anything.
 
-A project folder is asked what it hosts, options of containers are checked together, and with
-``look_for_code`` modules are looked for, without importing them.
+Reads the targets of project folders, validates container options, and with ``look_for_code`` searches for
+modules without importing them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["resolve"]
 
 
 def resolve(entries: Iterable[Entry], settings: Settings, *, look_for_code: bool = False) -> list[Entry]:
-    """The entries, complete. Raises ConfigError with all that is wrong, a line each."""
+    """The completed entries. Raises ConfigError with all problems, a line each."""
     found: list[Entry] = []
     problems: list[Problem] = []
     for entry in entries:

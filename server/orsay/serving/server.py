@@ -1,4 +1,4 @@
-"""The server: made of environments and settings, runs until it is stopped."""
+"""``Server``: environments and settings, served until a signal stops it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _log = get_logger(__name__)
 
 
 def _server_id(settings: Settings, sock: socket.socket) -> str:
-    """Id that containers of this server bear: the same after a restart, and no other server's."""
+    """Id for labels of this server's containers: stable over restarts, unique among servers."""
     if settings.server_name is not None:
         return settings.server_name
     address = f"{socket.gethostname()} {settings.host} {sock.getsockname()[1]}"
@@ -103,7 +103,7 @@ class Server:
             writer.close()
 
     def _read(self, given: Mapping[str, Any]) -> Configuration:
-        """The configuration as it is now. Raises ConfigError."""
+        """Read the current configuration. Raises ConfigError."""
         targets = ["the classes"] if self._classes else self._targets
         found = read(self._file, given, targets)
         entries = self._class_entries(found.settings) if self._classes else found.entries
@@ -145,7 +145,7 @@ class Server:
             if hosting is not None and configuration.file is not None:
                 reread = Reread(again, configuration, hosting, running.server_id, running.use)
                 await stack.enter_async_context(_in_background(_whenever(signals.hung_up, reread)))
-            # taken before the address is printed; a second signal hastens the end
+            # set before the address is printed; a second signal skips the grace time
             stopped = signals.stopped(again=running.sessions.hurry)
             print(safe(f"Orsay serves {_names(running)} at {running.url}"), flush=True)
             await stopped.wait()
@@ -153,7 +153,7 @@ class Server:
 
     @contextlib.asynccontextmanager
     async def running(self, settings: Settings) -> AsyncIterator[Running]:
-        """A server that is ready; shut down at the end of the block."""
+        """A ready server, shut down at the end of the block."""
         entries = (
             self._class_entries(settings) if self._classes else read_targets(self._targets, settings.runtime)
         )
@@ -213,7 +213,7 @@ async def _whenever(event: asyncio.Event, react: Callable[[], Awaitable[None]]) 
 
 
 def _watching(running: Running, watch: Watch) -> contextlib.AbstractAsyncContextManager[None]:
-    """Worker processes load code again when it changes. Raises ConfigError when there are none."""
+    """Reload worker processes when code changes. Raises ConfigError without worker processes."""
     if not _pools(running.runtime):
         raise ConfigError("--reload needs worker processes: use --runtime process")
 
@@ -242,7 +242,7 @@ def _names(running: Running) -> str:
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol named, asyncio switches Nagle off on accepted connections; else a call takes 40 ms.
+    # With an explicit protocol asyncio disables Nagle's algorithm, which would add 40 ms to a call.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

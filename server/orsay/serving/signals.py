@@ -1,4 +1,4 @@
-"""Signals to a running server: stop, and read the configuration again."""
+"""Signal handlers of a running server: stop, and reload the configuration."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["Signals"]
 
 
 class Signals:
-    """Handlers of signals, made in the server's own task before the environments load.
+    """Signal handlers, installed in the server's task before the environments load.
 
-    Until ``stopped`` is called, SIGTERM cancels that task, and ``gave_up`` is set: as the first process of a
-    container, a server would not be ended by it otherwise.
+    Until ``stopped`` is called, SIGTERM cancels that task and sets ``gave_up``: process 1 of a container has
+    no default action for it.
 
-    With ``rereads``, SIGHUP sets ``hung_up`` from now on, unless it comes because the server's terminal went
-    away: then it stops the server, as it does without.
+    With ``rereads``, SIGHUP sets ``hung_up``, unless it comes from a closed terminal, which stops the server
+    as without ``rereads``.
     """
 
     def __init__(self, *, rereads: bool) -> None:
@@ -32,7 +32,7 @@ class Signals:
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up)
 
     def stopped(self, *, again: Callable[[], None]) -> asyncio.Event:
-        """Event that SIGINT and SIGTERM set from now on; ``again`` is called at the second signal."""
+        """Event that SIGINT and SIGTERM set; ``again`` is called at the second signal."""
         self._again = again
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._stop)

@@ -1,4 +1,4 @@
-"""Notices that Python files changed, for authors at work."""
+"""File watcher for Python code, for development."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SKIP = frozenset({"__pycache__", "node_modules", "site-packages", ".venv", "ven
 
 
 class Watch:
-    """Python files below some folders. Made before code is loaded from them, so that no change is missed."""
+    """Watcher of Python files below some folders. Create it before loading code, to miss no change."""
 
     def __init__(self, folders: Iterable[Path]) -> None:
         self._tops = _without_inner({folder.resolve() for folder in folders})

@@ -1,1 +1,1 @@
-"""An environment as a Hugging Face Space: its folder, and the way there."""
+"""Environments as Hugging Face Spaces: the folder of a Space, and its upload."""

@@ -1,7 +1,7 @@
-"""The front matter of a Space's README: what the hub reads about it.
+"""Front matter of a Space's README, with the metadata for the hub.
 
-A front matter that is there already is kept and completed, line by line, so that comments and keys unknown
-here stay as they are. It is YAML of one level, which is all that the hub's keys need.
+An existing front matter is completed line by line, so that comments and unknown keys stay. It is YAML of one
+level, which is sufficient for the hub's keys.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BLOCK = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DO
 _KEY = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]+(.*))?$")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._/()+-]*[A-Za-z0-9)+]|[A-Za-z0-9]")
 _LONGEST_DESCRIPTION = 60  # the hub refuses more
-# What the hub calls a licence, where that is not its SPDX name in lower case.
+# The hub's licence ids that differ from the SPDX name in lower case.
 _LICENSES = {
     **{
         name: name
@@ -39,7 +39,7 @@ _LICENSES = {
 
 @dataclass(frozen=True)
 class Card:
-    """Defaults of the front matter. ``port`` and ``sdk`` always hold."""
+    """Values for the front matter. ``port`` and ``sdk`` override existing ones, others are defaults."""
 
     title: str
     description: str = ""
@@ -77,13 +77,13 @@ def complete(front_matter: str, card: Card) -> str:
 
 
 def _entries(text: str) -> dict[str, list[str]]:
-    """Lines by the key they belong to, in order; those before the first key are under ``""``."""
+    """Lines by key, in order; lines before the first key are under ``""``."""
     entries: dict[str, list[str]] = {}
     key = ""
     for line in text.splitlines():
         if found := _KEY.match(line):
             key = found.group(1)
-            entries[key] = [line]  # of two, YAML takes the last one too
+            entries[key] = [line]  # YAML uses the last duplicate too
         else:
             entries.setdefault(key, []).append(line)
     return entries
@@ -114,7 +114,7 @@ def _with_ours(tags: Sequence[str]) -> list[str]:
 
 
 def _scalar(text: str) -> str:
-    """YAML of a string: plain where nothing in it has a meaning in YAML."""
+    """YAML of a string, plain if that is unambiguous."""
     if _PLAIN.fullmatch(text) and text.lower() not in ("true", "false", "yes", "no", "on", "off", "null"):
         return text if not re.fullmatch(r"[\d._+e-]+", text, re.IGNORECASE) else f'"{text}"'
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")

@@ -1,6 +1,6 @@
-"""The folder of a Docker Space, made from an environment project: everything that is sent, and nothing else.
+"""The folder of a Docker Space, made from an environment project: exactly the files to upload.
 
-A Space is built without arguments, so the defaults in its Dockerfile have to be right.
+A Space is built without build arguments, so the defaults in its Dockerfile must be correct.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .readme import readme
 __all__ = ["MARK", "Source", "read", "write"]
 
 MARK = ".orsay-space"
-"""The file by which a folder or a Space is known to be ours; it lists the others."""
+"""Manifest that marks a folder or a Space as ours; it lists the other files."""
 
 _PORT = 8080
 _LEFT_OUT = frozenset({MARK, ".gitattributes", ".gitignore", ".dockerignore", "Dockerfile", "README.md"})
@@ -44,7 +44,7 @@ ENV ORSAY_HOST=0.0.0.0 \\
 
 @dataclass(frozen=True)
 class Source:
-    """A project and what of it belongs into its image."""
+    """A project and the files for its image."""
 
     project: Project
     contents: context.Contents
@@ -61,8 +61,8 @@ def write(
 ) -> Mapping[str, Path]:
     """Write the Space into ``into`` and return its files by their paths, with slashes.
 
-    What was written there before and does not belong to it any more is removed; a folder with anything else
-    in it is refused, unless ``force`` allows to overwrite it. Raises SpaceError.
+    Files of an earlier run are removed; a folder with other files is refused unless ``force`` is set. Raises
+    SpaceError.
     """
     project = source.project
     recipe = dockerfile.text(project, orsay=source.requirement.pip, base=base)
@@ -95,7 +95,7 @@ def write(
 
 
 def _text(readme: Kept | None) -> str:
-    """Raises SpaceError."""
+    """Read a text file. Raises SpaceError."""
     if readme is None:
         return ""
     try:
@@ -106,7 +106,7 @@ def _text(readme: Kept | None) -> str:
 
 
 def _write(into: Path, relpath: str, data: IO[bytes], *, executable: bool = False) -> None:
-    """A new file, in place of whatever has its name: never through a link, and so never elsewhere."""
+    """Write a new file in place of any existing one, never through a link."""
     target = into / relpath
     target.parent.mkdir(parents=True, exist_ok=True)
     if not target.parent.resolve().is_relative_to(into.resolve()):
@@ -118,7 +118,7 @@ def _write(into: Path, relpath: str, data: IO[bytes], *, executable: bool = Fals
 
 
 def _taken(files: Mapping[str, Kept]) -> Mapping[str, Kept]:
-    """Files of the project itself: not those of a dry run inside it, nor what is written anew."""
+    """Files of the project itself, without those of a dry run inside it and those that are generated."""
     written = tuple(relpath.removesuffix(MARK) for relpath in files if relpath.endswith(f"/{MARK}"))
     return {
         relpath: file
@@ -135,7 +135,7 @@ def _clear(into: Path, *, force: bool) -> None:
             path = into / line
             if line.isprintable() and line and path.resolve().is_relative_to(into.resolve()):
                 path.unlink(missing_ok=True)
-                with contextlib.suppress(OSError):  # something else is in there
+                with contextlib.suppress(OSError):  # other files are in it
                     for parent in PurePosixPath(line).parents[:-1]:
                         (into / parent).rmdir()
     elif into.exists() and not into.is_dir():

@@ -1,7 +1,7 @@
-"""The Hugging Face hub: the only module that imports ``huggingface_hub``.
+"""Client of the Hugging Face hub: the only module that imports ``huggingface_hub``.
 
-What the hub or the way to it refuses becomes a SpaceError that says what to do. Values of secrets are sent,
-and appear in no text that leaves this module.
+Errors of the hub and of the network become SpaceError, with the remedy. Values of secrets are sent, but never
+part of a message.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ __all__ = ["Hub", "Remote", "Runtime"]
 
 _TYPE = "space"
 _NOTHING_IGNORED = "# The folder holds what belongs here."
-# Of the network, by release of the hub's client.
+# Network errors, by release of the hub's client.
 _LIBRARIES = ("httpx", "httpx2", "httpcore", "requests", "urllib3")
 _LOG_LINES = 40
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A Space as it is on the hub: its files by path, the last commit, where its server answers."""
+    """State of a Space on the hub: its files by path, the last commit, the URL of its server."""
 
     files: frozenset[str]
     commit: str | None
@@ -39,7 +39,7 @@ class Remote:
 
 @dataclass(frozen=True)
 class Runtime:
-    """Stage and error in the hub's words, and the commit they are about, where it says so."""
+    """The hub's stage and error, with their commit if the hub names it."""
 
     stage: str
     commit: str | None
@@ -48,7 +48,7 @@ class Runtime:
 
 @dataclass(frozen=True)
 class Hub:
-    """The hub, for one user. ``token`` is None for the variable HF_TOKEN or the login of this machine."""
+    """The hub with one user's token; None for the variable HF_TOKEN or the login of this machine."""
 
     token: str | None = field(default=None, repr=False)
     secrets: Sequence[str] = field(default=(), repr=False)
@@ -59,11 +59,11 @@ class Hub:
         return str(self._api().endpoint)
 
     def page(self, space: str) -> str:
-        """URL of the Space, for people."""
+        """URL of the Space's page."""
         return f"{self.endpoint}/spaces/{space}"
 
     def user(self) -> str:
-        """Owner of the token. Raises SpaceError when there is none, or it may only read."""
+        """Owner of the token. Raises SpaceError without a token, or if it is read-only."""
         api = self._api()
         with self._translated("use", "the token"):
             found: dict[str, Any] = api.whoami()
@@ -76,14 +76,14 @@ class Hub:
         return str(found.get("name", ""))
 
     def create(self, space: str, *, private: bool) -> None:
-        """Make the Space, unless it is there."""
+        """Create the Space unless it exists."""
         with self._translated("create", space):
             self._api().create_repo(
                 space, repo_type=_TYPE, space_sdk="docker", private=private or None, exist_ok=True
             )
 
     def look(self, space: str) -> Remote:
-        """Present state of the Space on the hub."""
+        """Current state of the Space on the hub."""
         with self._translated("read", space):
             info = self._api().space_info(space)
         runtime = getattr(info, "runtime", None)
@@ -108,7 +108,7 @@ class Hub:
             self._api().request_space_hardware(space, hardware)
 
     def commit(self, space: str, files: Mapping[str, Path], gone: Sequence[str], message: str) -> str:
-        """One commit that leaves these files and takes away those; the id of the last commit then."""
+        """Add and delete files in one commit; returns the id of the last commit."""
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete  # the extra
 
         api = self._api()
@@ -117,8 +117,8 @@ class Hub:
         ]
         deletes = [CommitOperationDelete(path_in_repo=path) for path in gone]
         with self._translated("upload to", space):
-            # Not upload_folder: recent releases make several commits of it, and each would be built. And
-            # first this, since a .gitignore in the Space would leave files out, the wheel for one.
+            # Not upload_folder: recent releases split it into several commits, each of which is built. The
+            # upload before the commit ignores a .gitignore in the Space, which could exclude the wheel.
             api.preupload_lfs_files(
                 space, additions=adds, repo_type=_TYPE, free_memory=False, gitignore_content=_NOTHING_IGNORED
             )
@@ -133,7 +133,7 @@ class Hub:
         return Runtime(str(stage), raw.get("sha"), self._hidden(str(raw.get("errorMessage") or "")))
 
     def log(self, space: str, *, build: bool) -> list[str]:
-        """The last lines that the build, or the server, wrote; none where the hub gives none."""
+        """The last lines of the build log or the server log; empty if the hub provides none."""
         fetch = getattr(self._api(), "fetch_space_logs", None)  # not in older releases
         if fetch is None:
             return []
@@ -142,7 +142,7 @@ class Hub:
             with self._translated("read the log of", space):
                 lines.extend(islice(fetch(space, build=build), 10_000))
         except SpaceError:
-            return []  # the failure that it would explain is reported anyway
+            return []  # the failure itself is reported anyway
         return [self._hidden(line.rstrip("\n")) for line in lines][-_LOG_LINES:]
 
     def _api(self) -> Any:
@@ -190,7 +190,7 @@ class Hub:
 
 
 def _refusal(error: Any, what: str, of: str) -> str:
-    """Error for a refusal of the hub, with what helps."""
+    """Error text for a refusal of the hub, with the remedy."""
     status = error.response.status_code
     detail = (getattr(error, "server_message", None) or "").strip().rstrip(".") or str(
         error

@@ -1,4 +1,4 @@
-"""The name of a Space, ``owner/name``, and the address that the hub makes of it."""
+"""The name of a Space, ``owner/name``, and the host name that the hub derives from it."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class SpaceName:
 
     @property
     def url(self) -> str:
-        """Host name of its server: one label, so in lower case and without dots.
+        """URL of its server, whose host name is one label: in lower case and without dots.
 
-        The hub has the last word on it: for names too long for a label it makes another one.
+        Only the hub knows the real one: names too long for a label get another.
         """
         label = re.sub(r"[^a-z0-9]+", "-", f"{self.owner}-{self.name}".lower()).strip("-")
         return f"https://{label}.hf.space"

@@ -1,4 +1,4 @@
-"""The way of a folder to the hub, in an order that leaves nothing half done."""
+"""Upload of a folder to the hub, in an order that leaves no partial state."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .name import SpaceName
 __all__ = ["Pushed", "Wishes", "prepare", "upload"]
 
 _FROM_THE_HUB = frozenset({".gitattributes", "README.md"})
-"""Files that the hub puts into a Space that it makes."""
+"""Files that the hub adds to a new Space."""
 
 
 @dataclass(frozen=True)
 class Wishes:
-    """Properties of a Space besides its files. ``replace`` allows to overwrite one that was not pushed."""
+    """Properties of a Space besides its files. ``replace``: overwrite a Space that was not made by a push."""
 
     private: bool = False
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -31,14 +31,14 @@ class Wishes:
 
 @dataclass(frozen=True)
 class Pushed:
-    """The commit, and whether it is a new one."""
+    """Result of an upload: the commit, and True if it is new."""
 
     commit: str
     changed: bool
 
 
 def prepare(hub: Hub, space: SpaceName, wishes: Wishes) -> Remote:
-    """Make the Space or look at the one that is there. Raises SpaceError before anything of it is changed."""
+    """Create the Space or read the existing one. Raises SpaceError before any change."""
     hub.user()
     hub.create(str(space), private=wishes.private)
     remote = hub.look(str(space))

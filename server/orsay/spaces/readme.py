@@ -55,7 +55,7 @@ def heading(text: str) -> str:
 
 
 def readme(text: str, card: Card, url: str) -> str:
-    """``text`` is the README of the project; an earlier part of ours in it gives way to the new one."""
+    """README of a Space from ``text``, the project's; replaces our section of an earlier push."""
     front_matter, body = split(text)
     body = _OURS.sub("\n", body).strip()
     if not heading(body):

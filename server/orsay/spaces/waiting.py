@@ -1,4 +1,4 @@
-"""Waiting until the hub has built a Space and its server runs."""
+"""Polling until the hub has built a Space and its server runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TOLERATED = 5
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds: between two questions at most; until a stage that nothing speaks for is believed; in all."""
+    """Times in seconds: poll interval, settling time of a stage without a commit, total limit."""
 
     poll_s: float = 5.0
     settle_s: float = 15.0
@@ -32,7 +32,7 @@ class Pace:
 
 
 class _Belief:
-    """True for a state of the commit just made, False for one of the commit before."""
+    """Decides if a reported state belongs to the commit just made, or to the previous one."""
 
     def __init__(self, commit: str, settle_s: float, *, changed: bool) -> None:
         self._commit = commit
@@ -42,8 +42,8 @@ class _Belief:
         self._quiet_since_s = 0.0
 
     def holds(self, now: Runtime, elapsed_s: float) -> bool:
-        """A stage counts when the hub names the commit. Without that, a failure does once anything was built,
-        and success when nothing has moved for a while."""
+        """True for a stage of this commit. If the hub does not name the commit, a failure counts once a build
+        has run, and a success after some time without a change."""
         if now.stage in _BUSY:
             self._busy, self._quiet_since_s = True, elapsed_s
             return False
@@ -51,8 +51,8 @@ class _Belief:
             return True
         if self._busy and (now.stage in _FAILED or not now.commit):
             return True
-        patience_s = self._settle_s if self._busy or not now.commit else 8 * self._settle_s
-        return elapsed_s - self._quiet_since_s >= patience_s
+        settle_s = self._settle_s if self._busy or not now.commit else 8 * self._settle_s
+        return elapsed_s - self._quiet_since_s >= settle_s
 
 
 def wait(

@@ -1,8 +1,7 @@
 """One episode: an environment instance, and the rules by which its code runs.
 
-Lives where the author's code lives: in a worker process, or in the server itself with the ``local``
-runtime. Knows nothing of HTTP, connections or other sessions. Whatever author code raises, SystemExit
-included, ends here as a fault.
+It runs in the process of the author's code: a worker, or the server itself with the ``local`` runtime. Every
+exception of author code, SystemExit included, becomes a fault here.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _OUTPUT = ToolOutput.__pydantic_serializer__
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits that hold where author code runs: seconds and bytes."""
+    """Limits on author code, in seconds and bytes."""
 
     call_time_limit_s: float
     setup_time_limit_s: float
@@ -65,7 +64,7 @@ class ExecutionContext:
 
 
 class Episode:
-    """See module. Create with ``open``; ``close`` may be called in any state, and more than once."""
+    """An environment instance with its calls. Create with ``open``; ``close`` may be called at any time."""
 
     __slots__ = (
         "_closing",
@@ -109,7 +108,7 @@ class Episode:
         secrets: dict[str, str],
         toolset_name: str | None = None,
     ) -> Episode:
-        """Run the constructor. Raises Faulted (setup_error) or BadTask, and leaves nothing behind then."""
+        """Run the constructor. Raises Faulted (setup_error) or BadTask, without leaving an instance."""
         hide = origin.hide
         made: list[object] = []
 
@@ -128,7 +127,7 @@ class Episode:
                 binding = context.threads.run(episode._bind_toolset, toolset_name)
                 await guard_author("setup_error", f"the toolset {toolset_name!r}", binding, hide=hide)
         except BaseException:
-            if made:  # stopped too late, or the toolset does not fit: what was built is torn down
+            if made:  # stopped too late, or a bad toolset: tear the instance down
                 await cls(hosted, context, origin, made[0]).close()
             raise
         return episode
@@ -143,10 +142,10 @@ class Episode:
 
     @property
     def needs_setup(self) -> bool:
-        """False when the class inherits the empty ``setup``: the session is ready as it is."""
+        """False if the class inherits the empty ``setup``."""
         return not self.hosted.plain_setup
 
-    # what may be started: each answers ``on_result`` exactly once
+    # operations: each calls ``on_result`` exactly once
 
     def start_setup(self, on_result: OnResult) -> Run:
         """Run ``setup``. Faults: setup_error, time_limit."""
@@ -156,10 +155,10 @@ class Episode:
     def start(
         self, operation: Operation, body: bytes, on_result: OnResult, progress: Progress | None
     ) -> Run | None:
-        """Start ``operation``, as part of the session's trace; None when it was answered at once.
+        """Start ``operation``, as part of the session's trace; returns None if it ended at once.
 
-        ``body`` is a valid CallTool or ScoreGroup, whose answer is an Outcome. The others have none, and are
-        answered with JSON bytes.
+        ``body`` is a valid CallTool or ScoreGroup, with an Outcome as result. Other operations have no body,
+        and JSON bytes as result.
         """
         limit_s = self.hosted.call_time_limit_s or self._context.limits.call_time_limit_s
         token = current.set(self.origin)
@@ -203,7 +202,7 @@ class Episode:
             text = f"Tool input validation error for {name!r}: {_problems(exc)}"
             on_result(refusal("input_validation", self.hide.plain(text)), None)
             return None
-        except BaseException as exc:  # a validator of the author's own that raises what pydantic lets through
+        except BaseException as exc:  # an author's validator raised what pydantic does not catch
             on_result(None, author_fault("tool_error", exc, self.hide, f"validating the input of {name!r}"))
             return None
         return self._context.runs.start(
@@ -288,7 +287,7 @@ class Episode:
         return Outcome(encode_result(data), reward, output.finished)
 
     async def _toolset_for(self, cls: type) -> object:
-        """The session's instance of a declared toolset; its constructor may take long, so on a thread."""
+        """The session's instance of a declared toolset, constructed on a thread, since that may take long."""
         if self._toolsets is None:
             self._toolsets = {}
         making = self._toolsets.get(cls)
@@ -311,7 +310,7 @@ class Episode:
         )
 
     async def _messages(self) -> bytes:
-        if not hasattr(self.hosted.cls, "get_messages"):  # written for a package without messages
+        if not hasattr(self.hosted.cls, "get_messages"):  # a class of a package without messages
             blocks = await self._author("prompt_error", "get_prompt")
             return self._convert(
                 "prompt_error",
@@ -368,7 +367,7 @@ class Episode:
     # closing
 
     def close_at_once(self) -> bool:
-        """Close if nothing runs and there is no teardown to run; True if it closed."""
+        """Close if nothing runs and the class has no teardown; True if closed."""
         if self._closing is not None or self._runs or not self.hosted.plain_teardown:
             return False
         self._release()

@@ -8,7 +8,7 @@ __all__ = ["new_event_loop"]
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """A loop of uvloop, or of asyncio where the platform has no uvloop."""
+    """A uvloop event loop, or asyncio's where uvloop is not available."""
     try:
         import uvloop  # not on Windows
     except ImportError:

@@ -1,4 +1,4 @@
-"""Running author code: on the right thread, and with whatever it raises turned into a fault."""
+"""Execution of author code: on the event loop or a thread, with exceptions turned into faults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["author_fault", "cause", "guard_author", "guard_now", "run_author", "
 
 
 async def run_author(threads: Threads, function: Callable[..., Any], *args: Any) -> Any:
-    """Run ``function``, an async one here and any other on a thread; raises what it raises."""
+    """Await an async ``function``, run any other on a thread; its exceptions pass through."""
     if inspect.iscoroutinefunction(function):
         return await function(*args)
     value = await threads.run(function, *args)
@@ -26,16 +26,16 @@ async def run_author(threads: Threads, function: Callable[..., Any], *args: Any)
 
 
 async def run_here(function: Callable[[], Awaitable[Any]]) -> Any:
-    """Run a plain function that returns an awaitable and does nothing else; raises what that raises."""
+    """Await the result of a plain function that only returns an awaitable; exceptions pass through."""
     return await function()
 
 
 async def guard_author(
     fault: FaultClass, what: str, running: Awaitable[Any], *, hide: Redactor = NOTHING
 ) -> Any:
-    """Await author code; whatever it raises becomes Faulted of class ``fault``.
+    """Await author code; any exception becomes Faulted of class ``fault``.
 
-    ``hide`` takes the session's secrets out of the fault's texts.
+    ``hide`` removes the session's secrets from the fault's texts.
     """
     try:
         return await running
@@ -51,7 +51,7 @@ async def guard_author(
 
 
 def guard_now(fault: FaultClass, what: str, run: Callable[[], Any], *, hide: Redactor) -> Any:
-    """``guard_author`` for what never waits."""
+    """``guard_author`` for synchronous functions."""
     try:
         return run()
     except (Refused, Faulted) as exc:
@@ -62,16 +62,16 @@ def guard_now(fault: FaultClass, what: str, run: Callable[[], Any], *, hide: Red
 
 
 def author_fault(fault: FaultClass, exc: BaseException, hide: Redactor, what: str) -> Faulted:
-    """The fault for an exception of author code, with its trace, and without secrets."""
+    """The fault for an exception of author code, with its traceback and without secrets."""
     found = Faulted(fault, exception_text(exc, hide))
     trace = hide.plain(f"{what} raised\n" + "".join(traceback.format_exception(exc)))
     found.trace = trace.encode(errors="backslashreplace").decode()
-    exc.__traceback__ = None  # an exception that is raised again and again would collect all its frames
+    exc.__traceback__ = None  # an exception object that is raised repeatedly would accumulate frames
     return found
 
 
 def cause(exc: BaseException, hide: Redactor) -> BaseException | None:
-    """The exception, unless it may hold secrets: a log of the fault would show it too."""
+    """The exception as ``__cause__`` of a fault; None if it may contain secrets, as a log shows it."""
     return None if hide else exc
 
 

@@ -1,6 +1,6 @@
-"""The environments hosted in one process, and what can be asked of them there.
+"""Host of the environments of one process: opens episodes, answers queries about tasks.
 
-Shared by the ``local`` runtime, where that process is the server, and by worker processes.
+Used in the server by the ``local`` runtime, and in worker processes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["EnvironmentHost", "describe"]
 
 
 def describe(hosted: HostedEnvironment) -> EnvironmentInfo:
-    """Description of a hosted class, for the server."""
+    """Description of a hosted class for the server."""
     rows = hosted.tools.values()
     return EnvironmentInfo(
         name=hosted.name,
@@ -65,10 +65,10 @@ class EnvironmentHost:
         return tuple(describe(environment) for environment in self._hosted.values())
 
     def start_open(self, request: OpenSession, on_result: OnResult) -> Run | None:
-        """Resolve the task and construct; ``on_result`` gets the Episode, or Faulted or Refused.
+        """Resolve the task and construct the environment; ``on_result`` gets the Episode, Faulted or Refused.
 
-        A construction that is stopped too late is torn down again. None when it was over at once: where
-        neither runs code of the author, there is nothing to wait for.
+        An instance whose construction is stopped too late is torn down. Returns None if it ended at once, as
+        when neither step runs author code.
         """
         hosted = self._environment(request.key)
         origin = Origin(request.trace or "", redactor(request.secrets.values()))
@@ -128,7 +128,7 @@ class EnvironmentHost:
 
     async def _task(self, hosted: HostedEnvironment, split: str, index: int) -> dict[str, Any]:
         spec = await self._guarded(hosted, hosted.tasks.get_task(split, index))
-        # through JSON: an episode may change its task, and must see what a client would have sent
+        # a copy through JSON: an episode may modify its task, and must see the types that a client sends
         copy: dict[str, Any] = json.loads(to_json(spec))
         return copy
 

@@ -1,7 +1,7 @@
-"""Standard output and error of a process that runs environment code, without the secrets of its sessions.
+"""Redaction of secrets from the standard output and error of a process that runs environment code.
 
-What Python code writes goes through here: ``print``, ``logging``, warnings, tracebacks of threads. What is
-written to the descriptors past ``sys.stdout`` and ``sys.stderr``, by other programs for one, does not.
+Covers output of Python code: ``print``, ``logging``, warnings, tracebacks of threads. Output that bypasses
+``sys.stdout`` and ``sys.stderr``, such as that of subprocesses, is not covered.
 """
 
 from __future__ import annotations
@@ -18,21 +18,19 @@ __all__ = ["Guard", "guard_output"]
 
 
 class Guard:
-    """Knows the secrets that came to this process lately."""
+    """Recent secrets of this process."""
 
     def __init__(self) -> None:
         self._lately: tuple[Redactor, ...] = ()
 
     def remember(self, secrets: Mapping[str, str]) -> None:
-        """A session with these begins. They are remembered beyond its end: threads may live longer."""
+        """Add the secrets of a new session; they are kept beyond its end, as its threads may run longer."""
         if secrets:
             hide = redactor(secrets.values())
             self._lately = latest((hide, *self._lately))
 
     def clean(self, text: str) -> str:
-        """The text without the secrets of the session whose code runs here; of all sessions where none is
-        known.
-        """
+        """The text without secrets: of the current session, or of all if none is current."""
         hide = current_hide()
         if hide or current_trace():
             return hide.plain(text)
@@ -40,7 +38,7 @@ class Guard:
 
 
 class _Guarded(io.TextIOWrapper):
-    """A stream on the bytes of another one, which is not used any more."""
+    """A text stream that replaces another one on the same byte stream."""
 
     def __init__(self, stream: io.TextIOWrapper, clean: Callable[[str], str]) -> None:
         encoding, errors = stream.encoding, stream.errors
@@ -54,12 +52,12 @@ class _Guarded(io.TextIOWrapper):
 
 
 def guard_output() -> Guard:
-    """Redact ``sys.stdout`` and ``sys.stderr`` of this process from now on."""
+    """Replace ``sys.stdout`` and ``sys.stderr`` of this process by redacting streams."""
     guard = Guard()
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
             guarded = _Guarded(stream, guard.clean)
             setattr(sys, name, guarded)
-            setattr(sys, f"__{name}__", guarded)  # its bytes have gone to the new one
+            setattr(sys, f"__{name}__", guarded)  # the new stream owns the byte stream
     return guard

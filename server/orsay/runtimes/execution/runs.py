@@ -1,8 +1,8 @@
-"""Author code that runs: each run has an owner, a time limit, and an answer in any case.
+"""Runs of author code, each with an owner, a time limit and exactly one result.
 
-A run that is stopped gets a moment to end; if it does not, it is answered without it and counted as stuck
-until it really ends. A run that takes long reports so, once. How long it took is counted in ticks of a timer,
-so that the time in which a busy event loop does not turn hardly counts.
+A stopped run has a short time to end; after that its result is a fault, and it counts as stuck until it
+really ends. A run that takes long reports this once. Durations are counted in ticks of a timer, so that
+delays of a busy event loop hardly count.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STOP_GRACE_S = 1.0
 
 
 class Run:
-    """One piece of author code under way. ``stop`` may be called at any time, also twice."""
+    """One running piece of author code. ``stop`` is allowed at any time, repeatedly."""
 
     __slots__ = (
         "_answered",
@@ -66,19 +66,19 @@ class Run:
         self._task: asyncio.Task[Any] | None = None
 
     def stop_clock(self) -> None:
-        """Suspend the time limit: the run waits for other calls, which have limits of their own."""
+        """Suspend the time limit while the run waits for other calls, which have their own limits."""
         self._deadline = math.inf
 
     def restart_clock(self) -> None:
-        """Count the time limit from now: what came before was waiting, not running."""
+        """Start the time limit from now, after waiting."""
         self._deadline = self._runs.now() + self._limit_s
 
     def stop(self, reason: Faulted) -> None:
-        """Cancel the run; it is answered with ``reason`` when it ends, or after a moment."""
+        """Cancel the run; its result is ``reason``, when it ends or after a short time."""
         if self._reason is None and self._task is not None and not self._task.done():
             self._reason = reason
             self._deadline = self._runs.now() + _STOP_GRACE_S
-            if self._started:  # else _main sees the reason; cancelled now, it would never run to answer
+            if self._started:  # else _main reads the reason: a task cancelled before its start reports none
                 self._task.cancel()
 
     def _check(self, now: float) -> None:
@@ -122,7 +122,7 @@ class Run:
 
 
 def run_now(work: Coroutine[Any, Any, Any], on_result: OnResult) -> None:
-    """Run to its end what neither waits nor runs code of the author: without a task, limit and stop."""
+    """Run ``body`` synchronously, without task, limit and stop; it neither waits nor runs author code."""
     value: Any = None
     error: Faulted | Refused | None = None
     try:
@@ -137,7 +137,7 @@ def run_now(work: Coroutine[Any, Any, Any], on_result: OnResult) -> None:
 
 
 def _error_of(exc: BaseException) -> Faulted | Refused:
-    """The error for ``on_result``, without its frames: a stored outcome would hold what they do."""
+    """The error for ``on_result``, without its traceback: a stored outcome would keep the frames alive."""
     if isinstance(exc, Faulted | Refused):
         exc.__traceback__ = exc.__cause__ = exc.__context__ = None
         return exc
@@ -147,16 +147,16 @@ def _error_of(exc: BaseException) -> Faulted | Refused:
 
 
 def _ignore(_value: Any, _error: Faulted | Refused | None) -> None:
-    """The run was answered."""
+    """Callback of a run whose result is delivered."""
 
 
 class Group:
-    """Runs that end together, such as those of one episode."""
+    """Runs that are stopped together, such as those of one episode."""
 
     __slots__ = ("_empty", "_members")
 
     def __init__(self) -> None:
-        self._members: set[Run] | None = None  # none while idle: an idle session should weigh little
+        self._members: set[Run] | None = None  # None while idle, to save memory of idle sessions
         self._empty: asyncio.Event | None = None
 
     def __bool__(self) -> bool:
@@ -176,7 +176,7 @@ class Group:
                     self._empty.set()
 
     async def stop(self, reason: Faulted) -> None:
-        """Stop all, and wait until each is answered, which takes a moment at most."""
+        """Stop all, and wait for their results, which takes a short time at most."""
         for run in list(self._members or ()):
             run.stop(reason)
         if self._members:
@@ -185,7 +185,7 @@ class Group:
 
 
 class Runs:
-    """All runs of one event loop, with one timer for all their limits and one to find the slow ones.
+    """All runs of one event loop, with one timer for time limits and one for slow runs.
 
     A run that took longer than ``slow_after_s`` calls its ``progress``.
     """
@@ -264,7 +264,7 @@ class Runs:
             self._slow_timer = self._loop.call_later(self._slow_tick_s, self._tick_slow)
 
     def close(self) -> None:
-        """Stop the timers. Runs still under way are left to their owner."""
+        """Stop the timers. Owners stop remaining runs."""
         for timer in (self._timer, self._slow_timer):
             if timer is not None:
                 timer.cancel()

@@ -1,7 +1,7 @@
-"""Threads for synchronous author code: one for each call that runs, kept a while for the next.
+"""Thread pool for synchronous author code: one thread for each running call, kept for a while when idle.
 
-asyncio's default executor is small and hidden, so one session's blocking tools make all others wait. Here
-the number of threads is a setting, and a full pool refuses instead of queueing.
+asyncio's default executor is small, so blocking tools of one session would delay all others. Here the number
+of threads is a setting, and a full pool refuses instead of queueing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Interrupted(BaseException):
 
 
 class Job:
-    """One function on its way through a thread. ``future`` resolves on the event loop."""
+    """A function that runs on a thread. ``future`` resolves on the event loop."""
 
     __slots__ = ("_thread", "ended", "future", "over", "run", "stopped")
 
@@ -60,15 +60,15 @@ class _Thread(threading.Thread):
             error: BaseException | None = None
             try:
                 try:
-                    with self._lock:  # from here on it can be interrupted, at the very next instruction
+                    with self._lock:  # from here on an interrupt may arrive at any instruction
                         self._current = job
-                    if job.stopped:  # before this thread had got to it
+                    if job.stopped:  # stopped before it began
                         raise Interrupted
                     result = job.run()
                 except BaseException as exc:
                     error = exc
                 self._leave(job)
-            except Interrupted as exc:  # arrived after the function had returned
+            except Interrupted as exc:  # raised after the function had returned
                 error = error or exc
                 self._leave(job)
             try:
@@ -96,7 +96,7 @@ def _raise_in(ident: int | None, exception: type[BaseException] | None) -> None:
 
 
 class Threads:
-    """An elastic pool that belongs to one event loop and is used from that loop only."""
+    """Elastic thread pool of one event loop, used from that loop only."""
 
     def __init__(self, limit: int, *, idle_s: float = 10.0) -> None:
         self._limit = limit
@@ -118,7 +118,7 @@ class Threads:
         return self._count - len(self._idle)
 
     def start(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job:
-        """Run ``function`` on a thread of its own. Raises Overloaded when all threads are busy."""
+        """Start ``function`` on a thread. Raises Overloaded if all threads are busy."""
         if self._idle:
             thread = self._idle.pop()
         elif self._count < self._limit:
@@ -136,7 +136,7 @@ class Threads:
         return job
 
     async def run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Run ``function`` and wait. A cancelled wait interrupts it, and ends when the function does."""
+        """Run ``function`` and wait for it. Cancellation interrupts it, and waits for its end."""
         job = self.start(function, *args, **kwargs)
         try:
             return await job.future
@@ -148,7 +148,7 @@ class Threads:
             raise
 
     def resolve(self, thread: _Thread, job: Job, result: Any, error: BaseException | None) -> None:
-        """The job is over, and its thread free."""
+        """Deliver the result of a job, and release its thread."""
         if self._closed:
             self._count -= 1
             thread.jobs.put(None)
@@ -184,7 +184,7 @@ class Threads:
             self._sweep = self.loop.call_later(self._idle_s, self._expire)
 
     def close(self) -> None:
-        """End idle threads now and busy ones when they return; waits for none."""
+        """End idle threads now and busy ones when they return, without waiting."""
         self._closed = True
         if self._sweep is not None:
             self._sweep.cancel()

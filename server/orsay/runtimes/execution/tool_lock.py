@@ -1,8 +1,8 @@
-"""Readers-writer lock over the calls of one session, with one more lock for each tool.
+"""Readers-writer lock over the calls of one session, plus one mutex for each tool.
 
 Section 9 of the standard: calls of one tool run one after another, different tools overlap, ``concurrent``
 tools overlap with themselves too, and an ``exclusive`` tool runs alone: it waits for all running calls and
-goes before calls that arrived while it waited.
+has priority over calls that arrived later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _Waiter:
 
 
 class ToolLock:
-    """Admits calls: ``exclusive`` tools as writers, all others as readers. Used from the event loop only."""
+    """Lock of one session: ``exclusive`` tools are writers, all others readers. For the event loop only."""
 
     __slots__ = ("_busy", "_exclusive", "_running", "_waiting")
 
@@ -33,7 +33,7 @@ class ToolLock:
         self._waiting: list[_Waiter] = []
 
     def try_enter(self, row: ToolRow, *, waited: bool = False) -> bool:
-        """Enter at once, or return False without a trace. One that ``waited`` has its turn."""
+        """Enter at once, or return False without effect. ``waited``: a queued call whose turn it is."""
         if self._exclusive:
             return False
         if (
@@ -54,7 +54,7 @@ class ToolLock:
         return True
 
     async def enter(self, row: ToolRow) -> None:
-        """Wait for admission; a cancelled wait leaves the queue and lets others go on."""
+        """Wait for admission; cancellation leaves the queue."""
         if self.try_enter(row):
             return
         waiter = _Waiter(row, asyncio.get_running_loop().create_future())
@@ -81,7 +81,7 @@ class ToolLock:
     def _wake(self) -> None:
         first = next((w for w in self._waiting if w.row.exclusive), None)
         for waiter in [first] if first is not None else list(self._waiting):
-            if waiter.admitted.done():  # cancelled; its own task takes it off the queue
+            if waiter.admitted.done():  # cancelled; its own task removes it from the queue
                 continue
             if self.try_enter(waiter.row, waited=True):
                 self._waiting.remove(waiter)

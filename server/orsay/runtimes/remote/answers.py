@@ -1,7 +1,7 @@
 """Translation of an upstream's error answers into our errors.
 
-Our own servers say it in headers; of others the status and the words are what there is. ``hide`` takes
-secrets out of the words, before they are cut: not every server does so itself.
+Orsay servers send the error class in headers; for others it is derived from status and text. ``hide`` removes
+secrets from texts before they are cut, since not every server does.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def error_of(
     fault: FaultClass = "internal",
     refusal: type[Refused] = BadRequest,
 ) -> Faulted | Refused:
-    """The error that ``answer`` stands for.
+    """Our error for an error ``answer``.
 
-    For servers that do not say it themselves: ``fault`` is what a status of 500 means at this endpoint,
-    ``refusal`` what another 4xx does. ``upstream`` names the server in the words that are ours.
+    For answers without the class: ``fault`` is the meaning of status 500 at this endpoint, ``refusal`` that
+    of other 4xx. ``upstream`` names the server in our own messages.
     """
     detail = detail_of(answer, hide)
     code = answer.headers.get(CODE, "")
@@ -102,7 +102,7 @@ def _refused(kind: type[Refused], detail: str, answer: Answer) -> Refused:
 
 
 def fault_of(data: Any, upstream: str, hide: Redactor) -> Faulted | None:
-    """The fault that one of our servers describes, as JSON text or as an object."""
+    """The fault in an Orsay server's JSON, given as text or as an object."""
     try:
         wire = Fault.model_validate_json(data) if isinstance(data, bytes) else Fault.model_validate(data)
     except ValidationError:
@@ -112,7 +112,7 @@ def fault_of(data: Any, upstream: str, hide: Redactor) -> Faulted | None:
 
 
 def _named(known: str, message: str, number: str | None, upstream: str) -> Faulted:
-    """The id joins the two logs. It goes into ours, and into answers: nothing but what ids are made of."""
+    """A valid fault id, which links the two logs; other text is dropped, as the id is logged and sent."""
     good = number is not None and len(number) <= 64 and number.isascii() and number.isalnum()
     fault = Faulted(cast("FaultClass", known), message, number if good and number is not None else "")
     if fault.fault_id:
@@ -121,7 +121,7 @@ def _named(known: str, message: str, number: str | None, upstream: str) -> Fault
 
 
 def gone_reason(answer: Answer, hide: Redactor) -> tuple[FaultClass, str] | None:
-    """Class and reason of an answer that the session is gone; None for other answers."""
+    """Class and reason from an answer that the session is gone; None for other answers."""
     detail, named = detail_of(answer, hide), answer.headers.get(FAULT, "")
     if answer.status == 410 and named in ("", "session_gone", "worker_lost"):
         return ("worker_lost" if named == "worker_lost" else "session_gone"), detail or "the session is gone"
@@ -132,26 +132,26 @@ def gone_reason(answer: Answer, hide: Redactor) -> tuple[FaultClass, str] | None
 
 
 def is_starting(answer: Answer) -> bool:
-    """True if nothing ran, since setup, or the server itself, still starts."""
+    """True if nothing ran because setup, or the server itself, still starts."""
     return answer.status == 503 and answer.headers.get(BACKEND_STATE, "").strip().lower() == "starting"
 
 
 def is_from_between(answer: Answer) -> bool:
-    """True if a proxy answered in place of the server, which may have received the request all the same."""
+    """True if a proxy answered in place of the server, which may have received the request nevertheless."""
     headers = answer.headers
     by_server = headers.get(CODE) or headers.get(FAULT) or is_starting(answer)
     return answer.status in (502, 503, 504) and not by_server
 
 
 def is_missing_route(answer: Answer) -> bool:
-    """The server is too old for this endpoint, as opposed to: it does not know the session or environment."""
+    """True if the server lacks this endpoint; False if the session or environment is unknown."""
     if answer.headers.get(CODE):
         return False
     return answer.status in (405, 501) or (answer.status == 404 and detail_of(answer) in ("Not Found", ""))
 
 
 def detail_of(answer: Answer, hide: Redactor = NOTHING) -> str:
-    """Detail of an answer: ``detail`` of a JSON body, else the beginning of a text."""
+    """Error text: ``detail`` of a JSON body, else the beginning of the body."""
     kind = answer.headers.get("content-type", "")
     if "html" in kind:
         return ""

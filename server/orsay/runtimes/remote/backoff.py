@@ -12,7 +12,7 @@ _LONGEST_S = 2.0
 
 
 class Backoff:
-    """Backoff over a bounded number of failures in a row: about three seconds of waiting in all."""
+    """Exponential backoff for a bounded number of consecutive failures, about three seconds in total."""
 
     __slots__ = ("failures",)
 
@@ -20,7 +20,7 @@ class Backoff:
         self.failures = 0
 
     def next_s(self) -> float | None:
-        """Count a failure; the seconds to wait before the next try, None when it was the last."""
+        """Count a failure; returns the delay before the next attempt, or None after the last."""
         self.failures += 1
         if self.failures >= _TRIES:
             return None
@@ -28,5 +28,5 @@ class Backoff:
 
 
 def backoff_s(failures: int, longest_s: float) -> float:
-    """Twice as long after each failure, and never the same for all who wait."""
+    """Delay that doubles with each failure, with random jitter."""
     return float(min(_FIRST_S * 2 ** min(failures - 1, 20), longest_s) * (0.75 + 0.5 * random.random()))

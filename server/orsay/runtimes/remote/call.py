@@ -1,8 +1,8 @@
-"""One call or group score at an upstream, carried across broken connections until its result is here.
+"""One call or group score at an upstream, resumed over broken connections until the result is complete.
 
-The rule that everything serves: a tool runs at most once. Before the stream named its task id the request
-is repeated only if nothing can have run, or if the upstream does a call once per idempotency key;
-afterwards the request attaches to the running call, and what was passed on already is left out.
+Invariant: a tool runs at most once. Before the stream has sent the task id, the request is repeated only if
+nothing can have run, or if the upstream honours idempotency keys; after that the request attaches to the
+running call, and data that was already forwarded is skipped.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from .upstream import Upstream
 
 __all__ = ["CallerSession", "RemoteCall"]
 
-_PROGRESS_S = 5.0  # a stream of this age made progress: earlier failures no longer count
+_PROGRESS_S = 5.0  # a stream of this age counts as progress, and resets the failures
 
 
 class CallerSession(Protocol):
-    """Session of a call, as far as the call uses it; ``handle.RemoteHandle`` implements it."""
+    """Interface of the call's session; ``handle.RemoteHandle`` implements it."""
 
     upstream: Upstream
     prefix: str
@@ -80,15 +80,15 @@ class RemoteCall:
         self._headers = {**session.stream_headers, IDEMPOTENCY_KEY: self.key}
         self._task_id: str | None = None
         self._pieces: list[bytes] = []  # of the result, as the upstream wrote them
-        self._at = 0  # how many of them this connection has brought
-        self._size = 0  # bytes of all that was passed on
+        self._at = 0  # number of them received on this connection
+        self._size = 0  # bytes forwarded
         self._text: TextTracker | None = None
         self._fault: Faulted | None = None
         self._kept: list[bytes] = []
         self._progress = self._kept.append if progress is None else progress
 
     async def run(self) -> Outcome:
-        """The result, or the rest of it where ``progress`` got the beginning. Raises Faulted or Refused."""
+        """The result, or its rest if ``progress`` got the beginning. Raises Faulted or Refused."""
         backoff = Backoff()
         upstream = self._upstream
         while True:
@@ -160,7 +160,7 @@ class RemoteCall:
         reader = EventReader(limit)
         self._at, self._fault = 0, None
         if self._upstream.ours and "content-length" not in stream.headers:
-            self._progress(b"")  # a quick call would have been answered in one piece
+            self._progress(b"")  # report a slow call: a quick one is answered in one piece
         while data := await stream.read():
             reading.at = self._upstream.now()
             onward: list[bytes] = []
@@ -176,7 +176,7 @@ class RemoteCall:
         raise Broken("the stream ended without a result", may_have_run=True)
 
     def _take(self, event: Passed, onward: list[bytes]) -> None:
-        """Handle any event but the last; what is to be passed on goes to ``onward``."""
+        """Handle any event except the last; events to forward go to ``onward``."""
         if event.name == "chunk":
             self._piece(event, onward)
         elif event.name == "task_id":
@@ -185,7 +185,7 @@ class RemoteCall:
             self._fault = fault_of(event.data, self._upstream.name, self._session.hide)
         elif event.name == "error":
             raise self._failure(event.data.decode(errors="replace").strip())
-        elif self._at == len(self._pieces):  # not one that came before already
+        elif self._at == len(self._pieces):  # skip pieces that an earlier connection delivered
             onward.append(event.raw)
 
     def _piece(self, event: Passed, onward: list[bytes]) -> None:
@@ -198,7 +198,7 @@ class RemoteCall:
         self._pieces.append(event.data)
 
     def _onward(self, event: Passed) -> bytes:
-        """The event as released clients read it right (D1)."""
+        """The event in a form that released clients parse correctly (D1)."""
         if not has_space_at_edge(event.data):
             return event.raw
         if self._text is None:

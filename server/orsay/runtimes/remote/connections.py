@@ -1,6 +1,6 @@
-"""HTTP/1.1 connections to one server: requests are bytes, answers are parsed by httptools, idle ones kept.
+"""Pool of HTTP/1.1 connections to one server; answers are parsed by httptools.
 
-A client library would cost a call through a gateway more than everything else that happens to it.
+A client library would cost a gateway more per call than all its other work.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import httptools
 
 __all__ = ["Connection", "Headers", "Pool"]
 
-_IDLE_S = 4.0  # below the 5 s of uvicorn: a server must not close a connection we are about to use
+_IDLE_S = 4.0  # below uvicorn's 5 s: a server must not close a connection that is about to be used
 _HIGH_WATER_BYTES = 512 * 1024
 
 
@@ -26,7 +26,7 @@ class Headers(dict[str, str]):
 
 
 class Connection(asyncio.Protocol):
-    """One connection, one answer at a time. ``error`` is why it is no use any more."""
+    """One connection, one answer at a time. ``error`` is the reason why it is unusable."""
 
     def __init__(self) -> None:
         self.error: Exception | None = None
@@ -47,11 +47,11 @@ class Connection(asyncio.Protocol):
 
     @property
     def reusable(self) -> bool:
-        """The last answer was read whole, and the server keeps the connection."""
+        """True if the last answer was read completely and the server keeps the connection open."""
         return self.complete and self._reusable and self.error is None and not self._transport.is_closing()
 
     def send(self, request: bytes) -> None:
-        """Write a request; the connection is fresh, or ``reusable``."""
+        """Write a request; the connection is new or ``reusable``."""
         self.status, self.headers = 0, Headers()
         self.complete = self._headed = self._reusable = self._until_closed = False
         self._body, self._size = [], 0
@@ -66,7 +66,7 @@ class Connection(asyncio.Protocol):
             await self._wait()
 
     async def read(self) -> bytes:
-        """Wait for more of the body; empty at its end. Raises OSError."""
+        """Wait for more of the body; empty at the end. Raises OSError."""
         while not self._body:
             if self.complete:
                 return b""
@@ -82,7 +82,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def at_end(self) -> bool:
-        """The whole answer was read."""
+        """True once the whole answer was read."""
         return self.complete and not self._body
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ class Connection(asyncio.Protocol):
     # the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's are one by shape only
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's transports are not subclasses
 
     def data_received(self, data: bytes) -> None:
         if self.complete:  # there was no request
@@ -157,7 +157,7 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self.complete:
             return
-        if self.status < 200:  # more is to come
+        if self.status < 200:  # an interim answer
             self.headers = Headers()
             return
         self.complete = True
@@ -165,7 +165,7 @@ class Connection(asyncio.Protocol):
 
 
 class Pool:
-    """Connections to ``host`` and ``port``, as many as there are requests in flight."""
+    """Connection pool for ``host`` and ``port``, with one connection for each request in flight."""
 
     def __init__(self, host: str, port: int, *, secure: bool, connect_timeout_s: float) -> None:
         self._host = host
@@ -196,7 +196,7 @@ class Pool:
         return connection
 
     def release(self, connection: Connection) -> None:
-        """Return a connection that is no longer used."""
+        """Return a connection to the pool."""
         if not connection.reusable or self._closed:
             self.drop(connection)
             return

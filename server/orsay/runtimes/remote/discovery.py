@@ -1,7 +1,6 @@
-"""Discovery of the environments that an upstream hosts.
+"""Discovery of an upstream's environments.
 
-A server of ours lists everything at ``/environments``; of others there are the names, the tools and the
-splits.
+An Orsay server describes everything at ``/environments``; other servers list names, tools and splits.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ _INFOS = TypeAdapter(tuple[EnvironmentInfo, ...])
 
 
 class Unusable(Exception):
-    """The answer at the URL is from no server we could use; the text says why and what to do."""
+    """The server at the URL cannot be used; the text has reason and remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """``ours``: it honours Idempotency-Key. ``versioned``: newer than servers without ``/version``."""
+    """Result of discovery. ``ours``: honours Idempotency-Key. ``versioned``: has ``/version``."""
 
     environments: tuple[EnvironmentInfo, ...]
     ours: bool
@@ -46,9 +45,9 @@ def env_path(key: str) -> str:
 
 
 async def discover(get: Get, hide: Redactor) -> Found:
-    """Ask the server that ``get`` reaches. Raises Unusable, or Broken while it is not up.
+    """Query the server through ``get``. Raises Unusable, or Broken while it is down.
 
-    ``hide`` takes secrets out of its texts.
+    ``hide`` removes secrets from its texts.
     """
     version = await get("/version")
     described = version.json() if version.status == 200 else None
@@ -60,7 +59,7 @@ async def discover(get: Get, hide: Redactor) -> Found:
             try:
                 return Found(_INFOS.validate_json(answer.body), ours, versioned)
             except ValidationError:
-                pass  # of a release with another form: names, tools and splits stay as they are
+                pass  # another release's format: use names, tools and splits
         elif answer.status != 404:
             raise _refusal(answer, "/environments", hide)
     return Found(await _by_name(get, hide), ours, versioned)
@@ -102,7 +101,7 @@ async def _environment(get: Get, name: str, hide: Redactor) -> EnvironmentInfo:
 
 
 def _listing(raw: Any) -> ListToolsOutput:
-    """The listing without keys that we do not know."""
+    """The listing without unknown keys."""
     terminal = raw.get("terminal_tool")
     return ListToolsOutput(
         tools=[
@@ -124,7 +123,7 @@ def _listing(raw: Any) -> ListToolsOutput:
 
 
 def _refusal(answer: Answer, path: str, hide: Redactor) -> Exception:
-    """Broken for what passes by itself, Unusable for what must be fixed."""
+    """Broken for a temporary failure, Unusable for a permanent one."""
     answered = f"{answer.status} {detail_of(answer, hide)}"
     if answer.status in (401, 403):
         what = "this server" if answer.headers.get(CODE) == Forbidden.code else "the API key"

@@ -1,4 +1,4 @@
-"""Server-sent events on their way through: cut at their ends, looked at, passed on as the bytes they are."""
+"""Forwarding of server-sent events: split, inspected, and passed on as the original bytes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _LINE_END = re.compile(rb"\r\n|\n|\r(?=[^\n])")
 
 
 class TooLong(ValueError):
-    """One event holds more bytes than were allowed."""
+    """An event is over the size limit."""
 
 
 @dataclass(slots=True)
 class Passed:
-    """One event: its name, its data, and the bytes that say both."""
+    """One event: name, data, and raw bytes."""
 
     name: str
     data: bytes
@@ -27,10 +27,10 @@ class Passed:
 
 
 class EventReader:
-    """Cuts a stream into events, comments left out.
+    """Splits a stream into events, without comments.
 
-    What is written as ORS servers write it passes untouched. Anything else that the grammar of events
-    allows (LF line ends, no space after the colon, other fields, several data lines) is written anew.
+    Events in the form that ORS servers write keep their bytes. Other valid forms (LF line ends, no space
+    after the colon, other fields, several data lines) are encoded again.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -40,7 +40,7 @@ class EventReader:
         self._line_end: bytes | None = None
 
     def feed(self, data: bytes) -> list[Passed]:
-        """Events that ``data`` completes. Raises TooLong."""
+        """Events completed by ``data``. Raises TooLong."""
         if self._buffer:
             self._buffer += data
             source: bytes | bytearray = self._buffer
@@ -84,10 +84,9 @@ class EventReader:
 
 
 def guarded(piece: bytes, before: TextTracker) -> bytes:
-    """``piece`` so that no released client loses its first or last white space.
+    """``piece`` with white space at its edges escaped, which released clients would strip.
 
-    Clients strip data values. White space at an edge matters where it belongs to a JSON string, as
-    ``before`` knows, which has passed over the pieces before this one; there it is written as a JSON escape.
+    Only white space inside a JSON string matters; ``before`` has tracked the earlier pieces.
     """
     first = _first(piece)
     if before.in_text and first.isspace():
@@ -99,7 +98,7 @@ def guarded(piece: bytes, before: TextTracker) -> bytes:
 
 
 def has_space_at_edge(piece: bytes) -> bool:
-    """True where ``guarded`` may have something to do."""
+    """True if ``guarded`` may change the piece."""
     if not piece:
         return False
     first, last = piece[0], piece[-1]
@@ -121,11 +120,11 @@ class TextTracker:
         self.in_text, self._escape = self._after(piece)
 
     def ends_in_text(self, piece: bytes) -> bool:
-        """True when the end of a piece that came next would lie inside a string."""
+        """True if the end of this next piece would lie inside a string."""
         return self._after(piece)[0]
 
     def _after(self, piece: bytes) -> tuple[bool, bytes]:
-        """``in_text`` behind the piece, and a backslash at its end whose escape goes on."""
+        """``in_text`` after the piece, and a final backslash of an incomplete escape."""
         piece = self._escape + piece
         backslashes = len(piece) - len(piece.rstrip(b"\\"))
         escape = b"\\" if backslashes % 2 else b""

@@ -28,15 +28,15 @@ __all__ = ["RemoteHandle"]
 
 _MESSAGES = TypeAdapter(list[Message])
 _EVENTS = {"Accept": "text/event-stream", "Content-Type": "application/json"}
-_LIMIT_MARGIN_S = 2.0  # one of our servers keeps the limit by itself, with a better message
+_LIMIT_MARGIN_S = 2.0  # an Orsay server enforces the limit itself, with a better message
 _ASK_AGAIN_S = 0.5
 
 
 class RemoteHandle:
     """Handle of a session at an upstream, made by ``opening.open_session``.
 
-    ``prefix`` is the path of its environment; ``headers`` name the session; ``hide`` takes what no error
-    may repeat out of the words of the upstream.
+    ``prefix`` is the path of its environment; ``headers`` identify the session; ``hide`` removes secrets from
+    the upstream's texts.
     """
 
     __slots__ = (
@@ -73,7 +73,7 @@ class RemoteHandle:
 
     @property
     def stream_headers(self) -> dict[str, str]:
-        """Headers of a request whose answer is a stream."""
+        """Headers of a request with a stream as answer."""
         return {**self.headers, **_EVENTS}
 
     # operations
@@ -99,7 +99,7 @@ class RemoteHandle:
 
         def ended(value: Any, error: Any) -> None:
             self._runs.discard(run)
-            for other in self._runs:  # it may have waited for this one
+            for other in self._runs:  # it may have waited for this run
                 other.restart_clock()
             if error is not None:
                 error.redact(self.hide)
@@ -124,13 +124,13 @@ class RemoteHandle:
             raise
 
     def abandon(self, key: str) -> None:
-        """Stop a call at the upstream, where that is possible: its result is no longer wanted."""
+        """Stop a call at the upstream if possible: its result is no longer needed."""
         if self.upstream.ours and self._closing is None and self._loss is None:
             self.upstream.spawn(self._cancel(key))
 
     async def _cancel(self, key: str) -> None:
         headers = {**self.headers, IDEMPOTENCY_KEY: key}
-        # A server that misses this stops the call once it has no reader.
+        # A server without /cancel stops the call once it has no reader.
         with contextlib.suppress(Broken, Faulted):
             await self.upstream.send("POST", "/cancel", headers)
 
@@ -148,7 +148,7 @@ class RemoteHandle:
         raise await self.gone(answer) or error_of(answer, self.upstream.name, self.hide, fault="prompt_error")
 
     async def _get(self, operation: str) -> Answer:
-        """Send a request that only reads, again after failures."""
+        """Send a read-only request, with retries."""
         backoff = Backoff()
         limit_s = self.upstream.options.hook_limit_s
         while True:
@@ -169,7 +169,7 @@ class RemoteHandle:
     async def watch_setup(self) -> None:
         """Notify the listener when setup is over.
 
-        Asking for a call that never was waits for setup, and runs nothing.
+        A request for an unknown task id waits for setup and runs nothing.
         """
         body = to_json({"name": "setup", "input": {}, "task_id": os.urandom(16).hex()})
         upstream = self.upstream
@@ -209,9 +209,9 @@ class RemoteHandle:
     # loss
 
     async def gone(self, answer: Answer, *, sure: bool = True) -> Faulted | None:
-        """The fault, if by ``answer`` the upstream has no such session; then it is lost here too.
+        """The fault if ``answer`` reports that the upstream lost the session; marks it lost here too.
 
-        Where the words of a 404 do not say it, a ping does; not ``sure``: a 404 may mean anything else.
+        An ambiguous 404 is resolved by a ping; not ``sure``: a 404 may have another meaning.
         """
         found = gone_reason(answer, self.hide)
         if found is None and answer.status == 404 and sure and not is_missing_route(answer):
@@ -223,9 +223,9 @@ class RemoteHandle:
         return Faulted(*found)
 
     def mark_lost(self, fault: FaultClass, reason: str, *, left: bool = False) -> None:
-        """The session is gone: end what runs, then notify the listener.
+        """Fail running operations, then notify the listener.
 
-        ``left``: the upstream may still have it, and is asked to end it if it can be reached.
+        ``left``: the upstream may still have the session, and should delete it if reachable.
         """
         if self._loss is None and self._closing is None:
             self._loss = fault, reason
@@ -245,7 +245,7 @@ class RemoteHandle:
         try:
             answer = await self.upstream.send("POST", "/ping", self.headers)
         except (Broken, Faulted):
-            return  # the health checks of the upstream handle it
+            return  # the upstream's health checks handle it
         found = gone_reason(answer, self.hide)
         if found is None and answer.status == 404:
             found = "worker_lost", f"{self.upstream.name} does not have the session any more"
@@ -278,7 +278,7 @@ class RemoteHandle:
 
 
 def _as_messages(prompt: bytes) -> bytes:
-    """The prompt of a server without messages as the one message of a user."""
+    """The prompt of a server without messages, as one user message."""
     try:
         return _MESSAGES.dump_json(_MESSAGES.validate_json(b'[{"role":"user","blocks":' + prompt + b"}]"))
     except ValidationError as exc:

@@ -1,4 +1,4 @@
-"""Health checks of an upstream: whether it is up, and which environments it hosts."""
+"""Health checks of an upstream: availability, and hosted environments."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _NOTHING = Found((), ours=False, versioned=True)
 
 
 class Watch:
-    """The state of the upstream called ``label``; ``run`` keeps it true.
+    """State of the upstream ``label``, updated by ``run``.
 
-    ``get`` asks it for a path. ``changed`` is called when it went up or down, or hosts other environments
-    than before. ``hide`` takes our key for the server out of its words.
+    ``get`` requests a path. ``changed`` is called when it goes up or down, or its environments change.
+    ``hide`` removes our key for the server from its texts.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Watch:
         self._first: asyncio.Future[None] | None = None
 
     async def first(self) -> None:
-        """Wait until it was up once, for a bounded time. Raises LoadError when what answers is no use."""
+        """Wait for a bounded time until it is first up. Raises LoadError for an unusable server."""
         self._first = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(self._options.start_wait_s):
@@ -67,7 +67,7 @@ class Watch:
         self._answered_at = asyncio.get_running_loop().time()
 
     def broke(self, broken: Broken) -> None:
-        """A request failed: look what is the matter."""
+        """Note a failed request, and check the server."""
         if broken.unreachable:
             self.went_down(str(broken))
         self._suspected.set()
@@ -78,7 +78,7 @@ class Watch:
         self._suspected.set()
 
     async def run(self) -> None:
-        """Look, again and again."""
+        """Check the server periodically."""
         failures = 0
         while True:
             suspected = self._suspected.is_set()
@@ -108,7 +108,7 @@ class Watch:
                     await self._suspected.wait()
 
     async def _look(self, suspected: bool) -> None:
-        """Make sure that the server is up. Raises Broken or Unusable."""
+        """Check once. Raises Broken or Unusable."""
         now = asyncio.get_running_loop().time()
         if not self.up or now - self._looked_at > _LOOK_AGAIN_S:
             self._looked_at = now
@@ -135,7 +135,7 @@ class Watch:
             self._changed()
 
     def went_down(self, problem: str) -> None:
-        """Note that the server cannot be reached; it is tried again."""
+        """Note that the server is unreachable; checks continue."""
         was_up, self.up, self.problem = self.up, False, problem
         if was_up:
             self.outages += 1

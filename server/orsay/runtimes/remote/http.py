@@ -1,6 +1,6 @@
-"""HTTP client for one upstream: one request, one answer or one stream, no retries.
+"""HTTP client for one upstream, without retries: a request has one answer or one stream.
 
-Every failure below HTTP leaves as Broken, which says whether the request may have reached the upstream.
+Every failure below HTTP raises Broken, with a flag for requests that may have reached the upstream.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LINE_BREAK = re.compile(r"[\r\n\0]")
 class Broken(Exception):
     """The connection broke before the whole answer had arrived.
 
-    ``may_have_run`` unless the request was certainly not sent; ``unreachable``: there was no connection.
+    ``may_have_run`` unless the request was certainly not sent; ``unreachable``: no connection was made.
     """
 
     def __init__(self, text: str, *, may_have_run: bool, unreachable: bool = False) -> None:
@@ -41,7 +41,7 @@ class Broken(Exception):
 
 
 class Misdirected(Exception):
-    """The server sends us to another one, where the key must not go."""
+    """The server redirects to another one, which must not get the key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Answer:
     body: bytes
 
     def json(self) -> Any:
-        """The body as JSON; None where it is none."""
+        """The body as JSON, or None."""
         try:
             return from_json(self.body)
         except ValueError:
@@ -61,7 +61,7 @@ class Answer:
 
 
 class Stream:
-    """An answer whose body is still to come."""
+    """An answer with a body that is still being received."""
 
     __slots__ = ("_closed", "_connection", "_pool", "headers", "status")
 
@@ -90,7 +90,7 @@ class Stream:
             raise Broken(_words(exc), may_have_run=True) from exc
 
     async def whole(self, *, silence_s: float | None = None) -> Answer:
-        """The rest of it. Raises Broken, also when nothing came for ``silence_s``."""
+        """The rest of the body. Raises Broken, also after ``silence_s`` without data."""
         parts, size = [], 0
         while data := await _in_time(self.read(), silence_s):
             parts.append(data)
@@ -100,7 +100,7 @@ class Stream:
         return Answer(self.status, self.headers, parts[0] if len(parts) == 1 else b"".join(parts))
 
     def close(self) -> None:
-        """Release the connection, which is reused if the answer was read to its end. Safe to call twice."""
+        """Release the connection, for reuse if the answer was read completely. Safe to call twice."""
         if self._closed:
             return
         self._closed = True
@@ -111,10 +111,10 @@ class Stream:
 
 
 class HttpClient:
-    """Requests to the server at ``url``, and to no other.
+    """HTTP client for the server at ``url`` only.
 
-    Uses neither proxies nor credentials of the process environment, and keeps no cookies: sessions have
-    nothing in common but the pool. Redirects are followed within the server only.
+    Ignores proxies and credentials of the process environment, and keeps no cookies: sessions share only the
+    pool. Redirects are followed within the server only.
     """
 
     def __init__(self, url: str, *, connect_timeout_s: float) -> None:
@@ -124,7 +124,7 @@ class HttpClient:
         self._origin = (parts.scheme, parts.hostname, port)
         self._base = f"{parts.scheme}://{_authority(parts)}"
         self._prefix = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
-        # nothing is compressed: a proxy that does so would hold pieces of a stream back
+        # no compression: a compressing proxy would delay pieces of a stream
         fixed = "User-Agent: orsay\r\nAccept-Encoding: identity\r\n"
         self._common = f"Host: {_authority(parts)}\r\n{_login(parts)}{fixed}"
         self._targets: dict[str, str] = {}
@@ -149,9 +149,9 @@ class HttpClient:
     async def open(
         self, method: str, path: str, headers: Mapping[str, str], *, body: bytes | None = None
     ) -> Stream:
-        """One request; the answer is to be read, and closed. Raises Broken, Misdirected.
+        """Send a request; the caller reads and closes the stream. Raises Broken, Misdirected.
 
-        It is the caller's to notice that nothing comes.
+        The caller is responsible for read timeouts.
         """
         target = self._targets.get(path) or f"{self._prefix}{path}"
         for _ in range(_MAX_HOPS):
@@ -203,7 +203,7 @@ class HttpClient:
 
 
 async def _in_time(work: Coroutine[Any, Any, T], limit_s: float | None) -> T:
-    """Await; Broken when that takes longer."""
+    """Await with a timeout, which raises Broken."""
     if limit_s is None:
         return await work
     watch = asyncio.timeout(limit_s)
@@ -217,7 +217,7 @@ async def _in_time(work: Coroutine[Any, Any, T], limit_s: float | None) -> T:
 
 
 def _safe(value: str) -> str:
-    """Header value without line breaks, which would begin another header."""
+    """Header value without line breaks, which would allow header injection."""
     return _LINE_BREAK.sub("", value)
 
 
@@ -228,15 +228,15 @@ def parse_url(text: str) -> SplitResult:
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
             return parts
     except ValueError:
-        pass  # a port that is no number, or brackets that do not close
-    shown = re.sub(r"//[^/]*@", "//", text)  # a password stays out of what is printed
+        pass  # an invalid port, or unbalanced brackets
+    shown = re.sub(r"//[^/]*@", "//", text)  # remove a password
     raise ConfigError(
         f"{shown!r} is no URL of a server: it needs http:// or https:// and a host, as http://host:8080"
     )
 
 
 def address_of(text: str) -> str:
-    """Host, port and path of a URL, for people."""
+    """Host, port and path of a URL, for display."""
     parts = parse_url(text)
     return f"{_authority(parts)}{parts.path.rstrip('/')}"
 

@@ -1,4 +1,4 @@
-"""Opening of a session at an upstream: its id, the request, and the cleanup when the client gives up."""
+"""Opening of a session at an upstream: session id, request, and cleanup after a cancellation."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ async def open_session(upstream: Upstream, request: OpenSession, listener: Liste
 
 
 async def _new_session(upstream: Upstream, request: OpenSession) -> tuple[dict[str, str], Answer]:
-    """Open a session: the headers that name it, and what ``/create`` answered.
+    """Open a session; returns its headers and the answer of ``/create``.
 
-    Cancelled, it leaves nothing behind. Raises what ``Runtime.open`` does.
+    A cancellation leaves no session behind. Raises as ``Runtime.open``.
     """
     sid = str(uuid.uuid4()) if upstream.ours else await _new_sid(upstream, request)
     headers = {**upstream.headers, SESSION_ID: sid}
@@ -60,7 +60,7 @@ async def _new_session(upstream: Upstream, request: OpenSession) -> tuple[dict[s
 
 
 def _as_header(text: str) -> str:
-    """The header as aiohttp takes it, so that the client's bytes are passed on unchanged."""
+    """The header decoded so that the client's bytes are forwarded unchanged."""
     with contextlib.suppress(UnicodeError):
         text = text.encode("latin-1").decode()
     return "".join(char for char in text if char.isprintable())
@@ -69,7 +69,7 @@ def _as_header(text: str) -> str:
 async def _new_sid(upstream: Upstream, request: OpenSession) -> str:
     """A session id from the server, which sends it as JSON or as a stream."""
     headers = {**upstream.json_headers, "Accept": "text/event-stream"}
-    if request.secrets and not upstream.secrets_in_body:  # some hosted servers construct it here
+    if request.secrets and not upstream.secrets_in_body:  # some hosted servers construct the environment here
         headers[SECRETS] = encode_secrets(request.secrets)
     try:
         answer = await upstream.send("POST", "/create_session", headers, b"{}")
@@ -132,7 +132,7 @@ def _lost(upstream: Upstream, broken: Broken, headers: Mapping[str, str], *, may
 
 
 async def _give_up(upstream: Upstream, creating: asyncio.Task[Answer], headers: Mapping[str, str]) -> None:
-    """End a session that is no longer wanted, wherever its opening stands."""
+    """End a session that is no longer needed, at any stage of its opening."""
     await _delete_quietly(upstream, headers)
     await asyncio.wait([creating])
     if creating.cancelled() or creating.exception() is None:

@@ -23,9 +23,10 @@ class Reading:
 
 
 class ReadTimeouts:
-    """Cancels the reader of a stream that is silent for ``limit_s``, or an eighth longer.
+    """Cancels the reader of a stream without data for ``limit_s``, or up to an eighth longer.
 
-    A timer for each stream would cost more than passing it on does. Needs a running event loop.
+    One timer serves all streams: one for each would cost more than the forwarding. Needs a running event
+    loop.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -36,7 +37,7 @@ class ReadTimeouts:
 
     @contextmanager
     def watch(self) -> Iterator[Reading]:
-        """Guard the reading of one stream; the reader sets ``at`` with each byte. Raises Broken."""
+        """Guard the reading of one stream; the reader updates ``at`` with all data. Raises Broken."""
         task = asyncio.current_task()
         assert task is not None
         reading = Reading(task, self._loop.time())

@@ -1,4 +1,4 @@
-"""Reading of results that pass through: the reward, and the end of the episode."""
+"""Reader of the reward and the end of the episode from forwarded results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic_core import from_json
 
 __all__ = ["NotANumber", "NotAResult", "check_scores", "read_result"]
 
-# Inside a JSON string a quote is escaped, so that none stands directly after a comma: no text can match this.
+# Inside a JSON string a quote is escaped, so it never follows a comma directly: no text can match this.
 _TAIL = re.compile(rb',"reward":(null|-?[0-9][0-9.eE+-]*),"finished":(true|false)\}\}\Z')
 _TAIL_BYTES = 128
 _SUCCESS = b'{"ok":true,"output":{'
@@ -19,18 +19,18 @@ _REFUSAL = b'{"ok":false,'
 
 
 class NotAResult(ValueError):
-    """The data is no JSON, or not that of a call."""
+    """The data is not the JSON of a call's result."""
 
 
 class NotANumber(ValueError):
-    """A reward is NaN or infinite; the text is the reward."""
+    """The reward is NaN or infinite; the text is the reward."""
 
 
 def read_result(pieces: Sequence[bytes], *, ours: bool) -> tuple[float | None, bool]:
-    """Reward and ``finished`` of the result that ``pieces`` make. Raises NotAResult and NotANumber.
+    """Reward and ``finished`` of the result in ``pieces``. Raises NotAResult and NotANumber.
 
-    Our own servers write both at the very end, where they can be read without the rest; the results of
-    others are parsed whole.
+    Orsay servers write both at the end, where they are read without the rest; other results are parsed
+    completely.
     """
     if ours:
         if pieces[0].startswith(_REFUSAL):
@@ -52,7 +52,7 @@ def read_result(pieces: Sequence[bytes], *, ours: bool) -> tuple[float | None, b
 
 
 def check_scores(pieces: Sequence[bytes]) -> None:
-    """Raises NotAResult, and NotANumber for a score that is none."""
+    """Raises NotAResult, and NotANumber for a non-finite score."""
     result = _parsed(pieces)
     scores = result.get("scores") if isinstance(result, dict) else None
     for score in scores if isinstance(scores, list) else ():

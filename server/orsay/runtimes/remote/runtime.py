@@ -1,6 +1,6 @@
 """The ``remote`` runtime: sessions live in another ORS server, found by its URL.
 
-The other server may be one of ours, a gateway like this one, or any that speaks ORS.
+The other server may be an Orsay server, a gateway like this one, or any ORS server.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ __all__ = ["RemoteRuntime"]
 
 
 class RemoteRuntime:
-    """The environments of the server at ``url``, under the names they have there.
+    """Runtime for the environments of the server at ``url``, under their names there.
 
-    A server that is down is waited for a moment and then tried again and again; meanwhile ``pending``
-    names it. Raises ConfigError for what is no URL.
+    The start waits a bounded time for a server that is down; after that it is checked periodically, and
+    listed in ``pending``. Raises ConfigError for an invalid URL.
     """
 
     def __init__(self, url: str, options: RemoteOptions | None = None, *, label: str = "") -> None:
@@ -43,7 +43,7 @@ class RemoteRuntime:
         return await ask_tasks(self.upstream, query)
 
     def gauges(self) -> Iterator[Gauge]:
-        """State of the server, and the number of our sessions there."""
+        """State of the server, and number of our sessions there."""
         labels = {"runtime": self.upstream.label}
         yield Gauge("upstream_up", self.upstream.up, labels)
         yield Gauge("upstream_sessions", len(self.upstream.sessions), labels)

@@ -1,4 +1,4 @@
-"""Questions about tasks, asked of an upstream."""
+"""Queries about tasks at an upstream."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KEYS = {"list": "tasks", "count": "num_tasks", "one": "task", "range": "tasks"}
 
 
 async def ask_tasks(upstream: Upstream, query: TaskQuery) -> bytes:
-    """JSON as ``Runtime.tasks`` answers it. Raises Refused or Faulted."""
+    """Result of ``Runtime.tasks``. Raises Refused or Faulted."""
     body: dict[str, Any] = {"split": query.split}
     if query.ask == "one":
         body["index"] = query.index
@@ -36,7 +36,7 @@ async def ask_tasks(upstream: Upstream, query: TaskQuery) -> bytes:
                 "POST", path, upstream.json_headers, to_json(body), silence_s=upstream.options.hook_limit_s
             )
             break
-        except Broken as broken:  # asking again changes nothing
+        except Broken as broken:  # retries are safe: the request is read-only
             delay = backoff.next_s() if upstream.up else None
             if delay is None:
                 raise Starting(f"{upstream.name} cannot be reached: {broken}; it is tried again") from broken
@@ -51,7 +51,7 @@ async def ask_tasks(upstream: Upstream, query: TaskQuery) -> bytes:
 
 
 def _only(body: bytes, key: str, env_name: str) -> bytes | None:
-    """The value of ``key``: cut out where the answer is written as ORS servers write it."""
+    """The JSON value of ``key``, sliced from an answer in the form that ORS servers write."""
     start, end = b'{"%s":' % key.encode(), b',"env_name":' + to_json(env_name) + b"}"
     if body.startswith(start) and body.endswith(end):
         return body[len(start) : -len(end)]

@@ -1,4 +1,4 @@
-"""One server behind this one: requests to it, the sessions that live there."""
+"""One server behind this one: its state, requests, and our sessions there."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DRAIN_S = 1.0
 
 
 class UpstreamSession(Protocol):
-    """Session that lives at an upstream, as far as the upstream uses it: to ping it, and to mark it lost."""
+    """Interface of a session at an upstream: pings, and loss."""
 
     touched_at: float
 
@@ -45,10 +45,10 @@ class UpstreamSession(Protocol):
 
 
 class Upstream:
-    """An ORS server by URL. ``start`` comes first, ``close`` last; in between it is watched.
+    """An ORS server by URL, monitored between ``start`` and ``close``.
 
-    ``label`` names it in logs and errors, host and port where none is given. ``changed`` is called when it
-    went up or down or hosts other environments than before. Raises ConfigError for what is no URL.
+    ``label`` names it in logs and errors, by default host and port. ``changed`` is called when it goes up or
+    down, or its environments change. Raises ConfigError for an invalid URL.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Upstream:
         self.options = options
         self.sessions: set[UpstreamSession] = set()
         self.hides: frozenset[Redactor] = frozenset()
-        """Redactors for secrets that were sent there lately; read by other threads too."""
+        """Redactors for recently sent secrets; read by other threads too."""
         key = options.api_key
         self.headers = {} if key is None else {API_KEY: key.get_secret_value()}
         self.json_headers = {**self.headers, "Content-Type": "application/json"}
@@ -85,12 +85,12 @@ class Upstream:
 
     @property
     def up(self) -> bool:
-        """True if the server answers, as far as is known."""
+        """True if the last check succeeded."""
         return self._watch.up
 
     @property
     def problem(self) -> str:
-        """The reason why it is not up."""
+        """The reason why it is down."""
         return self._watch.problem
 
     @property
@@ -100,14 +100,12 @@ class Upstream:
 
     @property
     def environments(self) -> tuple[EnvironmentInfo, ...]:
-        """Hosted environments, or those of the last time that it was up."""
+        """Hosted environments, as of the last successful check."""
         return self._watch.found.environments
 
     @property
     def ours(self) -> bool:
-        """True if the server runs a call once per Idempotency-Key and has our other additions to the
-        standard.
-        """
+        """True for an Orsay server, which honours Idempotency-Key and our other additions."""
         return self._watch.found.ours
 
     @property
@@ -116,11 +114,11 @@ class Upstream:
         return not self._watch.found.versioned
 
     def hide(self, secrets: Mapping[str, str] = _NO_SECRETS) -> Redactor:
-        """Redactor for its words: the secrets of a session, and our own key and password for it."""
+        """Redactor for its texts: the secrets of a session, and our key and password for it."""
         return redactor((*self._own, *secrets.values()))
 
     def remember_secrets(self, secrets: Mapping[str, str]) -> None:
-        """Redact these from what the server writes, during the session and for a while after it."""
+        """Redact these from the server's output, during the session and for a while after it."""
         if not secrets:
             return
         self._hides = latest((self.hide(secrets), *self._hides))
@@ -133,9 +131,9 @@ class Upstream:
     # life cycle
 
     async def start(self) -> None:
-        """Look for the server, for a bounded time; it may come up later, too.
+        """Wait for the server, for a bounded time; it may also come up later.
 
-        Raises LoadError when something answers that cannot be used: it refuses the key, or is no ORS server.
+        Raises LoadError for an unusable server: it refuses the key, or is no ORS server.
         """
         loop = asyncio.get_running_loop()
         self.now = loop.time
@@ -193,9 +191,9 @@ class Upstream:
         *,
         silence_s: float | None = None,
     ) -> Answer:
-        """One request and its whole answer. Raises Broken, or Faulted when the server sends us elsewhere.
+        """One request and its whole answer. Raises Broken, or Faulted for a redirect to another server.
 
-        What a proxy on the way answers in place of the server is Broken too.
+        An error answer of a proxy in between is Broken too.
         """
         limit_s = self.options.request_timeout_s if silence_s is None else silence_s
         try:
@@ -211,9 +209,9 @@ class Upstream:
         return answer
 
     async def stream(self, path: str, headers: Mapping[str, str], body: bytes) -> Stream:
-        """One request whose answer is read as it comes; ``release`` ends that. Raises as ``send``.
+        """One request with a streamed answer; ``release`` ends it. Raises as ``send``.
 
-        Belongs into a block of ``read_timeouts.watch``.
+        Must be used inside a block of ``read_timeouts.watch``.
         """
         try:
             stream = await self._http.open("POST", path, headers, body=body)
@@ -223,18 +221,18 @@ class Upstream:
         return stream
 
     def release(self, stream: Stream) -> None:
-        """Stop reading. Of a stream that ended only the very last bytes may be missing."""
+        """Stop reading. Only the very last bytes of an ended stream may be missing."""
         if stream.at_end:
             stream.close()
         else:
             self.spawn(_drain(stream))
 
     def note(self, broken: Broken) -> None:
-        """A request failed: look what is the matter."""
+        """Note a failed request, and check the server."""
         self._watch.broke(broken)
 
     def deviates(self, what: str) -> Faulted:
-        """The fault for an answer that is not ORS."""
+        """The fault for an answer that violates ORS."""
         return Faulted("internal", f"{self.name} {what}")
 
     def starting(self, broken: Broken) -> Starting:
@@ -242,7 +240,7 @@ class Upstream:
         return Starting(f"{self.name} cannot be reached: {broken}; it is tried again")
 
     async def _get(self, path: str) -> Answer:
-        """Send a request of the watch, which handles failures itself."""
+        """Send a request of the health checks, which handle failures themselves."""
         limit_s = self.options.request_timeout_s
         try:
             return await self._http.send("GET", path, self.headers, silence_s=limit_s)
@@ -263,17 +261,17 @@ class Upstream:
                 if delay is None:
                     raise
             await asyncio.sleep(delay)
-        if not self.ours:  # to some hosted servers this means something
+        if not self.ours:  # some hosted servers need it
             with contextlib.suppress(Broken):
                 await self.send("POST", "/delete_session", headers)
         return answer
 
     def forget(self, session: UpstreamSession) -> None:
-        """The session is over: no more pings."""
+        """Remove an ended session: no more pings."""
         self.sessions.discard(session)
 
     async def _keep_alive(self) -> None:
-        """Ping the sessions that were quiet for long."""
+        """Ping idle sessions."""
         pause_s = self.options.ping_s / 8
         slots = asyncio.Semaphore(_PINGS_AT_ONCE)
 
