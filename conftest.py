@@ -7,6 +7,7 @@ from __future__ import annotations
 import faulthandler
 import gc
 import os
+import signal
 import sys
 from collections.abc import Generator
 from typing import IO
@@ -27,6 +28,9 @@ _stderr = pytest.StashKey[IO[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell without job control starts `scripts/test &` with SIGINT ignored, and processes under test inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # pytest takes the descriptor of stderr for itself while a test runs; this one stays.
     config.stash[_stderr] = os.fdopen(os.dup(sys.__stderr__.fileno() if sys.__stderr__ else 2), "w")
 
