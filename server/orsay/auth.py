@@ -38,6 +38,7 @@ class Keys:
     def replace(self, keys: Iterable[SecretStr]) -> None:
         """Accept these keys from now on, and no others."""
         self._digests = tuple(_digest(key.get_secret_value().encode()) for key in keys)
+        self.required = bool(self._digests)
         self._names = {digest: name for digest, name in self._names.items() if digest in self._digests}
         for changed in self._watchers:
             changed()

@@ -106,7 +106,8 @@ async def test_while_the_clock_is_stopped_no_limit_is_reached() -> None:
 
 
 async def test_a_group_stops_together() -> None:
-    runs, group, answers = Runs(), Group(), [Answer() for _ in range(3)]
+    runs, answers = Runs(), [Answer() for _ in range(3)]
+    group = Group(runs)
 
     async def body(_: Run) -> None:
         await asyncio.Event().wait()
@@ -114,9 +115,9 @@ async def test_a_group_stops_together() -> None:
     for answer in answers:
         runs.start(body, answer, limit_s=5, what="it", group=group)
     await asyncio.sleep(0)
-    assert group
+    assert group.running == 3
     await group.stop(Faulted("cancelled", "over"))
-    assert not group and [await answer.fault() for answer in answers] == ["cancelled"] * 3
+    assert group.running == 0 and [await answer.fault() for answer in answers] == ["cancelled"] * 3
     runs.close()
 
 

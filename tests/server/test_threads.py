@@ -40,11 +40,12 @@ async def test_threads_are_used_again_and_end_when_idle_for_long() -> None:
 async def test_a_full_pool_refuses_and_does_not_queue() -> None:
     threads = Threads(2)
     gate = threading.Event()
-    jobs = [threads.start(gate.wait, 10) for _ in range(2)]
+    waits = [asyncio.ensure_future(threads.run(gate.wait, 10)) for _ in range(2)]
+    await asyncio.sleep(0)
     with pytest.raises(Overloaded, match="all 2 threads"):
-        threads.start(time.sleep, 0)
+        await threads.run(time.sleep, 0)
     gate.set()
-    await asyncio.gather(*(job.future for job in jobs))
+    await asyncio.gather(*waits)
     assert await threads.run(lambda: 1) == 1
     threads.close()
 
@@ -124,11 +125,11 @@ async def test_closing_ends_all_threads() -> None:
     before = threading.active_count()
     threads = Threads(3)
     gate = threading.Event()
-    job = threads.start(gate.wait, 10)
+    waiting = asyncio.ensure_future(threads.run(gate.wait, 10))
     await threads.run(time.sleep, 0)
     threads.close()
     gate.set()
-    await job.future
+    await waiting
     async with asyncio.timeout(5):
         while threading.active_count() > before:
             await asyncio.sleep(0.01)

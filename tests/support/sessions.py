@@ -28,7 +28,7 @@ from orsay.runtimes.base import (
 from orsay.runtimes.execution.episode import Limits
 from orsay.runtimes.local import LocalRuntime
 from orsay.runtimes.outcome import Outcome
-from orsay.sessions.calls import CallTotals, TaskIds
+from orsay.sessions.calls import CallTotals, task_ids
 from orsay.sessions.limits import CallLimits, SessionLimits
 from orsay.sessions.meter import Meter
 from orsay.sessions.recorder import Recorder
@@ -245,7 +245,7 @@ def make_shared(**more: Any) -> Shared:
         "limits": session_limits(),
         "totals": CallTotals(call_limits()),
         "faults": FaultLog(show=True),
-        "task_ids": TaskIds(),
+        "task_ids": task_ids(),
         "now": asyncio.get_running_loop().time,
         "on_lost": on_lost,
         "evict": lambda call: None,

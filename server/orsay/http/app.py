@@ -43,6 +43,7 @@ __all__ = ["HttpApp"]
 
 _log = get_logger(__name__)
 _OPEN_PATHS = frozenset({"/health", "/ready"})
+_FORWARDED = frozenset({b"x-forwarded-for", b"x-forwarded-proto"})  # headers of a proxy
 
 
 class HttpApp:
@@ -108,7 +109,7 @@ class HttpApp:
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         request = Request(scope, dict(scope["headers"]), receive, send)
-        if self._behind_proxy is not None and _is_forwarded(request.headers):
+        if self._behind_proxy is not None and not _FORWARDED.isdisjoint(request.headers):
             return self._behind_proxy(cast("Any", scope), cast("Any", receive), cast("Any", send))
         return self._serve(request)
 
@@ -140,12 +141,13 @@ class HttpApp:
         if scope["path"] not in self._call_paths or scope["method"] != "POST" or not self._loading.over:
             return False
         headers: Headers = dict(scope["headers"])
-        if _is_forwarded(headers):
+        if not _FORWARDED.isdisjoint(headers):  # the proxy may have to be trusted first
             return False
         request = Request(scope, headers, cycle.receive, cycle.send)  # type: ignore[arg-type]  # uvicorn's types
         try:
-            request.owner = self._keys.owner(headers)
-            if not request.owner:
+            if self._keys.required:
+                request.owner = self._keys.owner(headers)
+            else:
                 self._guard.check(request)
             return self._call_at_once(request, cycle, self._defer)
         except Exception as exc:
@@ -187,8 +189,9 @@ class HttpApp:
         path, method = request.scope["path"], request.scope["method"]
         if path not in _OPEN_PATHS:
             try:
-                request.owner = self._keys.owner(request.headers)
-                if not request.owner:
+                if self._keys.required:
+                    request.owner = self._keys.owner(request.headers)
+                else:
                     self._guard.check(request)
             except (Unauthorized, Forbidden, BadRequest):
                 endpoint = self.mounts.find_open(method, path)
@@ -245,11 +248,6 @@ class HttpApp:
         if self._stopping():
             raise ShuttingDown("the server is shutting down")
         await request.send_json(b'{"status":"ready"}')
-
-
-def _is_forwarded(headers: Headers) -> bool:
-    """A proxy has passed the request on."""
-    return b"x-forwarded-for" in headers or b"x-forwarded-proto" in headers
 
 
 async def _fail(exc: Exception, _request: Request) -> None:

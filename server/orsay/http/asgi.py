@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any, TypeAlias
 
+from .cycle import cycle_of
+
 __all__ = [
+    "JSON",
     "Application",
     "Headers",
     "Receive",
@@ -16,7 +19,6 @@ __all__ = [
     "has_gone",
     "has_left",
     "replay",
-    "send_json",
     "send_once",
 ]
 
@@ -26,7 +28,8 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers: TypeAlias = dict[bytes, bytes]
 
-_JSON = (b"content-type", b"application/json")
+JSON = (b"content-type", b"application/json")
+"""Header of an answer in JSON."""
 
 
 def address_of(scope: Scope) -> str:
@@ -53,9 +56,9 @@ def has_gone(receive: Receive) -> bool:
     uvicorn keeps a flag. Elsewhere ``receive`` blocks while the client is there, so one step of it is enough;
     the step is taken back.
     """
-    disconnected = getattr(getattr(receive, "__self__", None), "disconnected", None)
-    if disconnected is not None:
-        return bool(disconnected)
+    cycle = cycle_of(receive)
+    if cycle is not None:
+        return cycle.disconnected
     waiting = receive()
     if not isinstance(waiting, Coroutine):
         return False
@@ -69,13 +72,14 @@ def has_gone(receive: Receive) -> bool:
 
 def has_left(receive: Receive) -> bool:
     """``has_gone`` before the body was read, where no step can be taken back: False unless uvicorn knows."""
-    return bool(getattr(getattr(receive, "__self__", None), "disconnected", False))
+    cycle = cycle_of(receive)
+    return cycle is not None and cycle.disconnected
 
 
 async def break_off(receive: Receive, send: Send) -> None:
     """Close the connection below an answer that has begun: nobody is to take it for a whole one."""
-    cycle: Any = getattr(send, "__self__", None)
-    if getattr(cycle, "response_complete", True):  # or it is not uvicorn that sends
+    cycle = cycle_of(send)
+    if cycle is None or cycle.response_complete:
         return
     cycle.transport.abort()
     while (await receive())["type"] != "http.disconnect":
@@ -83,18 +87,12 @@ async def break_off(receive: Receive, send: Send) -> None:
 
 
 async def send_once(
-    send: Send, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...] = (_JSON,)
+    send: Send, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...] = (JSON,)
 ) -> None:
     """A whole answer in one write; below our own server without messages (``Cycle.answer``)."""
-    answer = getattr(getattr(send, "__self__", None), "answer", None)
-    if answer is not None and answer(status, headers, body):
+    cycle = cycle_of(send)
+    if cycle is not None and cycle.answer(status, headers, body):
         return
     length = (b"content-length", b"%d" % len(body))
     await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
     await send({"type": "http.response.body", "body": body})
-
-
-async def send_json(
-    send: Send, body: bytes, *, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = ()
-) -> None:
-    await send_once(send, status, body, (_JSON, *headers))

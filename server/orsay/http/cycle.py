@@ -9,22 +9,35 @@ from __future__ import annotations
 import asyncio
 from functools import lru_cache
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from .asgi import Application
 from .writing import OneWrite
 
-__all__ = ["Cycle"]
+if TYPE_CHECKING:
+    from .asgi import Application, Receive, Send
+
+__all__ = ["Cycle", "cycle_of"]
 
 _NOBODY_WAITS = cast("asyncio.Event", SimpleNamespace(set=bool))
 
 
 class Cycle(RequestResponseCycle):
-    """Also what ``asgi.send_once`` and ``Request.body`` find behind ``send`` and ``receive``."""
+    """One request of a connection. Where an application has ``receive`` and ``send``, see ``cycle_of``."""
 
     transport: OneWrite  # type: ignore[assignment]  # stands for the transport of the connection
+
+    # values of a new request, on the class: setting them on each one would double the cost of it
+    access_log = False
+    chunked_encoding = None
+    expected_content_length = 0
+    message_event = _NOBODY_WAITS
+    disconnected = False
+    more_body = True
+    response_started = False
+    response_complete = False
+    _taken = False  # the body was
 
     def __init__(
         self,
@@ -39,20 +52,11 @@ class Cycle(RequestResponseCycle):
         self.transport = connection.transport  # type: ignore[assignment]  # see above
         self.flow = connection.flow
         self.logger = connection.logger
-        self.access_log = False
         self.default_headers = connection.server_state.default_headers
-        self.message_event = _NOBODY_WAITS
         self.on_response = connection.on_response_complete
-        self.disconnected = False
         self.keep_alive = keep_alive
         self.waiting_for_100_continue = expects_100
         self.body = bytearray()
-        self.more_body = True
-        self._taken = False  # the body was
-        self.response_started = False
-        self.response_complete = False
-        self.chunked_encoding = None
-        self.expected_content_length = 0
 
     def start(self, app: Application) -> None:
         """Have the application answer, in a task of the server."""
@@ -103,6 +107,12 @@ class Cycle(RequestResponseCycle):
             self.transport.close()
         self.on_response()
         return True
+
+
+def cycle_of(channel: Receive | Send) -> Cycle | None:
+    """The cycle whose ``receive`` or ``send`` it is; None below another server, or a middleware."""
+    cycle = getattr(channel, "__self__", None)
+    return cycle if isinstance(cycle, Cycle) else None
 
 
 @lru_cache(64)

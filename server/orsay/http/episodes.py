@@ -28,7 +28,7 @@ from ..sessions.calls import Call, Reader
 from ..sessions.registry import Sessions
 from ..sessions.session import Session
 from ..sessions.timers import Delay
-from .asgi import has_gone, send_once
+from .asgi import has_gone
 from .choice import choose
 from .cycle import Cycle
 from .opening import open_request, run_of, secrets_of, traceparent_of
@@ -177,7 +177,7 @@ class EpisodeEndpoints:
     def call_at_once(self, request: Request, cycle: Cycle, defer: Defer) -> bool:
         """``call`` without a task, for a whole request to a session that is ready; else False."""
         session = self._sessions.get(request.session_id(), request.owner)
-        handle = session.handle_if_ready
+        handle = session.ready_handle
         if handle is None or len(cycle.body) > self._max_body:
             return False
         wanted = _CALL.validate_json(cycle.body)
@@ -186,10 +186,10 @@ class EpisodeEndpoints:
         body = cycle.take_body()
         if body is None:
             return False
-        key = request.header(b"idempotency-key")
+        key = request.header(b"idempotency-key") if b"idempotency-key" in request.headers else None
         call = session.start_call(handle, "call", wanted.name, body, key)
-        keyed = key is not None
-        PendingRequest(self._pending, cycle, request, session, call, defer, keyed=keyed).begin()
+        pending = PendingRequest(self._pending, cycle, request, session, call, defer, keyed=key is not None)
+        self._pending.add(pending, call)
         return True
 
     async def _answer(
@@ -232,7 +232,7 @@ class EpisodeEndpoints:
                 if call.refused is not None:
                     raise call.refused
                 headers, events = self.whole(call)
-                await send_once(request.send, 200, events, headers)
+                await request.send_once(200, events, headers)
             else:
                 complete = await self._stream(session, call, request)
         finally:
@@ -240,7 +240,9 @@ class EpisodeEndpoints:
 
     def whole(self, call: Call) -> tuple[tuple[tuple[bytes, bytes], ...], bytes]:
         """Headers and body of the answer to a published call."""
-        return _STREAM_HEADERS, _TASK_ID % call.task_id.encode() + self._result(call)
+        outcome = call.outcome
+        result = outcome.wire if outcome is not None and outcome.wire else self._result(call)
+        return _STREAM_HEADERS, _TASK_ID % call.task_id.encode() + result
 
     def rest(self, session: Session, call: Call, reader: Reader, *, keyed: bool) -> Endpoint:
         """The endpoint that goes on for this reader of the call."""

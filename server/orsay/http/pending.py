@@ -40,21 +40,27 @@ class PendingRequests:
     One that is neither answered nor reported slow after ``seconds``, or a quarter more, is deferred.
     """
 
+    __slots__ = ("_looks", "_loop", "_seconds", "_until_look", "answering", "since")
+
     def __init__(self, answering: Answering, seconds: float) -> None:
         self.answering = answering
         self._loop = asyncio.get_running_loop()
         self._seconds = seconds
         self._until_look = Delay(seconds / _LOOKS)
         self._looks = False
-        self._since: dict[PendingRequest, float] = {}
+        self.since: dict[PendingRequest, float] = {}
+        """Time of the loop at which each came."""
 
-    def add(self, pending: PendingRequest) -> None:
-        self._since[pending] = self._loop.time()
+    def add(self, pending: PendingRequest, call: Call) -> None:
+        """Answer the call as soon as there is something to answer."""
+        if call.outcome is not None or call.slow:
+            call.join(pending)
+            pending.set_result()
+            return
+        call.join(pending, pending)
+        self.since[pending] = self._loop.time()
         if not self._looks:
             self._look_later()
-
-    def remove(self, pending: PendingRequest) -> None:
-        self._since.pop(pending, None)
 
     def _look_later(self) -> None:
         self._looks = True
@@ -64,14 +70,14 @@ class PendingRequests:
         self._looks = False
         oldest = self._loop.time() - self._seconds
         late = []
-        for pending, since in self._since.items():
+        for pending, since in self.since.items():
             if since > oldest:
                 break
             late.append(pending)
         for pending in late:
             if not pending.done():
                 pending.set_result()
-        if self._since and not self._looks:
+        if self.since and not self._looks:
             self._look_later()
 
 
@@ -107,36 +113,27 @@ class PendingRequest:
         cycle = self._cycle
         return cycle.disconnected or cycle.transport.is_closing()  # uvicorn hears of it a turn later
 
-    def begin(self) -> None:
-        """Answer the call as soon as there is something to answer."""
-        call = self._call
-        call.join(self)
-        if call.outcome is None and not call.slow:
-            call.watch(self)
-            self._requests.add(self)
-        else:
-            self.set_result()
-
     def done(self) -> bool:
         return self._over
 
     def set_result(self, result: None = None, /) -> None:
         """The call is published, slow, or late: answer it, or have a task go on."""
         self._over = True
-        self._requests.remove(self)
-        call, cycle, session = self._call, self._cycle, self._session
-        answering = self._requests.answering
+        requests, call, cycle, session = self._requests, self._call, self._cycle, self._session
+        requests.since.pop(self, None)
+        answering = requests.answering
         if call.outcome is None or call.refused is not None or cycle.flow.write_paused:
             gone = partial(has_gone, self._request.receive)
             call.join(gone)
-            call.leave(self)
+            call.leave(self, complete=False)
             self._defer(cycle, self._request, answering.rest(session, call, gone, keyed=self._keyed))
             return
-        complete = self._keyed or not self()
+        complete = self._keyed or not (cycle.disconnected or cycle.transport.is_closing())
         try:
             cycle.answer(200, *answering.whole(call))
         except Exception:  # within the publication of the call, which is not to suffer
             _log.exception("answer_failed", task_id=call.task_id)
             cycle.transport.abort()
             complete = False
-        session.leave(call, self, complete=complete)
+        if call.leave(self, complete=complete):
+            session.abandon(call)

@@ -11,7 +11,8 @@ from typing import TypeAlias
 
 from ..auth import ANYONE
 from ..errors import BadRequest, TooLarge
-from .asgi import Headers, Receive, Scope, Send, has_gone, send_json, send_once
+from .asgi import JSON, Headers, Receive, Scope, Send, has_gone, send_once
+from .cycle import cycle_of
 
 __all__ = ["Endpoint", "Request"]
 
@@ -64,11 +65,11 @@ class Request:
         announced = self.headers.get(b"content-length")
         if announced is not None and announced.isdigit() and int(announced) > limit:
             raise TooLarge(f"the request body has {int(announced)} bytes; this server takes {limit}")
-        take = getattr(getattr(self.receive, "__self__", None), "take_body", None)
-        body: bytes | None = None if take is None else take()
+        cycle = cycle_of(self.receive)
+        body = None if cycle is None else cycle.take_body()
         if body is None:
             message = await self.receive()
-            body = message.get("body", b"")
+            body = bytes(message.get("body", b""))
             if message.get("more_body"):
                 body = await self._rest(body, limit)
         if len(body) > limit:
@@ -95,7 +96,7 @@ class Request:
         self, body: bytes, *, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = ()
     ) -> None:
         """Answer with JSON, in one write."""
-        await send_json(self.send, body, status=status, headers=headers)
+        await send_once(self.send, status, body, (JSON, *headers))
 
     async def send_once(self, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...]) -> None:
         """Answer in one write; the length is added to ``headers``."""

@@ -135,9 +135,11 @@ class Connection(HttpToolsProtocol):
                 self.parser.feed_data(data)
             except (httptools.HttpParserError, httptools.HttpParserUpgrade) as exc:
                 self._interrupted(exc, data)
-        unstarted, self._unstarted = self._unstarted, None
+        unstarted = self._unstarted
         if unstarted is not None:
-            self._begin(unstarted, self.app)
+            self._unstarted = None
+            if unstarted.more_body or not self._at_once(unstarted):
+                unstarted.start(self.app)
         cycle = self.cycle
         if cycle is None or cycle.more_body or cycle.response_complete or cycle.scope is not self.scope:
             self._watch_on(len(data))
@@ -181,25 +183,19 @@ class Connection(HttpToolsProtocol):
             self._refuse(431, _too_many())
 
     def on_headers_complete(self) -> None:
+        """As uvicorn's, with bounds and a cycle of ours."""
         self._unparsed = self._moved = 0
         self._since = None
         if len(self.headers) > HEADERS:
             raise _Refusal(431, _too_many())
-        if self.parser.get_http_version() not in _VERSIONS:
+        parser, scope, earlier = self.parser, self.scope, self.cycle
+        version = parser.get_http_version()
+        if version not in _VERSIONS:
             raise _Refusal(505, "this server speaks HTTP/1.1 and HTTP/1.0")
-        if self.parser.should_upgrade():
+        if parser.should_upgrade():
             self._begin_upgrade()
             return
-        earlier = self.cycle
-        self._begin_request(earlier)
-        self.headers = []  # for trailers, which are dropped: they may not say what a head says
-        if earlier is not None and not earlier.response_complete:
-            self._wait_behind(earlier)
-
-    def _begin_request(self, earlier: RequestResponseCycle | None) -> None:
-        """What uvicorn does after a head, with a cycle of ours."""
-        scope, version = self.scope, self.parser.get_http_version()
-        scope["method"] = self.parser.get_method().decode("ascii")
+        scope["method"] = parser.get_method().decode("ascii")
         scope["http_version"] = version
         if _PLAIN(self.url):
             path, query = self.url, b""
@@ -210,13 +206,15 @@ class Connection(HttpToolsProtocol):
         scope["path"] = self.root_path + (unquote(text) if "%" in text else text)
         scope["raw_path"] = path
         scope["query_string"] = query
-        keep_alive = version != "1.0" and self.parser.should_keep_alive()
+        keep_alive = version != "1.0" and parser.should_keep_alive()
         self.cycle = cycle = Cycle(scope, self, expects_100=self.expect_100_continue, keep_alive=keep_alive)
+        self.headers = []  # for trailers, which are dropped: they may not say what a head says
         if earlier is None or earlier.response_complete:
             self._unstarted = cycle
         else:
             self.flow.pause_reading()
             self.pipeline.appendleft((cycle, self.app))
+            self._wait_behind(earlier)
 
     def _begin(self, cycle: Any, app: Any) -> None:
         if cycle.more_body or not self._at_once(cycle):

@@ -13,21 +13,23 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
+from itertools import chain
 from typing import Protocol, TypeAlias
 
 from pydantic_core import from_json, to_json
 
 from ..errors import Faulted, KeyConflict, Overloaded, Refused
 from ..journal.values import input_of
-from ..runtimes.base import Operation, Stop
+from ..runtimes.base import Handle, OnResult, Operation, Stop
 from ..runtimes.outcome import Outcome
 from .limits import CallLimits, SessionLimits
 from .timers import Delay
 
-__all__ = ["Call", "CallTotals", "Calls", "Reader", "Share", "TaskIds", "Waiter"]
+__all__ = ["Call", "CallTotals", "Calls", "Reader", "Share", "Waiter", "task_ids"]
 
+_IDS = 256  # drawn at once
 _SPARE = 8  # share of a session's results that may be over the bound: the oldest are looked for at once
 _LONGEST_KEY = 100  # characters that an error repeats
 _SORTED_BYTES = 100_000
@@ -47,12 +49,14 @@ class Waiter(Protocol):
 class Call:
     """One call. ``computed`` is the runtime's outcome, ``outcome`` the published one; both are set once.
 
+    ``after`` is the logical clock of the session when the call began (``Record.clock``). ``slow`` is True
+    once the runtime reports that it takes long. ``row_id`` is the call's row in the journal, 0 before it has
+    one; ``start_durable`` is done when that is committed. ``delivered`` is True once a connection got the
+    outcome, until a client asks for the call again; a delivered call is not abandoned.
+
     A computed call has ``total_s``, the time since the request, and ``stream_s``, the part of it that was an
-    open stream, None for an answer in one piece. ``slow``: the runtime reported that it takes long. ``after``
-    is the logical clock of the session when the call began (``Record.clock``). ``row_id`` is the row of the
-    call in the journal, 0 before it has one, and ``start_durable`` is done when that is committed.
-    ``delivered``: a connection got the outcome since a client last asked for the call, which is not abandoned
-    then.
+    open stream, None for an answer in one piece. A published one has ``size_bytes``: the request, and the
+    result or what came before a fault.
     """
 
     __slots__ = (
@@ -73,6 +77,7 @@ class Call:
         "published_at",
         "refused",
         "row_id",
+        "size_bytes",
         "slow",
         "start_durable",
         "started_at",
@@ -93,6 +98,7 @@ class Call:
         now: float,
         *,
         detached: bool,
+        row_id: int = 0,
     ) -> None:
         self.task_id = task_id
         self.operation = operation
@@ -111,7 +117,7 @@ class Call:
         self.slow = False
         self.delivered = False
         self.after = 0
-        self.row_id = 0
+        self.row_id = row_id
         self.start_durable: asyncio.Future[bool] | None = None
         self.stop: Stop | None = None
         self._chunks: bytearray | None = None
@@ -119,6 +125,23 @@ class Call:
         self._waiters: list[Waiter] | None = None
 
     # from the runtime to the readers
+
+    def run(self, handle: Handle, on_result: OnResult, *, limit_s: float, after: int) -> None:
+        """Start the call in its runtime."""
+        self.after = after
+        body, on_chunk = self.body or b"", self.on_chunk
+        stop = handle.start(self.operation, body, on_result, limit_s=limit_s, progress=on_chunk)
+        if self.computed is None:
+            self.stop = stop
+
+    def stream(self, now: float) -> float:
+        """Note that the answer is an open stream from now on; returns the age of the call in seconds."""
+        self.streamed_at = now
+        return now - self.started_at
+
+    def start_written(self, row_id: int, durable: asyncio.Future[bool]) -> None:
+        """Note the row of the call's start; ``durable`` is done when it is committed."""
+        self.row_id, self.start_durable = row_id, durable
 
     def on_chunk(self, events: bytes) -> None:
         """Note that the call takes long, and take what is here of its result: whole stream events."""
@@ -150,10 +173,16 @@ class Call:
 
     def publish(self, outcome: Outcome, now: float) -> None:
         """Let readers see the outcome: the computed one, or the fault that it could not be made durable."""
+        size = len(self.body or b"") + len(outcome.wire)
         if outcome.wire:
             self._chunks = None  # the wire begins with them
+        elif self._chunks is not None:
+            size += len(self._chunks)
+        self.size_bytes = size
         self.computed = self.outcome = outcome
         self.published_at = now
+        if self._waiters is not None:
+            self.wake()
 
     def wake(self) -> None:
         """Set the results of those that wait."""
@@ -162,12 +191,6 @@ class Call:
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_result(None)
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes that a published call holds: the request, and the result or what came before a fault."""
-        wire = b"" if self.outcome is None else self.outcome.wire
-        return len(self.body or b"") + len(wire) + len(self._chunks or b"")
 
     # readers
 
@@ -198,53 +221,36 @@ class Call:
             return True
         return not self.delivered and bool(self._readers) and all(is_broken() for is_broken in self._readers)
 
-    def join(self, reader: Reader) -> None:
-        """Add a connection that reads this call."""
+    def join(self, reader: Reader, waiter: Waiter | None = None) -> None:
+        """Add a connection that reads this call, and its ``waiter`` as by ``watch``."""
         self._readers = (*self._readers, reader)
+        if waiter is not None:
+            if self._waiters is None:
+                self._waiters = [waiter]
+            else:
+                self.watch(waiter)
 
-    def leave(self, reader: Reader) -> bool:
-        """Remove a connection; True when it was the last."""
+    def leave(self, reader: Reader, *, complete: bool) -> bool:
+        """Remove a connection, which got the outcome if ``complete``. Returns True where nobody reads the
+        call any more, and nobody got its outcome.
+        """
+        if complete:
+            self.delivered = True
         if len(self._readers) == 1:
             self._readers = ()
-            return True
-        self._readers = tuple(each for each in self._readers if each is not reader)
-        return not self._readers
+        else:
+            self._readers = tuple(each for each in self._readers if each is not reader)
+        return not (self._readers or self.delivered)
 
 
 class Share:
-    """Counters of one owner, which also count for the whole server."""
+    """Counters of one owner's calls; ``Calls`` changes them together with the server's ``CallTotals``."""
 
-    __slots__ = ("_totals", "in_flight", "stored_bytes")
+    __slots__ = ("in_flight", "stored_bytes")
 
-    def __init__(self, totals: CallTotals) -> None:
-        self._totals = totals
+    def __init__(self) -> None:
         self.in_flight = 0
         self.stored_bytes = 0
-
-    def admit_call(self, limits: SessionLimits) -> None:
-        """Raises Overloaded when the server, or the owner, has as many running calls as it may."""
-        if self._totals.in_flight >= limits.max_calls:
-            raise Overloaded(f"server at maximum capacity: {limits.max_calls} calls are running")
-        most = limits.max_calls_per_owner
-        if most is not None and self.in_flight >= most:
-            raise Overloaded(
-                f"this key is at maximum capacity: {most} calls are running;"
-                " ORSAY_MAX_CALLS_PER_KEY bounds it"
-            )
-
-    def call_began(self) -> None:
-        self.in_flight += 1
-        self._totals.in_flight += 1
-
-    def call_published(self, size_bytes: int) -> None:
-        self.in_flight -= 1
-        self._totals.in_flight -= 1
-        self.stored_bytes += size_bytes
-        self._totals.stored_bytes += size_bytes
-
-    def result_evicted(self, size_bytes: int) -> None:
-        self.stored_bytes -= size_bytes
-        self._totals.stored_bytes -= size_bytes
 
 
 class CallTotals:
@@ -266,7 +272,7 @@ class CallTotals:
     def share(self, owner: str) -> Share:
         share = self._shares.get(owner)
         if share is None:
-            share = self._shares[owner] = Share(self)
+            share = self._shares[owner] = Share()
         return share
 
     @property
@@ -300,27 +306,23 @@ class CallTotals:
                 call.stop()
 
 
-class TaskIds:
-    """Source of task ids: 32 random hex digits, drawn from the system many at a time."""
+def task_ids() -> Iterator[str]:
+    """Endless task ids: 32 random hex digits each, drawn from the system many at a time."""
 
-    __slots__ = ("_at", "_block")
+    def draw() -> list[str]:
+        digits = os.urandom(16 * _IDS).hex()
+        return [digits[at : at + 32] for at in range(0, len(digits), 32)]
 
-    def __init__(self) -> None:
-        self._block = ""
-        self._at = 0
-
-    def next(self) -> str:
-        if self._at == len(self._block):
-            self._block = os.urandom(16 * 256).hex()
-            self._at = 0
-        self._at += 32
-        return self._block[self._at - 32 : self._at]
+    return chain.from_iterable(iter(draw, []))
 
 
 class Calls:
-    """The calls of one session, running and stored; they count for its owner."""
+    """The calls of one session, running and stored; they count for its owner and for the server.
 
-    __slots__ = ("_abandoned", "_by_id", "_by_key", "_bytes", "_totals", "running", "share")
+    ``running`` counts those without a published outcome, ``abandoned`` those without a reader.
+    """
+
+    __slots__ = ("_by_id", "_by_key", "_bytes", "_totals", "abandoned", "running", "share")
 
     def __init__(self, totals: CallTotals, owner: str) -> None:
         self._totals = totals
@@ -328,7 +330,7 @@ class Calls:
         self._by_id: dict[str, Call] = {}
         self._by_key: dict[str, Call] | None = None
         self._bytes = 0
-        self._abandoned = 0
+        self.abandoned = 0
         self.running = 0
 
     def __len__(self) -> int:
@@ -354,7 +356,7 @@ class Calls:
             if call is not None and not _is_repeated(call, operation, body):
                 raise _key_conflict(call, key)
             return call
-        if not self.running and not self._abandoned:
+        if not self.running and not self.abandoned:
             return None
         for call in self._by_id.values():
             if call.operation == operation and call.body == body and call.abandoned:
@@ -364,12 +366,12 @@ class Calls:
     def abandon(self, call: Call, now: float) -> None:
         """Note that the last connection of the call broke before its result was out."""
         if self._by_id.get(call.task_id) is call:
-            self._abandoned += call.abandoned_at is None
+            self.abandoned += call.abandoned_at is None
             self._totals.abandon(call, now)
 
     def reclaim(self, call: Call) -> None:
         """Note that a client came back for the call."""
-        self._abandoned -= call.abandoned_at is not None
+        self.abandoned -= call.abandoned_at is not None
         call.delivered = False
         self._totals.reclaim(call)
 
@@ -383,14 +385,28 @@ class Calls:
         """Calls that run, or whose outcome is not durable yet."""
         return [call for call in self._by_id.values() if call.outcome is None]
 
-    def add(self, call: Call) -> None:
+    def add(self, call: Call, limits: SessionLimits | None = None) -> None:
+        """Add a call that is to run. Raises Overloaded when the server, or the owner, has as many running
+        calls as ``limits`` allow.
+        """
+        share, totals = self.share, self._totals
+        if limits is not None:
+            if totals.in_flight >= limits.max_calls:
+                raise Overloaded(f"server at maximum capacity: {limits.max_calls} calls are running")
+            most = limits.max_calls_per_owner
+            if most is not None and share.in_flight >= most:
+                raise Overloaded(
+                    f"this key is at maximum capacity: {most} calls are running;"
+                    " ORSAY_MAX_CALLS_PER_KEY bounds it"
+                )
+        share.in_flight += 1
+        totals.in_flight += 1
+        self.running += 1
         self._by_id[call.task_id] = call
         if call.key is not None:
             if self._by_key is None:
                 self._by_key = {}
             self._by_key[call.key] = call
-        self.running += 1
-        self.share.call_began()
 
     def restore(self, call: Call, outcome: Outcome, now: float) -> None:
         """Add a call that an earlier server had published."""
@@ -400,27 +416,30 @@ class Calls:
 
     def publish(self, call: Call, outcome: Outcome, now: float) -> None:
         """Let readers see the outcome, and evict old results beyond the bounds."""
-        call.publish(outcome, now)
+        share, totals = self.share, self._totals
         self.running -= 1
+        share.in_flight -= 1
+        totals.in_flight -= 1
+        call.publish(outcome, now)
         size = call.size_bytes
         self._bytes += size
-        self.share.call_published(size)
-        limits = self._totals.limits
+        share.stored_bytes += size
+        totals.stored_bytes += size
+        limits = totals.limits
         most = limits.results_per_session
         if len(self._by_id) - self.running > most + most // _SPARE or self._bytes > limits.bytes_per_session:
             self._evict_oldest(limits, call)
-        call.wake()
 
     def _evict_oldest(self, limits: CallLimits, keep: Call) -> None:
         """Evict until the bounds hold, or nothing but ``keep`` is stored."""
-        oldest = [each for each in self._by_id.values() if each.outcome is not None and each is not keep]
-        for call in oldest:
+        for call in list(self._by_id.values()):
             if (
                 len(self._by_id) - self.running <= limits.results_per_session
                 and self._bytes <= limits.bytes_per_session
             ):
                 return
-            self.evict(call)
+            if call.outcome is not None and call is not keep:
+                self.evict(call)
 
     def evict(self, call: Call) -> None:
         """Drop a call and its result; the same request would be a new call."""
@@ -428,11 +447,12 @@ class Calls:
             return
         if call.key is not None and self._by_key is not None:
             self._by_key.pop(call.key, None)
-        size = 0 if call.outcome is None else call.size_bytes
-        self._bytes -= size
-        self.share.result_evicted(size)
+        if call.outcome is not None:
+            self._bytes -= call.size_bytes
+            self.share.stored_bytes -= call.size_bytes
+            self._totals.stored_bytes -= call.size_bytes
         if call.abandoned_at is not None:
-            self._abandoned -= 1
+            self.abandoned -= 1
             self._totals.forget(call)
 
     def expire(self, now: float) -> None:

@@ -37,13 +37,17 @@ _RANK: dict[State, int] = {
 
 
 class Lifecycle:
-    """State of a session, its handle in the runtime, and the tasks that open and close it."""
+    """State of a session, its handle in the runtime, and the tasks that open and close it.
 
-    __slots__ = ("_closing", "_error", "_handle", "_opening", "_state", "_waiters")
+    ``ready_handle`` is the handle while the state is *ready*, else None. It changes in this class only.
+    """
+
+    __slots__ = ("_closing", "_error", "_handle", "_opening", "_state", "_waiters", "ready_handle")
 
     def __init__(self) -> None:
         self._state: State = "opening"
         self._handle: Handle | None = None
+        self.ready_handle: Handle | None = None
         self._error: Faulted | Refused | None = None
         self._opening: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[Faulted | None] | None = None
@@ -77,6 +81,8 @@ class Lifecycle:
     def constructed(self, handle: Handle) -> None:
         """The environment is in its runtime; the journal may not know of it yet."""
         self._handle = handle
+        if self._state == "ready":  # setup was over first
+            self.ready_handle = handle
 
     def opened(self) -> None:
         """The constructor has run and the journal knows of it; setup goes on, unless it is over already."""
@@ -91,7 +97,8 @@ class Lifecycle:
 
     def release_handle(self) -> Handle | None:
         """Detach the handle; the caller closes it."""
-        handle, self._handle = self._handle, None
+        handle = self._handle
+        self._handle = self.ready_handle = None
         return handle
 
     def _enter(self, state: State, error: Faulted | Refused | None = None) -> None:
@@ -99,6 +106,7 @@ class Lifecycle:
         if _RANK[state] <= _RANK[self._state]:
             return
         self._state = state
+        self.ready_handle = self._handle if state == "ready" else None
         if error is not None:
             self._error = error
         waiters, self._waiters = self._waiters, None

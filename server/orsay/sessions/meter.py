@@ -57,19 +57,6 @@ class Timings:
         self.run = Durations()
         self.stream = Durations()
 
-    def add(self, total_s: float, queue_s: float | None, run_s: float | None, stream_s: float | None) -> None:
-        """Count a call's parts, as far as they are known. Written out: it is called for every call."""
-        self.total.counts[bisect_left(BOUNDS_S, total_s)] += 1
-        self.total.sum_s += total_s
-        if queue_s is not None:
-            self.queue.counts[bisect_left(BOUNDS_S, queue_s)] += 1
-            self.queue.sum_s += queue_s
-        if run_s is not None:
-            self.run.counts[bisect_left(BOUNDS_S, run_s)] += 1
-            self.run.sum_s += run_s
-        if stream_s is not None:
-            self.stream.add(stream_s)
-
 
 class CallRow:
     """Calls of one tool: ``answers``, and ``faults`` by their class."""
@@ -144,9 +131,25 @@ class Meter:
         run_s: float | None,
         stream_s: float | None,
     ) -> None:
-        """Count a computed call; durations in seconds, as in ``journal.schema``."""
+        """Count a computed call; durations in seconds, as in ``journal.schema``, None where not known.
+
+        ``Durations.add`` is written out for three of them: this is called for every call.
+        """
         row = self._rows.get((environment, tool)) or self._row(environment, tool)
-        row.timings.add(total_s, queue_s, run_s, stream_s)
+        timings = row.timings
+        part = timings.total
+        part.counts[bisect_left(BOUNDS_S, total_s)] += 1
+        part.sum_s += total_s
+        if queue_s is not None:
+            part = timings.queue
+            part.counts[bisect_left(BOUNDS_S, queue_s)] += 1
+            part.sum_s += queue_s
+        if run_s is not None:
+            part = timings.run
+            part.counts[bisect_left(BOUNDS_S, run_s)] += 1
+            part.sum_s += run_s
+        if stream_s is not None:
+            timings.stream.add(stream_s)
         at = int(self._now())
         second = self._seconds[at % (_WINDOW_S + 1)]
         if second.at != at:

@@ -232,33 +232,31 @@ class Record:
             self._first_fault = self._first_fault or fault.fault
         elif outcome.reward is not None:
             self._reward_sum = (self._reward_sum or 0.0) + outcome.reward
-        self._writer.add(
-            CallEnded(
-                id=call.row_id or new_id(),
-                session=self.id,
-                number=self.number,
-                kind=call.operation,
-                task_id=call.task_id,
-                key=call.key,
-                name=call.name,
-                body=call.body or b"",
-                wire=outcome.discarded or outcome.wire,
-                reward=outcome.reward,
-                finished=outcome.finished,
-                discarded=bool(outcome.discarded),
-                fault=None if fault is None else fault.fault,
-                fault_id=None if fault is None else fault.fault_id,
-                message=None if fault is None else fault.message,
-                started_at=time.time() - call.total_s,
-                queue_s=outcome.queue_s,
-                run_s=outcome.run_s,
-                stream_s=call.stream_s,
-                total_s=call.total_s,
-                after=call.after,
-                hide=self.hide,
-            ),
-            on_durable,
+        row = CallEnded(  # by position: 22 names cost a microsecond, in each call
+            call.row_id or new_id(),
+            self.id,
+            self.number,
+            call.operation,
+            call.task_id,
+            call.key,
+            call.name,
+            call.body or b"",
+            outcome.discarded or outcome.wire,
+            outcome.reward,
+            outcome.finished,
+            bool(outcome.discarded),
+            None if fault is None else fault.fault,
+            None if fault is None else fault.fault_id,
+            None if fault is None else fault.message,
+            time.time() - call.total_s,
+            outcome.queue_s,
+            outcome.run_s,
+            call.stream_s,
+            call.total_s,
+            call.after,
+            self.hide,
         )
+        self._writer.add(row, on_durable)
 
     def restore(
         self,

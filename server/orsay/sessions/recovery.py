@@ -342,7 +342,7 @@ def _restore(session: Session, content: PastContent, handle: Handle) -> None:
 
 
 def _call(session: Session, past: PastCall, *, row_id: int = 0) -> Call:
-    call = Call(
+    return Call(
         past.task_id,
         _operation(past),
         past.name,
@@ -350,9 +350,8 @@ def _call(session: Session, past: PastCall, *, row_id: int = 0) -> Call:
         past.key,
         session.now(),
         detached=past.name in session.info.detached_tools,
+        row_id=row_id,
     )
-    call.row_id = row_id
-    return call
 
 
 def _operation(past: PastCall) -> Operation:

@@ -31,7 +31,7 @@ from ..errors import (
 from ..faults import FaultLog
 from ..logs import get_logger
 from ..runtimes.base import EnvironmentInfo, Handle, OpenSession, Runtime
-from .calls import Call, CallTotals, TaskIds
+from .calls import Call, CallTotals, task_ids
 from .limits import CallLimits, SessionLimits
 from .meter import Meter
 from .recorder import task_name
@@ -87,7 +87,7 @@ class Sessions:
             limits=limits,
             totals=self.totals,
             faults=faults,
-            task_ids=TaskIds(),
+            task_ids=task_ids(),
             now=self._now,
             on_lost=self._mark_lost,
             evict=self._evict_results,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -16,7 +16,7 @@ from ..faults import FaultLog
 from ..logs import get_logger
 from ..runtimes.base import EnvironmentInfo, Handle, Operation, settle
 from ..runtimes.outcome import Outcome
-from .calls import Call, Calls, CallTotals, Reader, TaskIds
+from .calls import Call, Calls, CallTotals, Reader
 from .lifecycle import Lifecycle
 from .limits import SessionLimits
 from .meter import Meter
@@ -50,7 +50,7 @@ class Shared:
     limits: SessionLimits
     totals: CallTotals
     faults: FaultLog
-    task_ids: TaskIds
+    task_ids: Iterator[str]
     now: Callable[[], float]
     on_lost: Callable[[Session, FaultClass, str], None]
     evict: Callable[[Call], None]
@@ -73,7 +73,6 @@ class Session(Lifecycle):
         "_run",
         "_shared",
         "_task",
-        "_touched_at",
         "_trace",
         "_uses",
         "created_at",
@@ -82,6 +81,7 @@ class Session(Lifecycle):
         "owner",
         "record",
         "sid",
+        "touched_at",
     )
 
     def __init__(
@@ -113,7 +113,8 @@ class Session(Lifecycle):
         self._task = task
         self._run = run
         self._trace = trace
-        self._touched_at = self.created_at
+        self.touched_at = self.created_at
+        """Time of the last activity."""
         self._calls: Calls | None = None
         self._call_count = 0
         self._uses = 0
@@ -142,11 +143,6 @@ class Session(Lifecycle):
     @property
     def trace(self) -> str | None:
         return self._trace
-
-    @property
-    def touched_at(self) -> float:
-        """Time of the last activity."""
-        return self._touched_at
 
     @property
     def calls(self) -> Calls | None:
@@ -209,7 +205,7 @@ class Session(Lifecycle):
 
     def touch(self) -> None:
         """Note activity: a client asks for the session."""
-        self._touched_at = self._shared.now()
+        self.touched_at = self._shared.now()
 
     def report(self, fault: Faulted, **more: str) -> None:
         """Log a fault of this session, once, without the session's secrets."""
@@ -232,14 +228,14 @@ class Session(Lifecycle):
         """Listener: setup is over; this may come before ``opened``."""
         if self._state not in ("opening", "starting"):
             return
-        self._touched_at = self._shared.now()  # setup was activity, however long it took
+        self.touched_at = self._shared.now()  # setup was activity, however long it took
         if error is not None:
             error.redact(self.hide)
         if isinstance(error, Faulted):
             self.report(error)
         if self.record is not None:
             fault = error.fault if isinstance(error, Faulted) else None
-            self.record.setup_ended(self._touched_at - self.created_at, fault)
+            self.record.setup_ended(self.touched_at - self.created_at, fault)
         self._enter("ready" if error is None else "failed", error)
 
     def lost(self, fault: FaultClass, reason: str) -> None:
@@ -257,13 +253,15 @@ class Session(Lifecycle):
         self.touch()
         calls = self._calls = Calls(self._shared.totals, self.owner)
         for call, outcome in stored:
-            calls.restore(call, outcome, self._touched_at)
+            calls.restore(call, outcome, self.touched_at)
             self._call_count += 1
-            self._note_reward(outcome)
+            self._reward = self._reward if outcome.reward is None else outcome.reward
+            self._finished = self._finished or outcome.finished
         for call in begun:
             calls.add(call)
             self._call_count += 1
-            self._start(calls, handle, call, call.body or b"")
+            on_result = partial(self._computed, calls, call)
+            call.run(handle, on_result, limit_s=self.limit_s(call.name), after=self._clock)
         self._enter("ready")
 
     def suspend(self, error: Starting) -> None:
@@ -301,19 +299,13 @@ class Session(Lifecycle):
 
     # the handle
 
-    @property
-    def handle_if_ready(self) -> Handle | None:
-        """The handle of a session that is set up and has not ended."""
-        return self._handle if self._state == "ready" else None
-
     async def ready(self) -> Handle:
         """The handle once setup is over.
 
         Waits for a bounded time. Raises Starting, SessionGone, or what setup raised.
         """
-        handle = self.handle_if_ready
-        if handle is not None:
-            return handle
+        if self.ready_handle is not None:
+            return self.ready_handle
         if self._state in ("opening", "starting"):
             await self._setup_over(self._shared.limits.setup_wait_s)
         return self.handle_now(after_setup=True)
@@ -387,20 +379,21 @@ class Session(Lifecycle):
         self, handle: Handle, operation: Operation, name: str, body: bytes, key: str | None
     ) -> Call:
         """Run the call, or find the running or stored one that this request repeats (D2)."""
-        shared, calls = self._shared, self._calls
+        shared, calls, record = self._shared, self._calls, self.record
         if calls is None:
             calls = self._calls = Calls(shared.totals, self.owner)
-        else:
+        elif key is not None or calls.running or calls.abandoned:
             found = calls.find_retry(operation, body, key)
             if found is not None:
                 calls.reclaim(found)
                 return found
-        calls.share.admit_call(shared.limits)
         detached = name in self._info.detached_tools
-        call = Call(shared.task_ids.next(), operation, name, body, key, shared.now(), detached=detached)
-        calls.add(call)
+        call = Call(next(shared.task_ids), operation, name, body, key, shared.now(), detached=detached)
+        calls.add(call, shared.limits)
         self._call_count += 1
-        self._start(calls, handle, call, body)
+        on_result = partial(self._computed, calls, call)
+        after = 0 if record is None else record.clock
+        call.run(handle, on_result, limit_s=self.limit_s(name), after=after)
         return call
 
     def attach(self, task_id: str, operation: Operation) -> Call:
@@ -414,9 +407,12 @@ class Session(Lifecycle):
 
     def leave(self, call: Call, reader: Reader, *, complete: bool) -> None:
         """End reading a call; not ``complete``: the connection broke before the result was out (L5)."""
-        if complete:
-            call.delivered = True
-        if call.leave(reader) and not call.delivered and self._calls is not None:
+        if call.leave(reader, complete=complete):
+            self.abandon(call)
+
+    def abandon(self, call: Call) -> None:
+        """Start the grace of a call that nobody reads, and whose result nobody got (L5)."""
+        if self._calls is not None:
             self._calls.abandon(call, self._shared.now())
 
     def cancel(self, task_id: str | None, key: str | None) -> bool:
@@ -438,7 +434,7 @@ class Session(Lifecycle):
         Where the session may be rebuilt, the start of the call is made durable first, so that the client can
         ask for that id afterwards. Returns when it is, or was given up.
         """
-        call.streamed_at = self._shared.now()
+        age_s = call.stream(self._shared.now())
         record = self.record
         if (
             record is None
@@ -450,8 +446,8 @@ class Session(Lifecycle):
         if call.start_durable is None:
             if call.row_id:  # begun anew after a restart: the journal has it
                 return
-            age_s = call.streamed_at - call.started_at
-            call.row_id, call.start_durable = record.call_started(call, age_s)
+            call.start_written(*record.call_started(call, age_s))
+        assert call.start_durable is not None
         await joined(call.start_durable)
 
     def limit_s(self, name: str) -> float:
@@ -462,15 +458,6 @@ class Session(Lifecycle):
             or info.call_time_limit_s
             or self._shared.limits.call_time_limit_s
         )
-
-    def _start(self, calls: Calls, handle: Handle, call: Call, body: bytes) -> None:
-        on_result = partial(self._computed, calls, call)
-        if self.record is not None:
-            call.after = self.record.clock
-        limit_s = self.limit_s(call.name)
-        stop = handle.start(call.operation, body, on_result, limit_s=limit_s, progress=call.on_chunk)
-        if call.computed is None:
-            call.stop = stop
 
     def _failure(self, call: Call, error: Faulted | Refused | None) -> Outcome:
         """Outcome of a call without an answer; a refused one did not run."""
@@ -489,13 +476,22 @@ class Session(Lifecycle):
             return
         if outcome is None:
             outcome = self._failure(call, error)
-        self._touched_at = self._shared.now()
-        call.compute(outcome, self._touched_at)
+        shared, record = self._shared, self.record
+        now = self.touched_at = shared.now()
+        call.compute(outcome, now)
+        fault: FaultClass | None = None
         if outcome.fault is not None:
+            fault = outcome.fault.fault
             self._note_fault(call, outcome.fault)
-        self._note_reward(outcome)
-        self._count(call, outcome)
-        record = self.record
+        if outcome.reward is not None:
+            self._reward = outcome.reward
+        if outcome.finished:
+            self._finished = True
+        shared.meter.call_ended(
+            self._info.name, call.name, fault, call.total_s, outcome.queue_s, outcome.run_s, call.stream_s
+        )
+        if shared.log_calls:
+            self._log_call(call, outcome)
         if record is None or (call.refused is not None and not call.row_id):
             self._publish(calls, call, outcome)
         else:
@@ -506,27 +502,16 @@ class Session(Lifecycle):
         if call.refused is None and fault.fault not in REPEATABLE:
             self._interrupted = True
 
-    def _note_reward(self, outcome: Outcome) -> None:
-        if outcome.reward is not None:
-            self._reward = outcome.reward
-        if outcome.finished:
-            self._finished = True
-
-    def _count(self, call: Call, outcome: Outcome) -> None:
-        """Add a computed call to the metrics, and to the log where that is wanted."""
-        fault, total_s = None if outcome.fault is None else outcome.fault.fault, call.total_s
-        name, queue_s, run_s = self._info.name, outcome.queue_s, outcome.run_s
-        self._shared.meter.call_ended(name, call.name, fault, total_s, queue_s, run_s, call.stream_s)
-        if self._shared.log_calls:
-            _log.debug(
-                "call",
-                session=self.hide.plain(self.sid),
-                environment=name,
-                tool=self.hide.plain(call.name),
-                seconds=round(total_s, 4),
-                reward=outcome.reward,
-                fault=fault,
-            )
+    def _log_call(self, call: Call, outcome: Outcome) -> None:
+        _log.debug(
+            "call",
+            session=self.hide.plain(self.sid),
+            environment=self._info.name,
+            tool=self.hide.plain(call.name),
+            seconds=round(call.total_s, 4),
+            reward=outcome.reward,
+            fault=None if outcome.fault is None else outcome.fault.fault,
+        )
 
     def _publish(self, calls: Calls, call: Call, outcome: Outcome, committed: bool = True) -> None:
         """Readers see the outcome, which the journal has committed, given up, or never had.

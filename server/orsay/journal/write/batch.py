@@ -6,7 +6,7 @@ import json
 import zlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias
 
 from orsay_protocol.redact import Redactor
@@ -48,8 +48,8 @@ _ask = attrgetter(*_FIELDS["asks"])
 _evaluation = attrgetter(*_FIELDS["evaluations"])
 _INPUT = _FIELDS["calls"].index("input")
 assert _FIELDS["calls"][_INPUT : _INPUT + 2] == ("input", "result")
-_call_before = attrgetter(*_FIELDS["calls"][:_INPUT])
-_call_after = attrgetter(*_FIELDS["calls"][_INPUT + 2 :])
+_call_before = itemgetter(*map(CallEnded._fields.index, _FIELDS["calls"][:_INPUT]))
+_call_after = itemgetter(*map(CallEnded._fields.index, _FIELDS["calls"][_INPUT + 2 :]))
 
 FIRST_STAYS = frozenset({"sessions", "prompts", "asks", "large_values"})
 """Tables where the first row of a key is kept; in others the last one is."""

@@ -131,9 +131,10 @@ class Writer:
         of one turn of the loop together. With False it should not be waited for any longer; it may be written
         later all the same.
         """
+        size = _ROW_BYTES + len(row.body) + len(row.wire) if type(row) is CallEnded else _size(row)
         if self._stuck or self._closed:
-            self._add_stuck(row, on_durable)
-        elif self._quick and _size(row) < _SMALL_BYTES:
+            self._add_stuck(row, on_durable, size)
+        elif self._quick and size < _SMALL_BYTES:
             self._fresh.append((row, on_durable))
             if self._singles >= _MOST_SINGLES:
                 now = time.monotonic()
@@ -380,11 +381,10 @@ class Writer:
         for _, done in waiting:
             done(False)
 
-    def _add_stuck(self, row: Row, on_durable: OnDurable | None) -> None:
+    def _add_stuck(self, row: Row, on_durable: OnDurable | None, size: int) -> None:
         assert self._loop is not None
         if on_durable is not None:
             self._loop.call_soon(on_durable, False)
-        size = _size(row)
         waiting = self._uncommitted
         full = waiting >= self._limits.rows or self._held_bytes + size > self._limits.size_bytes
         if self._closed or (full and not isinstance(row, SessionEnded)):  # else the session would seem alive
@@ -406,8 +406,6 @@ def _resolve(future: asyncio.Future[bool], well: bool) -> None:
 
 
 def _size(row: Row) -> int:
-    if isinstance(row, CallEnded):
-        return _ROW_BYTES + len(row.body) + len(row.wire)
     size = _ROW_BYTES
     for part in row:
         if type(part) is str or type(part) is bytes:

@@ -30,7 +30,7 @@ from ...errors import BadTask, Faulted
 from ...tracing import Origin, current
 from ..base import OnResult, Operation, Progress
 from ..outcome import Outcome, episode_finished, refusal
-from .guard import author_fault, cause, guard_author, guard_now, run_author, run_here
+from .guard import author_fault, cause, fault_of, guard_author, guard_now, run_author, run_here
 from .runs import Group, Run, Runs
 from .threads import Threads
 from .tool_lock import ToolLock
@@ -94,7 +94,7 @@ class Episode:
         self._toolsets: dict[type, asyncio.Future[object]] | None = None
         self._tool_lock: ToolLock | None = None
         self._finished = False
-        self._runs = Group()
+        self._runs = Group(context.runs)
         self._closing: asyncio.Future[None] | None = None
 
     @classmethod
@@ -242,29 +242,23 @@ class Episode:
         try:
             if self._finished:
                 return episode_finished(row.name)
-            output = await guard_author(
-                "tool_error", f"tool {row.name!r}", self._run_tool(row, args, kwargs), hide=self.hide
-            )
-            outcome = self._outcome(row, output)
+            try:
+                owner = self._instance if row.owner is None else await self._toolset_of(row, row.owner)
+                if row.is_async:
+                    value = await row.function(owner, *args, **kwargs)
+                else:
+                    value = await self._context.threads.run(row.function, owner, *args, **kwargs)
+                if not isinstance(value, ToolOutput):
+                    if not row.is_async and inspect.isawaitable(value):
+                        value = await value
+                    value = convert.to_output(value, row.name)
+            except BaseException as exc:
+                raise fault_of("tool_error", f"tool {row.name!r}", exc, self.hide)  # noqa: B904  # it has its cause
+            outcome = self._outcome(row, value)
             outcome.queue_s, outcome.run_s = entered - came, now() - entered
             return outcome
         finally:
             lock.leave(row)
-
-    async def _run_tool(self, row: ToolRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ToolOutput:
-        if self.hosted.tools.get(row.name) is not row:
-            owner = self._toolset  # bound to this session
-        elif row.owner is None:
-            owner = self._instance
-        else:
-            owner = await self._toolset_for(row.owner)
-        if row.is_async:
-            value = await row.function(owner, *args, **kwargs)
-        else:
-            value = await self._context.threads.run(row.function, owner, *args, **kwargs)
-            if inspect.isawaitable(value):
-                value = await value
-        return convert.to_output(value, row.name)
 
     def _outcome(self, row: ToolRow, output: ToolOutput) -> Outcome:
         reward = output.reward
@@ -286,8 +280,13 @@ class Episode:
             self._finished = True
         return Outcome(encode_result(data), reward, output.finished)
 
-    async def _toolset_for(self, cls: type) -> object:
-        """The session's instance of a declared toolset, constructed on a thread, since that may take long."""
+    async def _toolset_of(self, row: ToolRow, cls: type) -> object:
+        """The toolset whose tool it is: the one bound to this session, or its instance of a declared one.
+
+        The constructor of a declared one runs on a thread, since it may take long.
+        """
+        if self.hosted.tools.get(row.name) is not row:
+            return self._toolset
         if self._toolsets is None:
             self._toolsets = {}
         making = self._toolsets.get(cls)
@@ -368,7 +367,7 @@ class Episode:
 
     def close_at_once(self) -> bool:
         """Close if nothing runs and the class has no teardown; True if closed."""
-        if self._closing is not None or self._runs or not self.hosted.plain_teardown:
+        if self._closing is not None or self._runs.running or not self.hosted.plain_teardown:
             return False
         self._release()
         return True

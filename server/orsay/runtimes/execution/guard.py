@@ -14,7 +14,15 @@ from orsay_protocol.redact import NOTHING, Redactor
 from ...errors import Faulted, Refused, exception_text
 from .threads import Threads
 
-__all__ = ["author_fault", "cause", "guard_author", "guard_now", "run_author", "run_here"]
+__all__ = [
+    "author_fault",
+    "cause",
+    "fault_of",
+    "guard_author",
+    "guard_now",
+    "run_author",
+    "run_here",
+]
 
 
 async def run_author(threads: Threads, function: Callable[..., Any], *args: Any) -> Any:
@@ -39,15 +47,27 @@ async def guard_author(
     """
     try:
         return await running
-    except asyncio.CancelledError:
-        if _is_cancelled():
-            raise
-        raise Faulted(fault, f"{what} raised CancelledError") from None
-    except (Refused, Faulted) as exc:
-        exc.redact(hide)
-        raise
     except BaseException as exc:
-        raise author_fault(fault, exc, hide, what) from cause(exc, hide)
+        raise fault_of(fault, what, exc, hide)  # noqa: B904  # it has its cause
+
+
+def fault_of(fault: FaultClass, what: str, exc: BaseException, hide: Redactor) -> BaseException:
+    """The error to raise for ``exc``, which awaited author code raised: Faulted of class ``fault``.
+
+    ``exc`` itself where this task is cancelled, or the error is Refused or Faulted already.
+    """
+    if isinstance(exc, asyncio.CancelledError):
+        if _is_cancelled():
+            return exc
+        found = Faulted(fault, f"{what} raised CancelledError")
+        found.__cause__ = None
+        return found
+    if isinstance(exc, Refused | Faulted):
+        exc.redact(hide)
+        return exc
+    found = author_fault(fault, exc, hide, what)
+    found.__cause__ = cause(exc, hide)
+    return found
 
 
 def guard_now(fault: FaultClass, what: str, run: Callable[[], Any], *, hide: Redactor) -> Any:

@@ -115,8 +115,11 @@ class Run:
 
     def _answer(self, value: Any, error: Faulted | Refused | None) -> None:
         self._answered = True
-        if self._group is not None:
-            self._group.leave(self)
+        group = self._group
+        if group is not None:
+            group.running -= 1
+            if group.empty is not None and not group.running:
+                group.empty.set()
         on_result, self._on_result, self._progress = self._on_result, _ignore, None  # they may know the run
         on_result(value, error)
 
@@ -151,37 +154,25 @@ def _ignore(_value: Any, _error: Faulted | Refused | None) -> None:
 
 
 class Group:
-    """Runs that are stopped together, such as those of one episode."""
+    """Runs that are stopped together, such as those of one episode. ``running`` counts them.
 
-    __slots__ = ("_empty", "_members")
+    It holds none of them, so that an idle session is small; ``stop`` looks for them among all runs.
+    """
 
-    def __init__(self) -> None:
-        self._members: set[Run] | None = None  # None while idle, to save memory of idle sessions
-        self._empty: asyncio.Event | None = None
+    __slots__ = ("_runs", "empty", "running")
 
-    def __bool__(self) -> bool:
-        return bool(self._members)
-
-    def enter(self, run: Run) -> None:
-        if self._members is None:
-            self._members = set()
-        self._members.add(run)
-
-    def leave(self, run: Run) -> None:
-        if self._members is not None:
-            self._members.discard(run)
-            if not self._members:
-                self._members = None
-                if self._empty is not None:
-                    self._empty.set()
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+        self.running = 0
+        self.empty: asyncio.Event | None = None
 
     async def stop(self, reason: Faulted) -> None:
-        """Stop all, and wait for their results, which takes a short time at most."""
-        for run in list(self._members or ()):
-            run.stop(reason)
-        if self._members:
-            self._empty = asyncio.Event()
-            await self._empty.wait()
+        """Stop all, and wait until each is answered, which takes a moment at most."""
+        if self.running:
+            self._runs.stop_group(self, reason)
+        if self.running:
+            self.empty = asyncio.Event()
+            await self.empty.wait()
 
 
 class Runs:
@@ -217,7 +208,7 @@ class Runs:
         """Start ``body(run)`` as a task. ``what`` names it in the error when the limit is reached."""
         run = Run(self, group, on_result, limit_s, what, progress, self._ticks)
         if group is not None:
-            group.enter(run)
+            group.running += 1
         self.quick[run] = None
         run._task = self._loop.create_task(run._main(body(run)))
         if self._timer is None:
@@ -225,6 +216,11 @@ class Runs:
         if self._slow_timer is None:
             self._slow_timer = self._loop.call_later(self._slow_tick_s, self._tick_slow)
         return run
+
+    def stop_group(self, group: Group, reason: Faulted) -> None:
+        """Stop the runs of the group."""
+        for run in [each for each in (*self.quick, *self.slow) if each._group is group]:
+            run.stop(reason)
 
     async def run(self, body: Callable[[Run], Coroutine[Any, Any, Any]], *, limit_s: float, what: str) -> Any:
         """Start ``body`` and wait for its value. Raises Faulted or Refused. Cancelling stops the run."""

@@ -30,10 +30,10 @@ class Job:
 
     __slots__ = ("_thread", "ended", "future", "over", "run", "stopped")
 
-    def __init__(self, future: asyncio.Future[Any], run: Callable[[], Any]) -> None:
+    def __init__(self, thread: _Thread, future: asyncio.Future[Any], run: Callable[[], Any]) -> None:
+        self._thread = thread
         self.future = future
         self.run = run
-        self._thread: _Thread | None = None
         self.ended: asyncio.Future[None] | None = None
         self.over = False
         self.stopped = False
@@ -41,8 +41,7 @@ class Job:
     def interrupt(self) -> None:
         """Raise Interrupted in the running function; reaches Python code only, not a blocking C call."""
         self.stopped = True
-        if self._thread is not None:
-            self._thread.interrupt(self)
+        self._thread.interrupt(self)
 
 
 class _Thread(threading.Thread):
@@ -117,8 +116,11 @@ class Threads:
         """Threads that run author code now."""
         return self._count - len(self._idle)
 
-    def start(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job:
-        """Start ``function`` on a thread. Raises Overloaded if all threads are busy."""
+    async def run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Run ``function`` on a thread of its own, and wait. Raises Overloaded when all threads are busy.
+
+        A cancelled wait interrupts the function, and ends when the function does.
+        """
         if self._idle:
             thread = self._idle.pop()
         elif self._count < self._limit:
@@ -130,14 +132,8 @@ class Threads:
                 f"server at maximum capacity: all {self._limit} threads for author code are busy"
             )
         run = partial(contextvars.copy_context().run, function, *args, **kwargs)
-        job = Job(self.loop.create_future(), run)
-        job._thread = thread
+        job = Job(thread, self.loop.create_future(), run)
         thread.jobs.put(job)
-        return job
-
-    async def run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Run ``function`` and wait for it. Cancellation interrupts it, and waits for its end."""
-        job = self.start(function, *args, **kwargs)
         try:
             return await job.future
         except asyncio.CancelledError:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import IntEnum
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from orsay_protocol.faults import FaultClass
 from pydantic import BaseModel
@@ -75,6 +75,9 @@ class WorkerConfig(BaseModel):
     """Environment variables that the worker must not have: keys of other servers."""
 
 
+Frame: TypeAlias = tuple[int, int, int, bytes]
+"""Kind, number, session and payload."""
+
 _HEADER = struct.Struct("<IBII")
 _OUTCOME = struct.Struct("<Bdff")
 _LENGTH = struct.Struct("<Q")
@@ -88,13 +91,14 @@ class FrameReader:
         self._parts: list[bytes] = []  # of a frame that is not whole yet; joined once, when it is
         self._missing = 0
 
-    def feed(self, data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
-        """Kind, number, session and payload of each frame that ``data`` completes."""
+    def feed(self, data: bytes) -> list[Frame]:
+        """The frames that ``data`` completes."""
+        frames: list[Frame] = []
         if self._parts:
             self._parts.append(data)
             self._missing -= len(data)
             if self._missing > 0:
-                return
+                return frames
             data = b"".join(self._parts)
             self._parts.clear()
         at, end, wanted = 0, len(data), _HEADER.size
@@ -105,11 +109,12 @@ class FrameReader:
             if stop > end:
                 wanted = _HEADER.size + size
                 break
-            yield kind, number, session, data[begin:stop]
+            frames.append((kind, number, session, data[begin:stop]))
             at = stop
         if at < end:
             self._parts.append(data[at:])
             self._missing = wanted - (end - at)
+        return frames
 
 
 class Outbox:

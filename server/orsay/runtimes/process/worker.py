@@ -78,21 +78,18 @@ class Worker(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         for kind, number, session, payload in self._reader.feed(data):
             operation = _OPERATIONS.get(kind)
-            if operation is not None:
-                self._operate(operation, number, session, payload)
-            else:
+            if operation is None:
                 self._control(kind, number, session, payload)
-
-    def _operate(self, operation: Operation, number: int, session: int, body: bytes) -> None:
-        episode = self._episodes.get(session)
-        if episode is None:
-            self._answer(number, None, Faulted("session_gone", "the session is not in this worker any more"))
-            return
-
-        slow = partial(self._outbox.send, Kind.SLOW, number)
-        run = episode.start(operation, body, partial(self._answer, number), slow)
-        if run is not None:
-            self._runs[number] = run
+                continue
+            episode = self._episodes.get(session)
+            if episode is None:
+                gone = Faulted("session_gone", "the session is not in this worker any more")
+                self._answer(number, None, gone)
+                continue
+            slow = partial(self._outbox.send, Kind.SLOW, number)
+            run = episode.start(operation, payload, partial(self._answer, number), slow)
+            if run is not None:
+                self._runs[number] = run
 
     def _answer(self, number: int, value: Any, error: Faulted | Refused | None) -> None:
         self._runs.pop(number, None)

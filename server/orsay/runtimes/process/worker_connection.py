@@ -9,9 +9,8 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from orsay_protocol.faults import FaultClass
 from pydantic_core import from_json
@@ -27,11 +26,9 @@ _END_GRACE_S = 3.0
 _EXIT_WAIT_S = 2.0
 
 
-@dataclass(slots=True)
-class _Pending:
-    on_result: OnResult
-    deadline: float
-    progress: Progress | None = None
+_NONE = (None, 0.0, None)
+_Pending: TypeAlias = tuple[OnResult, float, Progress | None]
+"""A request without an answer: its callback, its deadline, and the callback of its progress."""
 
 
 class WorkerConnection(asyncio.Protocol):
@@ -137,7 +134,7 @@ class WorkerConnection(asyncio.Protocol):
             on_result(None, Faulted("worker_lost", self._killed or "the worker process is gone"))
             return stop_nothing
         self._next = number = (self._next + 1) & 0xFFFFFFFF
-        self._pending[number] = _Pending(on_result, self._loop.time() + limit_s, progress)
+        self._pending[number] = on_result, self._loop.time() + limit_s, progress
         self._outbox.send(kind, number, payload, session=session)
         return partial(self.stop_request, number)
 
@@ -191,7 +188,7 @@ class WorkerConnection(asyncio.Protocol):
             return
         self._heartbeat_due = True
         self._next = number = (self._next + 1) & 0xFFFFFFFF
-        self._pending[number] = _Pending(self._beat, float("inf"))
+        self._pending[number] = self._beat, float("inf"), None
         self._outbox.send(Kind.HEARTBEAT, number)
         self._asked = self._loop.time()
 
@@ -213,7 +210,7 @@ class WorkerConnection(asyncio.Protocol):
     def kill_if_overdue(self) -> None:
         """Kill the silent worker if something it was asked is past its limit."""
         now = self._loop.time()
-        calls = [(each.deadline, number) for number, each in self._pending.items() if each.deadline < now]
+        calls = [(deadline, number) for number, (_, deadline, _) in self._pending.items() if deadline < now]
         setups = [(deadline, number) for number, deadline in self._setups.items() if deadline < now]
         if self._killed or not (calls or setups):
             return
@@ -222,7 +219,8 @@ class WorkerConnection(asyncio.Protocol):
         culprit = Faulted("time_limit", text)
         deadline, number = min(calls + setups)
         if (deadline, number) in calls:
-            self._pending.pop(number).on_result(None, culprit)
+            on_result, _, _ = self._pending.pop(number)
+            on_result(None, culprit)
         else:
             self.set_up(number)
             self._listeners.pop(number).setup_ended(culprit)
@@ -261,24 +259,24 @@ class WorkerConnection(asyncio.Protocol):
             if kind == Kind.OUTCOME:
                 pending = self._pending.pop(number, None)
                 if pending is not None:
-                    pending.on_result(unpack_outcome(payload), None)
+                    pending[0](unpack_outcome(payload), None)
             elif kind in (Kind.DATA, Kind.STATE):
                 pending = self._pending.pop(number, None)
                 if pending is not None:
-                    pending.on_result(payload, None)
+                    pending[0](payload, None)
             else:
                 self._on_frame(kind, number, session, payload)
 
     def _on_frame(self, kind: int, number: int, session: int, payload: bytes) -> None:
         match kind:
             case Kind.SLOW:
-                pending = self._pending.get(number)
-                if pending is not None and pending.progress is not None:
-                    pending.progress(b"")
+                _, _, progress = self._pending.get(number, _NONE)
+                if progress is not None:
+                    progress(b"")
             case Kind.ERROR if number:
                 pending = self._pending.pop(number, None)
                 if pending is not None:
-                    pending.on_result(None, read_error(payload))
+                    pending[0](None, read_error(payload))
             case Kind.ERROR:
                 if not self._hello.done():
                     self._hello.set_exception(LoadError(from_json(payload)["load"]))
@@ -319,8 +317,8 @@ class WorkerConnection(asyncio.Protocol):
             self._hello.set_exception(LoadError(f"{reason} while it loaded the environments"))
             self._hello.exception()
         pending, self._pending = self._pending, {}
-        for each in pending.values():
-            each.on_result(None, Faulted(fault, reason))
+        for on_result, _, _ in pending.values():
+            on_result(None, Faulted(fault, reason))
         listeners, self._listeners = self._listeners, {}
         for listener in listeners.values():
             listener.lost(fault, reason)

@@ -66,7 +66,7 @@ class RemoteHandle:
         self.touched_at = upstream.now()
         self.hide = hide
         self._listener = listener
-        self._group = Group()
+        self._group = Group(upstream.runs)
         self._runs: set[Run] = set()
         self._loss: tuple[FaultClass, str] | None = None
         self._closing: asyncio.Task[None] | None = None
