@@ -26,7 +26,7 @@ from orsay.http.pending import PendingRequest
 from orsay.journal.write.writer import Writer
 from orsay.runtimes.execution.event_loop import new_event_loop
 from orsay.serving.assembly import Running
-from orsay.sessions.calls import Call
+from orsay.sessions.call import Call
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from orsay import Environment, GroupCandidate, ImageBlock, TextBlock, tool
 from orsay.errors import SessionGone
 from orsay.runtimes.base import OpenSession
-from orsay.sessions.calls import Call
+from orsay.sessions.call import Call
 from orsay.sessions.session import Session
 
 from tests.support.sessions import JournaledSessions, local_runtime

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from orsay import Environment, ToolOutput, tool
 from orsay.errors import Faulted, KeyConflict, SessionConflict, SessionGone, UnknownSession
 from orsay.runtimes.base import OpenSession
-from orsay.sessions.calls import Call
+from orsay.sessions.call import Call
 from orsay.sessions.timers import Delay
 
 from tests.support.sessions import local_runtime, make_sessions

@@ -10,7 +10,7 @@ import pytest
 from orsay.errors import Faulted, KeyConflict, Overloaded, Starting
 from orsay.journal.records import CallEnded, CallStarted, Prompted, Row, SessionEnded, SessionOpened
 from orsay.runtimes.outcome import Outcome
-from orsay.sessions.calls import Call
+from orsay.sessions.call import Call
 from orsay.sessions.recorder import Recorder
 from orsay.sessions.registry import Sessions
 from orsay.sessions.session import Session

@@ -14,7 +14,7 @@ from orsay import Environment, ToolOutput, tool
 from orsay.errors import Faulted, Overloaded, SessionConflict, SessionGone, Starting, UnknownSession
 from orsay.journal.write.wal import wait_for_living
 from orsay.runtimes.base import Runtime
-from orsay.sessions.calls import Call
+from orsay.sessions.call import Call
 from orsay.sessions.session import Session
 from orsay.sessions.timers import Delay
 

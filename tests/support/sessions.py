@@ -28,13 +28,15 @@ from orsay.runtimes.base import (
 from orsay.runtimes.execution.episode import Limits
 from orsay.runtimes.local import LocalRuntime
 from orsay.runtimes.outcome import Outcome
-from orsay.sessions.calls import CallTotals, task_ids
+from orsay.sessions.call import task_ids
+from orsay.sessions.calls import CallTotals
 from orsay.sessions.limits import CallLimits, SessionLimits
 from orsay.sessions.meter import Meter
 from orsay.sessions.recorder import Recorder
 from orsay.sessions.recovery import Recovery
 from orsay.sessions.registry import Sessions
-from orsay.sessions.session import Session, Shared
+from orsay.sessions.session import Session
+from orsay.sessions.shared import Shared
 from orsay_protocol.sse import encode_result
 from orsay_protocol.tools import ListToolsOutput
 

@@ -24,7 +24,7 @@ from sse_starlette import EventSourceResponse
 from ..errors import BadRequest, Faulted, Unsupported
 from ..runtimes.base import Operation
 from ..runtimes.outcome import Outcome
-from ..sessions.calls import Call, Reader
+from ..sessions.call import Call, Reader
 from ..sessions.registry import Sessions
 from ..sessions.session import Session
 from ..sessions.timers import Delay

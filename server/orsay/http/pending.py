@@ -8,7 +8,7 @@ from functools import partial
 from typing import Protocol, TypeAlias
 
 from ..logs import get_logger
-from ..sessions.calls import Call, Reader
+from ..sessions.call import Call, Reader
 from ..sessions.session import Session
 from ..sessions.timers import Delay
 from .asgi import has_gone
@@ -82,7 +82,7 @@ class PendingRequests:
 
 
 class PendingRequest:
-    """Reader of a call (as a function: True once the connection broke), and its ``Waiter``.
+    """``Reader`` of a call (as a function: True once the connection broke), and its ``Waiter``.
 
     ``keyed``: the call can be asked for again by its idempotency key.
     """
@@ -117,7 +117,7 @@ class PendingRequest:
         return self._over
 
     def set_result(self, result: None = None, /) -> None:
-        """The call is published, slow, or late: answer it, or have a task go on."""
+        """Answer a published call; have a task go on with one that is slow, or late."""
         self._over = True
         requests, call, cycle, session = self._requests, self._call, self._cycle, self._session
         requests.since.pop(self, None)

@@ -60,7 +60,7 @@ class OneWrite:
             self._flush()
 
     def write_whole(self, data: bytes) -> None:
-        """Write what nothing follows in this turn, at once unless something is kept."""
+        """Write the last data of this turn: at once, unless other data is kept."""
         if self._parts:
             self.write(data)
         elif not self._ended and not self.is_closing():
@@ -93,7 +93,7 @@ class OneWrite:
         self._transport.set_protocol(protocol)
 
     def expect_reading(self) -> None:
-        """From now on the client must take what is left."""
+        """Expect the client to take what is left, from now on."""
         self._left = self._transport.get_write_buffer_size()
         if self._left:
             self._since = self._loop.time()
@@ -101,7 +101,7 @@ class OneWrite:
                 self._watch = self._loop.call_later(self._door.transfer_time_s, self._look)
 
     def all_read(self) -> None:
-        """The client took what was left, or is gone."""
+        """Note that the client took what was left, or is gone."""
         self._since = None
 
     def lost(self) -> None:

@@ -23,7 +23,7 @@ from ..faults import FaultLog
 from ..http.choice import choose
 from ..http.opening import open_request
 from ..runtimes.base import EnvironmentInfo, Handle, TaskQuery
-from ..sessions.calls import Call
+from ..sessions.call import Call
 from ..sessions.registry import Sessions
 from ..sessions.session import Session
 from ..sessions.timers import Delay

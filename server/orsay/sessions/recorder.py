@@ -20,7 +20,7 @@ from ..journal.read.intervals import finite
 from ..journal.records import CallEnded, CallStarted, Prompted, Row, SessionEnded, SessionOpened
 from ..runtimes.base import OpenSession
 from ..runtimes.outcome import Outcome
-from .calls import Call
+from .call import Call
 from .labels import parse_labels
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from ..journal.values import result_of
 from ..logs import get_logger
 from ..runtimes.base import EnvironmentInfo, Handle, OpenSession, Operation, Runtime, settle
 from ..runtimes.outcome import Outcome, episode_finished
-from .calls import Call
+from .call import Call
 from .recorder import Record, Recorder, digest_of, task_name
 from .replay_order import Disorder, Step, steps_of
 from .session import REPEATABLE, Session, SessionKey

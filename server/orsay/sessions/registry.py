@@ -31,11 +31,13 @@ from ..errors import (
 from ..faults import FaultLog
 from ..logs import get_logger
 from ..runtimes.base import EnvironmentInfo, Handle, OpenSession, Runtime
-from .calls import Call, CallTotals, task_ids
+from .call import Call, task_ids
+from .calls import CallTotals
 from .limits import CallLimits, SessionLimits
 from .meter import Meter
 from .recorder import task_name
-from .session import Session, SessionKey, Shared
+from .session import Session, SessionKey
+from .shared import Shared
 from .timers import Delay, joined
 from .tombstones import EndReason, Tombstone, Tombstones, sentence
 

@@ -1,10 +1,12 @@
-"""A session: one episode from ``/create`` to its end, with its prompt, its calls and its record."""
+"""A session: one episode from ``/create`` to its end, with its prompt, its calls and its record.
+
+Its states are in ``lifecycle``, its calls in ``calls``, its rows of the journal in ``recorder``.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -12,20 +14,19 @@ from orsay_protocol.faults import FaultClass
 from orsay_protocol.redact import NOTHING, Redactor
 
 from ..errors import Faulted, Refused, SessionGone, Starting
-from ..faults import FaultLog
 from ..logs import get_logger
 from ..runtimes.base import EnvironmentInfo, Handle, Operation, settle
 from ..runtimes.outcome import Outcome
-from .calls import Call, Calls, CallTotals, Reader
+from .call import Call, Reader
+from .calls import Calls
 from .lifecycle import Lifecycle
-from .limits import SessionLimits
-from .meter import Meter
+from .shared import Shared
 from .timers import joined
 
 if TYPE_CHECKING:
     from .recorder import Record
 
-__all__ = ["REPEATABLE", "Session", "SessionKey", "Shared"]
+__all__ = ["REPEATABLE", "Session", "SessionKey"]
 
 _log = get_logger(__name__)
 
@@ -40,27 +41,8 @@ SessionKey: TypeAlias = tuple[str, str]
 """The owner and the id of a session: clients choose ids, and two owners may choose the same."""
 
 
-@dataclass(slots=True)
-class Shared:
-    """Objects that all sessions of a server share. ``limits`` and ``log_calls`` may change meanwhile.
-
-    ``on_lost`` is called when the runtime lost a session, ``evict`` when stored results are over their bound.
-    """
-
-    limits: SessionLimits
-    totals: CallTotals
-    faults: FaultLog
-    task_ids: Iterator[str]
-    now: Callable[[], float]
-    on_lost: Callable[[Session, FaultClass, str], None]
-    evict: Callable[[Call], None]
-    log_calls: bool
-    meter: Meter
-    needs_journal: bool = False
-
-
 class Session(Lifecycle):
-    """One session, the Listener of its runtime. Made by ``Sessions.create``."""
+    """One session, and the Listener of its runtime. Made by ``Sessions.create``."""
 
     __slots__ = (
         "_call_count",
@@ -160,17 +142,17 @@ class Session(Lifecycle):
 
     @property
     def finished(self) -> bool:
-        """Whether a call has finished the episode."""
+        """True once a call has finished the episode."""
         return self._finished
 
     @property
     def end_durable(self) -> asyncio.Future[bool] | None:
-        """Done when the journal has the end."""
+        """Future of the end: done when the journal has it; None before the end."""
         return self._end_durable
 
     @property
     def busy(self) -> bool:
-        """Something runs for this session, so it is not idle (L3)."""
+        """True while something runs for this session: it is not idle then (L3)."""
         return (
             self._state in ("opening", "starting")
             or self._uses > 0
@@ -179,7 +161,7 @@ class Session(Lifecycle):
 
     @property
     def rebuildable(self) -> bool:
-        """Whether it could be rebuilt from the journal, if its runtime lost it now (L7)."""
+        """True if the session could be rebuilt from the journal after a loss of its runtime now (L7)."""
         return (
             self._state == "ready"
             and self.record is not None
@@ -247,7 +229,7 @@ class Session(Lifecycle):
         self._info, self._task, self._run, self._trace = info, task, run, trace
 
     def rebuilt(self, handle: Handle, stored: Iterable[tuple[Call, Outcome]], begun: Iterable[Call]) -> None:
-        """The environment is where it was: store the outcomes that it had, and start anew what had begun."""
+        """Replay is over: store the outcomes of before, and start the calls again that were running."""
         self._opening = None
         self._handle = handle
         self.touch()
@@ -265,7 +247,7 @@ class Session(Lifecycle):
         self._enter("ready")
 
     def suspend(self, error: Starting) -> None:
-        """Leave the runtime for now; the session is rebuilt when a client next asks for it."""
+        """Leave the runtime; the session is rebuilt when a client next asks for it."""
         self._enter("failed", error)
         self._leave_runtime()
 
@@ -311,9 +293,9 @@ class Session(Lifecycle):
         return self.handle_now(after_setup=True)
 
     async def ready_to_list(self) -> Handle:
-        """The handle for listing tools, which clients of the standard do not wait long for.
+        """The handle for listing tools, for which clients of the standard do not wait long.
 
-        Given out while ``setup`` runs, except in a session that may be rebuilt and whose listing runs code of
+        Available while ``setup`` runs, except in a session that may be rebuilt and whose listing runs code of
         the environment: the order of the two would not be known. Waits and raises as ``ready``.
         """
         record, info = self.record, self._info
@@ -356,7 +338,7 @@ class Session(Lifecycle):
     def _record_prompt(
         self, operation: Operation, after: int, answer: bytes | None, error: Faulted | Refused | None
     ) -> asyncio.Future[bool] | None:
-        """Write it to the journal: the environment's hook may have changed the state of the session."""
+        """Write the answer to the journal: the hook of the environment may have changed its state."""
         record, fixed = self.record, operation == "task_tools" and self._info.fixed_tools
         if answer is not None:
             if record is None:
@@ -370,7 +352,7 @@ class Session(Lifecycle):
 
     @property
     def _clock(self) -> int:
-        """The session's logical clock: what begins now comes after everything that it has counted."""
+        """Logical clock of the session: everything that it has counted comes before what begins now."""
         return 0 if self.record is None else self.record.clock
 
     # calls
@@ -378,7 +360,10 @@ class Session(Lifecycle):
     def start_call(
         self, handle: Handle, operation: Operation, name: str, body: bytes, key: str | None
     ) -> Call:
-        """Run the call, or find the running or stored one that this request repeats (D2)."""
+        """Start a call, or find the running or stored one that this request repeats (D2).
+
+        Raises Overloaded and KeyConflict.
+        """
         shared, calls, record = self._shared, self._calls, self.record
         if calls is None:
             calls = self._calls = Calls(shared.totals, self.owner)
@@ -418,7 +403,7 @@ class Session(Lifecycle):
     def cancel(self, task_id: str | None, key: str | None) -> bool:
         """Stop the running call of that task id or idempotency key; its outcome is the fault ``cancelled``.
 
-        Returns at once whether there is one.
+        Returns at once: True if there is one.
         """
         if self._calls is None:
             return False
@@ -431,8 +416,8 @@ class Session(Lifecycle):
     async def begin_stream(self, call: Call) -> None:
         """Note that the answer becomes a stream, whose first event is the call's task id.
 
-        Where the session may be rebuilt, the start of the call is made durable first, so that the client can
-        ask for that id afterwards. Returns when it is, or was given up.
+        In a session that may be rebuilt the start of the call is made durable first, so that the client can
+        ask for that id after a restart. Returns when it is durable, or was given up.
         """
         age_s = call.stream(self._shared.now())
         record = self.record
@@ -460,7 +445,7 @@ class Session(Lifecycle):
         )
 
     def _failure(self, call: Call, error: Faulted | Refused | None) -> Outcome:
-        """Outcome of a call without an answer; a refused one did not run."""
+        """Outcome of a call without an answer; a refused call did not run."""
         if error is not None:
             error.redact(self.hide)
         if isinstance(error, Refused):
@@ -471,7 +456,7 @@ class Session(Lifecycle):
     def _computed(
         self, calls: Calls, call: Call, outcome: Outcome | None, error: Faulted | Refused | None
     ) -> None:
-        """The runtime gave the outcome; readers see it once it is durable (D6)."""
+        """Callback of the runtime: count, log and record the outcome, to be published when durable (D6)."""
         if call.computed is not None:  # cancelled, when the session ended
             return
         if outcome is None:
@@ -514,9 +499,9 @@ class Session(Lifecycle):
         )
 
     def _publish(self, calls: Calls, call: Call, outcome: Outcome, committed: bool = True) -> None:
-        """Readers see the outcome, which the journal has committed, given up, or never had.
+        """Callback of the journal: let readers see the outcome, which is committed, given up, or has no row.
 
-        That of a call that did not run is not stored.
+        The outcome of a call that did not run is not stored.
         """
         shared = self._shared
         if not committed and shared.needs_journal:
