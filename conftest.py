@@ -28,7 +28,8 @@ _stderr = pytest.StashKey[IO[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # A shell without job control starts `scripts/test &` with SIGINT ignored, and processes under test inherit that.
+    # A shell without job control starts `scripts/test &` with SIGINT ignored; processes under test would
+    # inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # pytest takes the descriptor of stderr for itself while a test runs; this one stays.
