@@ -24,7 +24,7 @@ def is_orsay(answer: Answer) -> bool:
 
 
 def is_missing_route(answer: Answer) -> bool:
-    """The server is too old for this endpoint, as opposed to: it does not know the session or environment."""
+    """True if the server lacks this endpoint; False if the session or environment is unknown."""
     if answer.status in (405, 501):
         return True
     return answer.status == 404 and detail_of(answer) in ("Not Found", "")
@@ -64,9 +64,9 @@ def error_for(answer: Answer, what: str, *, in_session: bool, redact: Redact) ->
 
 
 def detail_of(answer: Answer, redact: Callable[[str], str] = str) -> str:
-    """Error text of the server: ``detail`` of a JSON body, else the beginning of a text.
+    """Error text of the server: ``detail`` of a JSON body, else the beginning of the body.
 
-    ``redact`` takes secrets out before a long text is cut.
+    ``redact`` removes secrets before a long text is cut.
     """
     if "json" not in answer.headers.get("content-type", ""):
         if "html" in answer.headers.get("content-type", ""):

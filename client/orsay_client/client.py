@@ -20,7 +20,7 @@ __all__ = ["AsyncClient"]
 
 
 class AsyncClient:
-    """Talks to the ORS server at ``url``, taken as it is: nothing is prepended, no variable is read.
+    """Client for the ORS server at ``url``, used as given: nothing is prepended, no variable is read.
 
     One client serves any number of sessions of one event loop; thousands are fine. Leaving its
     ``async with`` ends sessions that are still open. Pings run on the same loop: a caller who blocks it for
@@ -91,7 +91,7 @@ class AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End open sessions on the server and let all connections go; safe to call twice."""
+        """End open sessions on the server and close all connections; safe to call twice."""
         await self._connection.aclose()
 
     async def environments(self) -> list[str]:
@@ -102,7 +102,7 @@ class AsyncClient:
         return [str(name) for name in answer]
 
     def environment(self, name: str | None = None) -> AsyncEnvironment:
-        """One environment, by default the server's first. Sends nothing: a wrong name shows at first use."""
+        """One environment, by default the server's first. Sends nothing, so a wrong name fails later."""
         return AsyncEnvironment(self._connection, name)
 
     async def health(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class AsyncClient:
         return answer if isinstance(answer, dict) else {}
 
     async def version(self) -> str | None:
-        """The server's version; None from a server that does not give one."""
+        """The server's version; None if the server does not report it."""
         answer = await self._connection.request_if_offered("GET", "/version")
         found = answer.json() if answer is not None else {}
         return str(found["version"]) if isinstance(found, dict) and "version" in found else None

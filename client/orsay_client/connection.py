@@ -22,7 +22,7 @@ _log = logging.getLogger("orsay_client")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Bounds of a client, all in its constructor."""
+    """Limits of a client, from its constructor."""
 
     retry: Retry = field(default_factory=Retry)
     timeout_s: float = 600.0
@@ -33,13 +33,13 @@ class Settings:
 
 
 class Closable(Protocol):
-    """A session, as far as the end of the client goes."""
+    """Interface of a session that the client closes."""
 
     async def close(self) -> None: ...
 
 
 class Connection:
-    """One server, as all its environments and sessions use it."""
+    """Connection to one server, shared by its environments and sessions."""
 
     def __init__(self, transport: Transport, settings: Settings, redact: Redact) -> None:
         self.transport = transport
@@ -52,7 +52,7 @@ class Connection:
 
     @property
     def keepalive(self) -> Keepalive:
-        if self._keepalive is None:  # made late: it belongs to the running loop
+        if self._keepalive is None:  # created lazily: it belongs to the running loop
             self._keepalive = Keepalive(self.settings.keepalive_s)
         return self._keepalive
 
@@ -70,7 +70,7 @@ class Connection:
         in_session: bool = False,
         redact: Redact | None = None,
     ) -> Answer:
-        """The answer of a request that is safe to repeat. Raises what any status but 200 means."""
+        """The answer of a request that is safe to repeat. Raises an error for any status but 200."""
         answer = await self.request_if_offered(
             method, path, body=body, headers=headers, in_session=in_session, redact=redact, optional=False
         )
@@ -88,7 +88,7 @@ class Connection:
         redact: Redact | None = None,
         optional: bool = True,
     ) -> Answer | None:
-        """Same as `request`, but None from a server that is too old to know the endpoint."""
+        """Same as `request`, but None from a server that lacks the endpoint."""
         self.check_open()
         scrub = redact or self.redact
         attempts = Attempts(self.settings.retry)
@@ -113,14 +113,14 @@ class Connection:
             await asyncio.sleep(delay)
 
     def background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run something that must happen even if its caller is cancelled; `aclose` waits for it."""
+        """Start a task that continues if its caller is cancelled; `aclose` waits for it."""
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
 
     async def aclose(self) -> None:
-        """End what is open, wait for clean-up under way (each bounded by itself), let the connections go."""
+        """Close open sessions, wait for background tasks (each has its own limit), close the connections."""
         self._closed = True
         try:
             await asyncio.gather(*(session.close() for session in list(self.sessions)))

@@ -1,4 +1,4 @@
-"""An environment on a server: its splits, tasks and tools, and the way to a session."""
+"""An environment on a server: its splits, tasks and tools, and new sessions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["AsyncEnvironment", "opening"]
 
 
 class AsyncEnvironment:
-    """One environment, or the server's default one where ``name`` is None. Making it sends nothing."""
+    """One environment, or the server's default one if ``name`` is None. The constructor sends nothing."""
 
     def __init__(self, connection: Connection, name: str | None) -> None:
         self._connection = connection
@@ -109,7 +109,7 @@ def opening(
     run_labels: RunLabels | None,
     traceparent: str | None,
 ) -> Opening:
-    """Checks what a session is asked for. Raises ValueError without sending anything."""
+    """Validate the arguments of a session. Raises ValueError without sending anything."""
     if (split is None) != (index is None):
         raise ValueError("split and index belong together: give both or neither")
     if sum(source is not None for source in (task, split, task_spec)) != 1:

@@ -1,4 +1,4 @@
-"""Errors between a caller and an environment, grouped by who should act.
+"""Errors of the client, grouped by the side that has to act.
 
     OrsayClientError
     ├── ToolRefused          an answer: the environment examined the call and refused it
@@ -18,7 +18,7 @@
     │   ├── ServerStopping   shutdown: the server is stopping
     │   ├── UnknownTask      unknown_task_id: the server forgot the call that broke
     │   ├── ConnectionLost   connection_lost: no whole answer came through
-    │   ├── Diverged         diverged: a fresh session answered otherwise than the lost one
+    │   ├── Diverged         diverged: a fresh session answered differently from the lost one
     │   └── ServerError      internal: the server failed by itself
     ├── RequestError         the request is wrong: sending it again cannot help
     │   ├── BadRequest       400, 404, 409, 413, 422: the server refused the request, or it cannot be sent
@@ -74,8 +74,8 @@ __all__ = [
 class OrsayClientError(Exception):
     """Base of everything this package raises on purpose.
 
-    ``trace`` is the trace id of the session that it happened to, which the logs of every server on the way
-    tell, too; "" outside of a session. Tracebacks show it.
+    ``trace`` is the trace id of the session, which the logs of all servers on the way contain; "" outside of
+    a session. Tracebacks show it.
     """
 
     trace: str = ""
@@ -86,7 +86,7 @@ class OrsayClientError(Exception):
 
 
 class ToolRefused(OrsayClientError):
-    """The environment answered a call with no, and the tool did not run; show ``message`` to the model.
+    """The environment refused a call, and the tool did not run; show ``message`` to the model.
 
     ``reason`` is not_found, name_collision, input_validation or episode_finished. An input that no request
     can carry, or that the server does not even read (not JSON, nested too deep, too large), is one of
@@ -101,8 +101,8 @@ class ToolRefused(OrsayClientError):
 class Fault(OrsayClientError):
     """A failure in place of an answer of the environment.
 
-    ``fault_class`` is the class on the wire, ``id`` what the server's log calls this fault ("" where the
-    server named none), ``retryable`` whether a fresh session may well succeed.
+    ``fault_class`` is the class on the wire, ``id`` the fault's id in the server's log ("" if the server sent
+    none), ``retryable`` is true if a fresh session may well succeed.
     """
 
     wire_class: ClassVar[str] = "internal"
@@ -173,7 +173,7 @@ class ResultTooLarge(Fault):
 
 
 class CallCancelled(Fault):
-    """The server cancelled the call, as when its session is deleted meanwhile."""
+    """The server cancelled the call, for example because its session was deleted."""
 
     wire_class = "cancelled"
 
@@ -192,9 +192,9 @@ class WorkerLost(SessionLost):
 
 
 class Overloaded(Fault):
-    """A limit of the server is reached, and stayed so through the retries.
+    """A limit of the server is reached, also after the retries.
 
-    ``retry_after_s`` is what the server asked for last, if it did.
+    ``retry_after_s`` is the server's last Retry-After, or None.
     """
 
     wire_class = "overloaded"
@@ -249,14 +249,14 @@ class ConnectionLost(Fault):
 
 
 class Diverged(Fault):
-    """A fresh session answered the same calls otherwise than the one that was lost."""
+    """A fresh session answered the same calls differently from the lost one."""
 
     wire_class = "diverged"
     fresh_session_may_help = False
 
 
 class ServerError(Fault):
-    """The server answered 5xx without saying whose fault it is."""
+    """The server answered 5xx without a fault class."""
 
     wire_class = "internal"
 
@@ -274,7 +274,7 @@ class ServerError(Fault):
 
 
 class RequestError(OrsayClientError):
-    """The request cannot succeed as it is; ``status`` is None where it was never sent."""
+    """The request is invalid; ``status`` is None if it was never sent."""
 
     def __init__(self, message: str = "", *, status: int | None = None) -> None:
         super().__init__(message)
@@ -284,7 +284,7 @@ class RequestError(OrsayClientError):
 class BadRequest(RequestError):
     """The server refused the request: an unknown environment, split or index, or a wrong type.
 
-    Also what cannot be sent as JSON at all; ``status`` is None then.
+    Also a body that cannot be encoded as JSON; ``status`` is None then.
     """
 
 
@@ -293,11 +293,11 @@ class Unauthorized(RequestError):
 
 
 class Unsupported(RequestError):
-    """The server, or the environment on it, does not offer what was asked."""
+    """The server or the environment does not support the request."""
 
 
 class ProtocolError(OrsayClientError):
-    """The server answered something that is not ORS; is the URL right?"""
+    """The server's answer is not ORS: check the URL."""
 
 
 class ClientClosed(OrsayClientError):
@@ -327,5 +327,5 @@ _BY_CLASS: dict[str, type[Fault]] = {
 
 
 def fault(fault_class: str, message: str, *, id: str = "", retryable: bool | None = None) -> Fault:
-    """The exception for a class named on the wire; plain Fault for a class this version does not know."""
+    """The exception for a fault class on the wire; plain Fault for an unknown class."""
     return _BY_CLASS.get(fault_class, Fault)(message, fault_class=fault_class, id=id, retryable=retryable)

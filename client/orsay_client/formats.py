@@ -1,4 +1,4 @@
-"""Tools and messages in the shapes that model providers take.
+"""Conversion of tools and messages to the formats of model providers.
 
 ``openai`` gives the flat function form of the Responses API, ``openai_chat`` the nested one of chat
 completions (also what vLLM and chat templates take), ``anthropic`` the form of the Messages API.
@@ -67,7 +67,7 @@ def format_tools(tools: Iterable[ToolSpec], format: Format) -> list[dict[str, An
 def format_messages(messages: Sequence[Message], format: Format) -> list[dict[str, Any]] | dict[str, Any]:
     """Messages for a request to a model: a list, or for Anthropic an object with ``system`` and ``messages``.
 
-    Raises ValueError for an unknown format, and for what the provider cannot express.
+    Raises ValueError for an unknown format, and for content that the provider does not support.
     """
     _check(format)
     return anthropic_messages(messages) if format == "anthropic" else openai_messages(messages)
@@ -79,7 +79,7 @@ def _check(format: str) -> None:
 
 
 def _walk(schema: Mapping[str, Any], change: Any) -> dict[str, Any]:
-    """The schema with ``change`` done to each schema inside it, and to no data that only looks like one."""
+    """Apply ``change`` to each subschema, but not to data that only looks like a schema."""
 
     def inside(key: str, value: Any) -> Any:
         if key in _HOLDS_DATA:
@@ -103,7 +103,7 @@ def _untitled(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _for_openai(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Reduce a schema to what OpenAI's functions accept: one choice of several, arrays with ``items``."""
+    """Reduce a schema to the subset of OpenAI's functions: one of several alternatives, ``items`` in arrays."""
     chosen = dict(schema)
     for key in _CHOICES:
         options = chosen.pop(key, None)
@@ -124,7 +124,7 @@ def _first_meaningful(options: Sequence[Any]) -> dict[str, Any]:
 
 
 def openai_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """A message list of chat completions; each tool result becomes a message of its own."""
+    """Messages for chat completions; each tool result becomes a separate message."""
     found: list[dict[str, Any]] = []
     for message in messages:
         if message.role == "assistant":
@@ -187,7 +187,7 @@ def anthropic_messages(messages: Sequence[Message]) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
     for message in messages:
         if message.role != "system":
-            # Anthropic wants tool results before anything else of a turn.
+            # Anthropic requires tool results first in a turn.
             blocks = sorted(message.blocks, key=lambda block: not isinstance(block, ToolResultBlock))
             found.append({"role": message.role, "content": [_anthropic_block(block) for block in blocks]})
             continue

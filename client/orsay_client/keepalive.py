@@ -17,7 +17,7 @@ _log = logging.getLogger("orsay_client")
 
 
 class Pinged(Protocol):
-    """A session as the pings see it."""
+    """Interface of a session that gets pings."""
 
     @property
     def touched_at(self) -> float:
@@ -25,16 +25,15 @@ class Pinged(Protocol):
         ...
 
     def ping(self) -> Awaitable[bool]:
-        """Send one ping; False when the session needs no more of them."""
+        """Send one ping; False if the session needs no more of them."""
         ...
 
 
 class Keepalive:
     """Pings each watched session that was quiet for ``interval_s``.
 
-    The task starts with the first session and ends after the last one, so a client without sessions
-    holds nothing back. At most 64 pings are under way at a time: a slow server delays pings, it does not
-    collect connections.
+    The task runs only while there are sessions. At most 64 pings are in flight at a time: a slow server
+    delays pings but does not accumulate connections.
     """
 
     def __init__(self, interval_s: float) -> None:
@@ -53,7 +52,7 @@ class Keepalive:
             self._task = asyncio.create_task(self._run(), name="orsay-keepalive")
 
     def unwatch(self, session: Pinged) -> None:
-        """Stop pinging; a ping under way is dropped. Safe to call twice."""
+        """Stop pinging; a ping in flight is cancelled. Safe to call twice."""
         ping = self._watched.pop(session, None)
         if ping is not None:
             ping.cancel()

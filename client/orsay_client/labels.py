@@ -12,7 +12,7 @@ RunLabels: TypeAlias = str | Mapping[str, str | int | float | bool | None]
 
 
 def run_header(labels: RunLabels) -> str:
-    """A string as it is, a mapping as compact JSON. Raises ValueError for what no header can hold."""
+    """Header value: a string unchanged, a mapping as JSON. Raises ValueError for invalid characters."""
     if not isinstance(labels, str):
         return json.dumps(dict(labels), separators=(",", ":"), allow_nan=False)
     if not labels.isascii() or not labels.isprintable():

@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own, for callers who have none."""
+"""An event loop on a background thread, for synchronous callers."""
 
 from __future__ import annotations
 

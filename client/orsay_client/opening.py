@@ -37,7 +37,7 @@ def env_path(env_name: str | None, path: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """Request for a session. ``body`` holds the one task source; secrets stay out of every repr."""
+    """Request for a session. ``body`` holds the task source; secrets are in no repr."""
 
     env_name: str | None
     body: Mapping[str, Any] = field(repr=False)
@@ -50,7 +50,7 @@ class Opening:
 
     @property
     def trace(self) -> str:
-        """The trace that the session is to belong to; "" when what was given names none."""
+        """Trace id of the requested ``traceparent``, or ""."""
         found = read_traceparent(self.headers.get(TRACEPARENT))
         return "" if found is None else found.trace
 
@@ -81,7 +81,7 @@ async def new_sid(connection: Connection, opening: Opening, redact: Redact) -> s
 async def create(
     connection: Connection, opening: Opening, headers: Mapping[str, str], redact: Redact
 ) -> Created:
-    """Build the environment.
+    """Open the session: POST /create.
 
     The session id makes a repeated /create harmless: a server that has the session answers as before.
     """

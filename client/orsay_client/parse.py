@@ -1,7 +1,7 @@
-"""Parsers of JSON from older and newer servers into the models of the protocol.
+"""Lenient parsers of JSON from older and newer servers into protocol models.
 
-The models refuse what they do not know; a client must not. So only known keys are picked out here,
-missing ones count as absent, and blocks of unknown type are dropped.
+The models refuse unknown fields, which a client must accept. So only known keys are read, missing ones get
+defaults, and blocks of unknown type are dropped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Keeps keys and secrets out of error texts: servers quote what they were sent."""
+"""Redaction of keys and secrets in error texts, since servers may quote requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Redact"]
 
 
 class Redact:
-    """Replaces known values in a text, however they are spelled there. Its repr shows none of them."""
+    """Replaces known values in a text, in any common encoding. Its repr shows none of them."""
 
     def __init__(self, values: Iterable[str | None] = ()) -> None:
         self._values = tuple(value for value in values if value)
@@ -20,7 +20,7 @@ class Redact:
         return Redact((*self._values, *values))
 
     def __call__(self, text: str) -> str:
-        if self._redactor is None:  # few clients ever meet an error
+        if self._redactor is None:  # lazy: most clients never see an error
             self._redactor = Redactor(self._values, mask="***")
         return self._redactor.plain(text)
 

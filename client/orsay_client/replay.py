@@ -1,7 +1,7 @@
-"""Play again on a fresh session: the calls of a lost session are made once more, and their answers compared.
+"""Replay of a lost session on a fresh one: repeats its calls and compares the answers.
 
-Prior art: recovery by deterministic replay of a log of commands. Evaluations and the bridge for training use
-it after a fault that a fresh session may cure, so that a model goes on where it was.
+Prior art: recovery by deterministic replay of a command log. Evaluations and the training bridge use it after
+a retryable fault, so that a model continues its episode.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class CallableSession(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AnsweredCall:
-    """One call and its answer: ``output``, or the ``refusal`` of a call that the environment did not take."""
+    """One call and its answer: ``output``, or the ``refusal`` of the environment."""
 
     tool: str
     input: JSONObject
@@ -36,7 +36,7 @@ class AnsweredCall:
     refusal: errors.ToolRefused | None = None
 
     def has_answer_of(self, other: AnsweredCall) -> bool:
-        """Equality of what a model and a reward see; metadata may hold times and ids."""
+        """Compare the parts that a model or a reward sees; metadata may contain times and ids."""
         return self._answer() == other._answer()
 
     def _answer(self) -> tuple[Any, ...]:
@@ -58,13 +58,13 @@ async def answer(
 
 
 def require_same_prompt(lost: object, fresh: object) -> None:
-    """Raises Diverged where a fresh session began with another prompt than the one that was lost."""
+    """Raises Diverged if the prompt of a fresh session differs from that of the lost one."""
     if fresh != lost:
         raise Diverged("a fresh session began with another prompt than the one that was lost")
 
 
 async def replay(session: CallableSession, calls: Iterable[AnsweredCall], *, timeout_s: float | None) -> None:
-    """Make the calls of a lost session again, in order. Raises Diverged at the first other answer."""
+    """Repeat the calls of a lost session, in order. Raises Diverged at the first different answer."""
     for call in calls:
         again = await answer(session, call.tool, call.input, timeout_s=timeout_s)
         if not again.has_answer_of(call):

@@ -19,10 +19,10 @@ _PROXY = frozenset({502, 504})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """Bounds of retrying, the same for all requests of a client.
+    """Retry limits for all requests of a client.
 
-    ``tries`` counts failures in a row, the first included; a stream that was alive for ``progress_s`` starts
-    the count anew, so that a call of hours survives a proxy which cuts every minute.
+    ``tries`` is the number of consecutive attempts; a stream that lived for ``progress_s`` resets it, so that
+    a call of hours survives a proxy that closes connections every minute.
     """
 
     tries: int = 6
@@ -40,7 +40,7 @@ class Retry:
 
 
 class Attempts:
-    """The failures of one request so far. Each method answers the delay in seconds, or None to give up."""
+    """Failure counter of one request. Each method returns the delay in seconds, or None to give up."""
 
     def __init__(
         self,
@@ -57,15 +57,15 @@ class Attempts:
 
     @property
     def failures(self) -> int:
-        """Failures in a row."""
+        """Consecutive failures."""
         return self._failures
 
     def progress(self) -> None:
-        """The request got somewhere: what failed before no longer counts."""
+        """Reset the failures after progress."""
         self._failures = 0
 
     def after_break(self) -> float | None:
-        """The connection broke, or never came about."""
+        """Delay after a failed or broken connection."""
         self._failures += 1
         if self._failures >= self._retry.tries:
             return None
@@ -74,9 +74,9 @@ class Attempts:
     def after_answer(
         self, status: int, headers: Mapping[str, str], *, only_unexecuted: bool = False
     ) -> float | None:
-        """An HTTP answer came; None also for every status that repeating does not change.
+        """Delay after an HTTP answer; None also for every status that a retry cannot change.
 
-        ``only_unexecuted`` holds the retries to answers which prove that nothing ran.
+        ``only_unexecuted`` limits retries to answers which prove that nothing ran.
         """
         if is_starting(status, headers):
             return self._ride_out(headers)
@@ -103,7 +103,7 @@ class Attempts:
         return min(delay, self._retry.max_delay_s) * (0.5 + 0.5 * self._jitter())
 
     def _spread(self, delay_s: float) -> float:
-        """A little more than asked, so that a thousand sessions do not come back at once."""
+        """Add jitter, so that a thousand sessions do not retry at the same time."""
         return delay_s * (1 + 0.25 * self._jitter())
 
 

@@ -73,7 +73,7 @@ class AsyncSession:
 
     @property
     def trace(self) -> str:
-        """The session's W3C trace id: it joins the logs, traces and journals of every server on the way."""
+        """The session's W3C trace id, which links logs, traces and journals of all servers on the way."""
         return self._named.trace
 
     @property
@@ -104,7 +104,7 @@ class AsyncSession:
         await self.close()
 
     async def open(self) -> None:
-        """Create the session on the server. Interrupted or failed half-way, it is deleted there again."""
+        """Create the session on the server; deletes it there after a failure or cancellation."""
         self._connection.check_open()
         if self._sid:
             raise errors.ClientClosed("a session is opened once; ask the environment for another")
@@ -127,7 +127,7 @@ class AsyncSession:
     async def close(self) -> None:
         """End the session on the server; safe to call twice.
 
-        Bounded, and finished in the background when the caller is cancelled meanwhile.
+        It takes a bounded time, and continues in the background if the caller is cancelled.
         """
         if not self._open:
             return
@@ -160,7 +160,7 @@ class AsyncSession:
         return output
 
     async def call_terminal(self, text: str = "", *, timeout_s: float | None = None) -> ToolOutput:
-        """Hand the model's last plain message to the terminal tool. Raises Unsupported if there is none."""
+        """Pass the model's last plain message to the terminal tool. Raises Unsupported without one."""
         terminal = await self.terminal_tool()
         if terminal is None:
             raise errors.Unsupported(
@@ -227,8 +227,7 @@ class AsyncSession:
         """Score rollouts of this session's task against each other, one score for each in order.
 
         Raises Unsupported where the environment or its server cannot, ToolRefused for candidates that cannot
-        be sent or that the server does not take, and ScoreError when scoring raised; the session goes on
-        whichever it is.
+        be sent or that the server refuses, and ScoreError if scoring raised; the session stays open.
         """
         self._check()
         group = [c if isinstance(c, GroupCandidate) else GroupCandidate(messages=list(c)) for c in candidates]
@@ -296,7 +295,7 @@ class AsyncSession:
             redact=self._redact,
             # Scoring changes nothing in the environment: it may run twice.
             repeatable=self._at_most_once or scoring,
-            # The first byte waits for setup: at ours for a while (then it answers 503), elsewhere for ever.
+            # The first byte waits for setup: Orsay answers 503 after a while, others wait without a limit.
             answer_s=2 * settings.silence_s if self._at_most_once else settings.timeout_s,
             silence_s=settings.silence_s,
             max_result_bytes=settings.max_answer_bytes,
@@ -333,7 +332,7 @@ class AsyncSession:
 
 
 def call_body(name: str, input: JSONObject | None) -> dict[str, Any]:
-    """The body of /call. Raises ToolRefused for what a model may get wrong, as the server would."""
+    """The body of /call. Raises ToolRefused for input that the server would refuse."""
     input = {} if input is None else input
     if not isinstance(name, str):
         raise errors.ToolRefused("the name of a tool must be a text", reason="input_validation")

@@ -1,8 +1,8 @@
-"""A call over server-sent events, carried across broken connections until its one result is here.
+"""A call over server-sent events, resumed over broken connections until the result is complete.
 
-The rule that everything serves: a tool runs at most once. Before the stream named its ``task_id`` a
-request is repeated only if nothing can have run, or if the server does a call once per idempotency key;
-afterwards the request attaches to the running call by its ``task_id``.
+Invariant: a tool runs at most once. Before the stream has sent the ``task_id``, a request is repeated only if
+nothing can have run, or if the server honours idempotency keys; after that the request attaches to the
+running call by its ``task_id``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .transport import Answer, Stream, Transport
 __all__ = ["EVENT_STREAM", "ResultStream", "StreamRules"]
 
 EVENT_STREAM = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
-"""Headers of a request whose answer is a stream: a proxy that compresses it would hold pieces back."""
+"""Headers of a request with a stream as answer, uncompressed, since a compressing proxy delays pieces."""
 
 _log = logging.getLogger("orsay_client")
 
@@ -77,8 +77,8 @@ class ResultStream:
     async def result(self) -> Any:
         """The result as parsed JSON.
 
-        Raises ToolRefused where the body cannot be sent or is no input to the server, so that nothing ran,
-        and else Fault and its kin, RequestError, ProtocolError.
+        Raises ToolRefused if the body cannot be sent or the server refuses it as input, so that nothing ran;
+        also Fault and its subclasses, RequestError, ProtocolError.
         """
         while not self._has_result():
             started = asyncio.get_running_loop().time()
@@ -104,7 +104,7 @@ class ResultStream:
         return self._result is not None
 
     async def _once(self) -> Answer | None:
-        """One connection: the refusal if the server answered no stream, None once the result is here."""
+        """One connection: the refusal if the server sent no stream, None once the result is complete."""
         body = self._body if self._task_id is None else {**self._body, "task_id": self._task_id}
         rules = self._rules
         async with self._transport.stream(
@@ -139,7 +139,7 @@ class ResultStream:
         except StreamTooLong as exc:
             raise errors.ResultTooLarge(f"POST {self._path}: {exc}") from exc
         finally:
-            # Each connection replays the result from its start: only more than ever before is progress.
+            # Each connection replays the result from its start: only new bytes are progress.
             if reading.size > self._most_bytes:
                 self._most_bytes = reading.size
                 self._attempts.progress()
@@ -176,7 +176,7 @@ class ResultStream:
     def _after_break(self, lost: errors.ConnectionLost, started: float) -> float | None:
         if lost.may_have_run and self._task_id is None and not self._rules.repeatable:
             return None
-        # While the tool runs only comments can come: a stream that was alive for a while made progress.
+        # While the tool runs only comments arrive: a stream that lived for a while counts as progress.
         if self._most_bytes == 0 and self._received_at - started >= self._rules.retry.progress_s:
             self._attempts.progress()
         return self._attempts.after_break()

@@ -1,7 +1,7 @@
 """Synchronous client: the asynchronous client on a background thread, method for method.
 
-Keep-alive pings run on that thread, so a session lives on while the caller computes. Objects may be
-shared between threads; each call blocks only its own.
+Keep-alive pings run on that thread, so sessions stay open while the caller computes. Objects may be shared
+between threads; each call blocks only its caller.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Environment:
     """Blocking form of AsyncEnvironment."""
 
     def __init__(self, client: Client, environment: AsyncEnvironment, thread: LoopThread) -> None:
-        self._client = client  # referenced, since an unreferenced client is closed
+        self._client = client  # keeps the client alive, which closes itself when unreferenced
         self._async = environment
         self._thread = thread
 

@@ -1,4 +1,4 @@
-"""Tasks of a split, fetched one by one or in pages; large and endless splits cost what is read of them."""
+"""Tasks of a split, fetched one by one or in pages, so that large and endless splits can be used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PAGE = 200
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One task: its ``spec``, and where it came from (None where that is not known)."""
+    """One task: its ``spec``, with split and index if known."""
 
     spec: dict[str, Any]
     split: str | None = None
@@ -69,7 +69,7 @@ class AsyncTasks:
                 yield task
 
     async def pages(self) -> AsyncGenerator[list[Task], None]:
-        """All tasks, some hundred at a time; at once from a server that has no ranges."""
+        """All tasks, in pages of some hundred; as one page from a server without ranges."""
         start = 0
         while True:
             answer = await self._post("/task_range", start=start, stop=start + _PAGE)

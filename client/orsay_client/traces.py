@@ -1,4 +1,4 @@
-"""The trace that a session belongs to: from OpenTelemetry where that runs, else drawn here."""
+"""Trace context of a session: OpenTelemetry's active span, else a new trace."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def current_traceparent() -> str:
 
 
 class Named:
-    """Errors that leave the block carry the trace id, to be found in the server's logs."""
+    """Context manager that adds the trace id to errors, to find them in the server's logs."""
 
     __slots__ = ("trace",)
 
@@ -38,5 +38,5 @@ class Named:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, OrsayClientError) and self.trace and not error.trace:
             error.trace = self.trace
-            if not isinstance(error, ToolRefused):  # that is an answer, for the model
+            if not isinstance(error, ToolRefused):  # an answer for the model
                 error.add_note(f"trace {self.trace}")

@@ -1,8 +1,8 @@
-"""HTTP requests: one request, one answer, no retries.
+"""HTTP transport without retries: one request, one answer.
 
-httpx is the interface and aiohttp carries the bytes, since the pool of httpx is searched linearly and
-costs milliseconds per request at a thousand connections. Every failure below HTTP leaves here as
-ConnectionLost, which says whether the request may have reached the server.
+httpx is the interface and aiohttp the implementation, since httpx searches its pool linearly, which costs
+milliseconds per request at a thousand connections. Every failure below HTTP raises ConnectionLost, with a
+flag for requests that may have reached the server.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ __all__ = ["Answer", "Stream", "Transport", "Verify", "encode_json"]
 Verify: TypeAlias = SSLContext | bool
 
 _TIMEOUTS = {"timeout": {"connect": 10.0}}  # answers have their own timeout
-_IDLE_CONNECTION_S = 4.0  # below the 5 s of uvicorn: a server must not close a connection we are about to use
+_IDLE_CONNECTION_S = 4.0  # below uvicorn's 5 s: a server must not close a connection that is about to be used
 _LINGER_S = 1.0
-# The encodings are named because aiohttp would offer some that httpx may not be able to undo.
+# Explicit, because aiohttp offers encodings that httpx may not be able to decode.
 _DEFAULTS = {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": "orsay-client"}
 _MOMENT_S = 0.05  # share of each second
 _ERROR_BODY_BYTES = 1024 * 1024
@@ -60,7 +60,7 @@ class Answer:
 
 
 class Stream:
-    """An HTTP answer whose body is still to come; broken when it stays silent for too long."""
+    """An HTTP answer with a body that is still being received; a read timeout breaks it."""
 
     def __init__(self, response: httpx.Response, watch: asyncio.Timeout, silence_s: float) -> None:
         self._response = response
@@ -75,14 +75,14 @@ class Stream:
         return kind.partition(";")[0].strip().lower() == "text/event-stream"
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it arrives; every byte, comments included, is a sign of life."""
+        """The body as it arrives; every byte, comments included, resets the read timeout."""
         self._alive_for(self._silence_s)
         async for chunk in self._response.aiter_bytes():
             self._alive_for(self._silence_s)
             yield chunk
 
     def last_bytes_only(self) -> None:
-        """The result is known: wait for the end of the body no longer than the connection is worth."""
+        """Shorten the read timeout: the result is complete, only reuse of the connection needs the rest."""
         self._silence_s = _LINGER_S
         self._alive_for(_LINGER_S)
 
@@ -98,7 +98,7 @@ class Stream:
     def _alive_for(self, seconds: float) -> None:
         deadline = asyncio.get_running_loop().time() + seconds
         set_to = self._watch.when()
-        # A timer per chunk is worth a tenth of a request: moments of precision are not.
+        # A timer for each chunk would cost a tenth of a request, so timeouts are checked coarsely.
         if set_to is None or not deadline - _MOMENT_S * seconds <= set_to <= deadline:
             self._watch.reschedule(deadline)
 
@@ -106,9 +106,9 @@ class Stream:
 class Transport:
     """Sends requests to one server over as many connections as there are requests in flight.
 
-    Uses neither proxies nor credentials of the process environment unless ``trust_env``. Redirects are
-    followed within the server only, so that a key never travels elsewhere. Cookies are not kept:
-    sessions of one client have nothing in common but the connection pool.
+    Ignores proxies and credentials of the process environment unless ``trust_env``. Redirects are followed
+    within the server only, so that no other host gets a key. Cookies are not kept: sessions of one client
+    share only the connection pool.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Transport:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         given = httpx.URL(url)
-        # aiohttp takes no user and password in a URL beside a header for them.
+        # aiohttp refuses user and password in a URL beside an Authorization header.
         base = given.copy_with(userinfo=b"")
         login = httpx.BasicAuth(given.username, given.password) if given.userinfo else None
         if base.scheme not in ("http", "https") or not base.host:
@@ -149,7 +149,7 @@ class Transport:
             )
 
         self._http = httpx.AsyncClient(
-            # verify=False is for a context that the transport makes and never uses: ours sits in the pool.
+            # verify=False avoids an unused SSL context of the transport: the pool has its own.
             transport=transport or AiohttpTransport(client=pool, verify=False),
             auth=login,
             trust_env=False,
@@ -183,7 +183,7 @@ class Transport:
         answer_s: float | None = None,
         silence_s: float,
     ) -> AsyncGenerator[Stream, None]:
-        """One request whose answer is read as it comes.
+        """One request with a streamed answer.
 
         ``answer_s`` bounds the time to the first byte of the answer, ``silence_s`` each wait for more.
         Raises BadRequest for a body that cannot be sent, and ConnectionLost, also inside the block.
@@ -212,7 +212,7 @@ class Transport:
     async def _open(
         self, method: str, path: str, content: bytes | None, headers: Mapping[str, str] | None
     ) -> httpx.Response:
-        # Requests are put together here: the client of httpx would parse and merge the same things each time.
+        # Requests are built here: httpx's client would parse and merge the same parts each time.
         sent = {**self._headers, **(headers or {})}
         if content is not None:
             sent["Content-Type"] = "application/json"
@@ -225,7 +225,7 @@ class Transport:
             body: bytes | AsyncIterator[bytes] | None = content
             if content is not None and len(content) > _PIECE_BYTES:
                 body = _pieces(content)
-                sent["Content-Length"] = str(len(content))  # else it would go out in chunks
+                sent["Content-Length"] = str(len(content))  # else it would be sent in chunks
             request = httpx.Request(method, target, headers=sent, content=body, extensions=_TIMEOUTS)
             response = await self._http.send(request, stream=True, follow_redirects=False)
             if response.status_code == 404:
@@ -262,7 +262,7 @@ class Transport:
 
 
 def _never_written(exc: BaseException | None) -> bool:
-    """The socket died while it was idle: aiohttp reports it before it sends the first byte of a request."""
+    """True if an idle socket was closed: aiohttp reports that before it sends a byte of the request."""
     while exc is not None:
         if isinstance(exc, aiohttp.ClientConnectionResetError) and "closing transport" in str(exc):
             return True
@@ -279,8 +279,8 @@ async def _pieces(content: bytes) -> AsyncIterator[bytes]:
 def encode_json(body: Any) -> bytes:
     """Compact JSON in UTF-8.
 
-    Raises BadRequest without a status for what that cannot be: a number that is not finite or has thousands
-    of digits, half of a surrogate pair, what is nested too deep, an object of Python's own.
+    Raises BadRequest without a status for data without such a form: a number that is not finite or has
+    thousands of digits, a lone surrogate, deep nesting, other Python objects.
     """
     try:
         return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
@@ -289,5 +289,5 @@ def encode_json(body: Any) -> bytes:
     except RecursionError:
         why = "it is nested too deep"
     except (ValueError, TypeError) as exc:
-        why = str(exc).partition(";")[0]  # the rest is advice about a setting of Python
+        why = str(exc).partition(";")[0]  # the rest refers to a Python setting
     raise BadRequest(f"this cannot be sent as JSON: {why}")

@@ -1,4 +1,4 @@
-"""Assertions on a report, for tests: each failure names the measurement, its interval and the tasks."""
+"""Assertions on a report, for tests; failures include the value, its interval and the tasks."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def assert_mean(
 ) -> None:
     """Raises AssertionError when the mean reward is below ``at_least``.
 
-    With ``surely`` the lower end of its 95% interval must reach it. More than the share ``max_lost`` of
-    episodes lost to faults fails too: what is left is not what was asked for.
+    With ``surely`` the lower end of its 95% interval must reach it. A share of more than ``max_lost``
+    episodes lost to faults fails too, since the remaining ones may be biased.
     """
     _check_lost(report, max_lost)
     _check("mean reward", report.summary.mean_reward, at_least, surely, report)

@@ -1,8 +1,8 @@
-"""A conversation in the shape of chat completions, kept so that any endpoint takes it.
+"""A conversation in the format of chat completions, normalized so that every endpoint accepts it.
 
-Arguments that are no JSON go back as an empty object beside the error, since templates of open models refuse
-anything else; images of a tool's result follow in a message of the user, since tool messages carry text only.
-What a model writes may be anything, and costs a call at most: nothing that is read here raises.
+Invalid arguments are replaced by an empty object, beside the error, since templates of open models refuse
+anything else; images of a tool's result follow in a user message, since tool messages are text only.
+Malformed model output costs a call at most: no parser here raises.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Conversation:
             self.messages.append({"role": "user", "content": note})
 
     def add_answer(self, message: Mapping[str, Any] | BaseModel, keep_reasoning: bool) -> Move:
-        """Add the model's answer, a message of the openai package or its JSON, and read the calls in it."""
+        """Add the model's answer, a message of the openai package or its JSON, and parse its calls."""
         fields = _fields(message)
         text = well_formed(_plain(fields.get("content")))
         own: dict[str, Any] = {"role": "assistant", "content": text or None}
@@ -83,7 +83,7 @@ class Conversation:
         return Move(calls, text)
 
     def _call(self, found: Mapping[str, Any], ids: set[str]) -> tuple[Call, dict[str, Any]]:
-        """The call, and what goes back to the model of it; ``ids`` are those of the calls before."""
+        """The parsed call, and its entry in the conversation; ``ids`` are those of earlier calls."""
         function = _fields(found.get("function") or found.get("custom"))
         name, id = function.get("name"), found.get("id")
         seen = name if isinstance(name, str) else ""
@@ -99,7 +99,7 @@ class Conversation:
         try:
             given = _loads(raw)
             arguments = json.dumps(given, ensure_ascii=False, allow_nan=False)
-            arguments.encode()  # half of a surrogate pair goes into no request
+            arguments.encode()  # a lone surrogate cannot be sent
         except (ValueError, TypeError, RecursionError) as exc:
             return Call(real, id=id, broken=_broken(raw, f"are not valid JSON ({exc})")), _echo(id, seen)
         if not isinstance(given, Mapping):
@@ -142,12 +142,12 @@ def _echo(id: str, seen: str, arguments: str = "{}") -> dict[str, Any]:
 
 
 def _sent(name: str) -> str:
-    """A name that the model made up, as an endpoint takes it back."""
+    """A name that the model invented, in the form that endpoints accept."""
     return _FOREIGN.sub("_", name)[:_LONGEST_NAME] or "unnamed"
 
 
 def _loads(raw: Any) -> Any:
-    """Parse JSON in a text, an empty object for an empty text; a value that is no text stays as it is."""
+    """Parse JSON text, an empty object for an empty text; other values are returned unchanged."""
     if not isinstance(raw, str):
         return {} if raw is None else raw
     text = raw.strip()

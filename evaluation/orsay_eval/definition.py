@@ -39,7 +39,7 @@ class Evaluation:
         retries: How often an episode goes on with a fresh session after faults of the environment that a
             fresh session may cure.
 
-    Raises ValueError for what cannot be meant.
+    Raises ValueError for contradictory or invalid arguments.
     """
 
     environment: str | None = None
@@ -78,9 +78,9 @@ class Evaluation:
             raise ValueError("call_timeout_s must be greater than 0")
 
     def indices(self, count: int | None = None) -> list[int]:
-        """The tasks' indices, of a split with ``count`` tasks; None: the split was not asked.
+        """Indices of the tasks in a split with ``count`` tasks; None: unknown.
 
-        Raises ValueError where the split must be asked, and where it has not all of them.
+        Raises ValueError if the count is necessary, or the split lacks some of them.
         """
         tasks = self.tasks
         if isinstance(tasks, int) or tasks is None:

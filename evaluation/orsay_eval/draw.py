@@ -1,4 +1,4 @@
-"""Draws values from JSON schemas: inputs of tools that the environment is likely to accept."""
+"""Random values for JSON schemas: tool inputs that the environment is likely to accept."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _FORMATS = {
 
 
 def draw(schema: Mapping[str, Any] | bool, rng: random.Random, words: Sequence[str] = _WORDS) -> Any:
-    """A value that ``schema`` is likely to allow; patterns, and what keywords say together, are not solved.
+    """A value that ``schema`` is likely to allow; patterns and combined keywords are not solved.
 
-    ``words`` are what a free string may be. The same generator state gives the same value.
+    ``words`` are the candidates for free strings. The same generator state gives the same value.
     """
     root = schema if isinstance(schema, Mapping) else {}
     return _Draw(root, rng, words or _WORDS).value(schema, 0)
@@ -91,7 +91,7 @@ class _Draw:
         return found
 
     def _shallow(self, options: Sequence[Mapping[str, Any]], depth: int) -> Sequence[Mapping[str, Any]]:
-        """Deep inside, those that lead no deeper, if there are any: a recursive schema must end."""
+        """Alternatives without further nesting, if any, at great depth: a recursive schema must terminate."""
         if depth < _DEEPEST:
             return options
         flat = [o for o in options if self._kind(self._resolved(o, depth)) not in ("object", "array")]
@@ -153,7 +153,7 @@ class _Draw:
     def _number(self, schema: Mapping[str, Any]) -> float:
         low, high = self._bounds(schema)
         value = round(self._rng.uniform(low, high), 3)
-        if not low < value < high:  # rounding must not lead out, nor onto an excluded bound
+        if not low < value < high:  # rounding must not reach an excluded bound
             value = (low + high) / 2
         step = schema.get("multipleOf")
         return round(value / step) * step if _is_number(step) and step else value

@@ -36,7 +36,7 @@ class ModelFault(Exception):
 
 
 class PolicyError(ModelFault):
-    """A scripted policy raised, or returned what is no move."""
+    """A scripted policy raised, or returned an invalid move."""
 
     def __init__(self, message: str) -> None:
         super().__init__("policy_error", message)

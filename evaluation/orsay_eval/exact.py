@@ -1,4 +1,4 @@
-"""Sums and means of finite numbers, also of such whose sum on the way is beyond the range of a float."""
+"""Exact sums and means of finite numbers, without overflow of intermediate sums."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["mean", "total"]
 
 
 def total(values: Sequence[float]) -> float:
-    """The sum, rounded once. Raises OverflowError where it is itself beyond a float, ValueError for NaN."""
+    """The sum, rounded once. Raises OverflowError if it exceeds a float, ValueError for NaN."""
     try:
         return math.fsum(values)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Sends a report to the journal of the server whose environment was played."""
+"""Upload of a report to the journal of the environment's server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def send_report(
     api_key: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> str | None:
-    """None when the journal has it, else in one sentence why not. Raises nothing."""
+    """Send the report; returns None, or one sentence about the failure. Never raises."""
     sent = {**(headers or {}), "Content-Type": "application/json"}
     if api_key:
         sent[API_KEY] = api_key
@@ -46,7 +46,7 @@ async def send_report(
 
 
 def _name(listed: httpx.Response, wanted: str) -> str:
-    """The environment as the journal calls it: clients know it by another name, such as in small letters."""
+    """The environment's name in the journal; clients may use another one, such as in lower case."""
     try:
         entries = listed.json() if listed.is_success else []
         return next((str(entry["name"]) for entry in entries if entry["key"] == wanted), wanted)

@@ -1,7 +1,7 @@
-"""Episodes on disk as they end, one line each: what an interrupted evaluation goes on from.
+"""Append-only log of ended episodes, one JSON line each, from which an interrupted evaluation resumes.
 
-The first line describes the evaluation. A line that a crash cut off is left out; of two lines of one attempt
-the later counts.
+The first line describes the evaluation. An incomplete last line is ignored; the later of two lines of one
+attempt counts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Kept:
         self._file: IO[str] | None = None
 
     def begin(self, header: Mapping[str, Any], *, resume: bool) -> None:
-        """Make the file, or read it and go on. ``header["measured"]`` must be what it was.
+        """Create the file, or read it to resume; ``header["measured"]`` must be equal then.
 
         Raises EvaluationError where that is not possible, OSError where the file cannot be written.
         """
@@ -47,7 +47,7 @@ class Kept:
                 "to another file"
             )
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        # Where a text holds half of a surrogate pair, what is written instead is its escape in JSON.
+        # Lone surrogates are written as JSON escapes.
         self._file = self.path.open("a", encoding="utf-8", errors="backslashreplace")
         try:
             self._lock()
@@ -69,7 +69,7 @@ class Kept:
             raise
 
     def add(self, played: Played) -> None:
-        """Keep an episode; it is in the file when this returns."""
+        """Append an episode; it is in the file when this returns."""
         episode = played.episode
         self.played[Attempt(episode.index, episode.attempt)] = played
         latencies = [round(seconds, 4) for seconds in played.latencies]
@@ -94,11 +94,11 @@ class Kept:
     def _read(self) -> bool:
         """Read the file; False where the last line was cut off."""
         data = self.path.read_bytes()
-        for line in data.split(b"\n"):  # nothing else ends a line: JSON has other line ends inside of texts
+        for line in data.split(b"\n"):  # the only line end: JSON strings may contain others
             try:
                 self._take(json.loads(line.decode(errors="replace")))
             except (ValueError, KeyError, TypeError, RecursionError):
-                continue  # cut off, and its episode is played again
+                continue  # incomplete; its episode is played again
         return data.endswith(b"\n")
 
     def _take(self, line: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
-"""The interface between a policy and an environment.
+"""Interface between a policy and an environment.
 
-A policy plays many episodes; for each it gives a player, who receives the results of its calls and answers
-with the next move.
+A policy plays many episodes; it makes a player for each, which gets the results of its calls and returns the
+next move.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Call", "Move", "Opening", "Player", "Policy", "Result"]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool to call. With ``broken`` it is not made: that text is its result, as an error."""
+    """A tool call. With ``broken`` it is not made: that text is its result, as an error."""
 
     name: str
     input: JSONObject = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Call:
 class Move:
     """One answer: calls to make in order, or else a plain ``text``.
 
-    ``stop`` ends the episode at once, and names why: ``length``, ``context``, ``filtered``.
+    ``stop`` ends the episode at once, with the reason: ``length``, ``context``, ``filtered``.
     """
 
     calls: Sequence[Call] = ()
@@ -65,7 +65,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Start of an episode. ``spec`` is the task itself, None where it was not asked for."""
+    """Start of an episode. ``spec`` is the task itself, None if the policy does not need it."""
 
     split: str
     index: int
@@ -82,8 +82,8 @@ class Player(Protocol):
     async def move(self, results: Sequence[Result], note: str = "") -> Move:
         """The next move after ``results``, in the order of the calls; none at first.
 
-        ``note`` asks a player whose last move had no calls to go on. Raises ModelFault where there is no
-        answer, ModelUnusable where there will never be one.
+        ``note`` asks a player to continue after a move without calls. Raises ModelFault without an answer,
+        ModelUnusable if no answer can be expected.
         """
         ...
 

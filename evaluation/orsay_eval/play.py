@@ -1,8 +1,8 @@
-"""One attempt at one task: a player's moves and the environment's answers, until there is a reason to stop.
+"""One attempt at one task: a loop of player's moves and environment's answers, up to a stop reason.
 
-A fault is never an answer. After one that a fresh session may cure, the calls so far are made again there,
-so that the player goes on where it was; it is not asked twice, since a second chance would favour tasks that
-fail often. Where the answers differ, the attempt begins anew. What is lost in the end is not scored.
+A fault is never an answer. After a retryable one, the calls so far are replayed on a fresh session, and the
+player continues; it is not asked again, since a second chance would favour tasks that fail often. If the
+answers differ, the attempt restarts. A lost attempt is not scored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["Attempt", "AttemptContext", "Played", "play"]
 _T = TypeVar("_T")
 
 _BACKOFF_S = 0.5
-_FULL_S = 5.0  # a full server has no room yet: nothing ran, and waiting costs no retry
+_FULL_S = 5.0  # pause while the server is full: nothing ran, and waiting costs no retry
 _MOST_WAITS = 20
 _LONGEST_WAIT_S = 60.0
 _OVER = "The episode is over; this call was not made."
@@ -59,7 +59,7 @@ class AttemptContext:
     specs: Mapping[int, Mapping[str, Any]] | None = None
 
     hide: Redactor = field(init=False)
-    """Takes the secrets out of what reports say."""
+    """Redactor of secrets in reports."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hide", redactor((self.secrets or {}).values()))
@@ -74,9 +74,9 @@ class Played:
 
 
 async def play(context: AttemptContext, attempt: Attempt) -> Played:
-    """Play it to an end. Faults are recorded in the episode, not raised.
+    """Play the attempt. Faults are recorded in the episode, not raised.
 
-    Raises what no other attempt would survive either: RequestError, ModelUnusable.
+    Raises errors that would affect every attempt: RequestError, ModelUnusable.
     """
     retried: list[str] = []
     while True:
@@ -98,7 +98,7 @@ async def play(context: AttemptContext, attempt: Attempt) -> Played:
 
 
 class _Game:
-    """The state of one attempt; also what a reward policy reads."""
+    """State of one attempt, also the argument of reward policies."""
 
     def __init__(self, context: AttemptContext, attempt: Attempt, retried: list[str]) -> None:
         self._context, self._evaluation, self._attempt = context, context.evaluation, attempt
@@ -139,13 +139,13 @@ class _Game:
 
     @property
     def _made(self) -> list[Result]:
-        """Results of the calls that reached the environment, as in training."""
+        """Results of calls that reached the environment, as in training."""
         return [result for result in self._results if not result.call.broken]
 
     # Play
 
     async def run(self) -> None:
-        """Play until there is a reason to stop; ``played`` has it."""
+        """Play up to a stop reason, which is in ``played``."""
         player = await self._within_budget(self._open)
         results: Sequence[Result] = ()
         note, nudges = "", self._evaluation.nudges
@@ -234,7 +234,7 @@ class _Game:
         )
 
     async def _reopen(self) -> AsyncSession:
-        """A fresh session, brought to where the lost one was. Raises Diverged where that is not possible."""
+        """A fresh session in the state of the lost one, by replay. Raises Diverged if that fails."""
         self._session = session = self._new_session()
         await session.open()
         self._sid = session.sid
@@ -255,7 +255,7 @@ class _Game:
         )
 
     async def _within_budget(self, work: Callable[[], Awaitable[_T]]) -> _T:
-        """The result of ``work``, done again after faults that a fresh session may cure."""
+        """The result of ``work``, retried on a fresh session after retryable faults."""
         while True:
             try:
                 return await work()
@@ -276,13 +276,13 @@ class _Game:
                 await asyncio.sleep(_BACKOFF_S * 2 ** (len(self._retried) - 1))
 
     async def leave(self) -> None:
-        """End the session, which may be gone already."""
+        """End the session, if it still exists."""
         session, self._session = self._session, None
         if session is not None:
             try:
                 await session.close()
             except errors.OrsayClientError:
-                return  # the server ends it by itself, when it is idle
+                return  # the server expires it
 
     def _shown(self, blocks: Sequence[Any]) -> list[Any]:
         if self._evaluation.images:
@@ -295,7 +295,7 @@ class _Game:
     # Results
 
     def played(self, fault: str | None, message: str) -> Played:
-        """The episode as it stands now. Raises BadReward where that is worth no number."""
+        """The current state of the episode. Raises BadReward if it has no valid reward."""
         evaluation, at = self._evaluation, self._attempt
         reward: float | None = None
         if fault is None:
@@ -331,7 +331,7 @@ class _Game:
 
 
 def _sum(rewards: Sequence[float]) -> float | None:
-    """None where it is beyond a float: additional numbers must not cost an episode its reward."""
+    """The sum, or None on overflow: optional numbers must not cost an episode its reward."""
     try:
         return total(rewards)
     except OverflowError:

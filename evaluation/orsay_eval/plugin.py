@@ -1,6 +1,6 @@
 """The pytest plugin: tests over the tasks of an evaluation, and thresholds on its mean.
 
-Loaded by every pytest run of an environment that has orsay, and so imports nothing before a test asks for it.
+Every pytest run with orsay installed loads this module, so it imports nothing until a test needs it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OPTIONS = {
 
 @dataclass(frozen=True)
 class OrsayTask:
-    """One task that a test is about; ``at_least`` is set for the case that is about all tasks' mean."""
+    """Task of a test case; ``at_least`` is set for the case of the mean over all tasks."""
 
     evaluation: Evaluation
     index: int = 0
@@ -98,7 +98,7 @@ def _arguments(evaluation: Any, at_least: float | None = None) -> tuple[Evaluati
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """The case of the mean is ours; the body of the test is for tasks."""
+    """Run the case of the mean in place of the test function, whose body is for single tasks."""
     callspec = getattr(pyfuncitem, "callspec", None)
     task = callspec.params.get(_PARAMETER) if callspec is not None else None
     if not isinstance(task, OrsayTask) or task.at_least is None:
@@ -111,13 +111,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.fixture(scope="session")
 def orsay_url(pytestconfig: pytest.Config) -> str:
-    """The environment server: --orsay-url, or orsay_url of the ini file. Define your own to start one."""
+    """URL of the environment server: --orsay-url, or orsay_url of the ini file. Override it to start one."""
     return _option(pytestconfig, "url") or _missing("server: --orsay-url URL, or a fixture orsay_url")
 
 
 @pytest.fixture(scope="session")
 def orsay_policy(pytestconfig: pytest.Config) -> Any:
-    """The policy that plays: --orsay-model with --orsay-base-url, or --orsay-policy. Or define your own."""
+    """The policy: --orsay-model with --orsay-base-url, or --orsay-policy. Override it with your own."""
     from .chat import ChatModel
     from .random_policy import RandomPolicy
     from .scripted import load_policy
@@ -151,7 +151,7 @@ def orsay_task(request: pytest.FixtureRequest) -> OrsayTask:
 
 @pytest.fixture
 def orsay_episodes(request: pytest.FixtureRequest, orsay_task: OrsayTask) -> Sequence[EvaluatedEpisode]:
-    """The attempts at the task; those of all selected tasks are played at the same time, once."""
+    """The attempts at the task; the attempts of all selected tasks are played concurrently, once."""
     if orsay_task.at_least is not None:
         return []
     return _played(request, orsay_task)[orsay_task.index]
@@ -159,7 +159,7 @@ def orsay_episodes(request: pytest.FixtureRequest, orsay_task: OrsayTask) -> Seq
 
 @pytest.fixture
 def orsay_evaluate(request: pytest.FixtureRequest) -> Callable[..., EvaluationReport]:
-    """``orsay_evaluate(evaluation)`` gives its report; it takes arguments of ``evaluate`` too."""
+    """``orsay_evaluate(evaluation)`` returns the report; it takes arguments of ``evaluate`` too."""
 
     def run(evaluation: Evaluation, **options: Any) -> EvaluationReport:
         return _evaluate(request, evaluation, options)
@@ -178,7 +178,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def _played(request: pytest.FixtureRequest, task: OrsayTask) -> dict[int, list[EvaluatedEpisode]]:
-    """Episodes by index, at least those that this case needs."""
+    """Episodes by index, at least those of this case."""
     evaluation = task.evaluation
     url, policy = request.getfixturevalue("orsay_url"), request.getfixturevalue("orsay_policy")
     found = _seen(request).episodes.setdefault((evaluation, url, id(policy)), {})

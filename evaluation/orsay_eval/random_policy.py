@@ -1,4 +1,4 @@
-"""A policy that calls tools at random: the floor that any model should be above."""
+"""A policy that calls tools at random, as a baseline."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _WORD = re.compile(r"[\w.+-]{1,40}")
 class RandomPolicy:
     """Random policy: each move is one tool, drawn evenly, with an input drawn from its schema.
 
-    Free strings are words that the environment showed. Attempts differ; the same ``seed`` gives the same
-    play wherever the environment answers the same.
+    Free strings are words from the environment's texts. Attempts differ; the same ``seed`` makes the same
+    calls if the environment gives the same answers.
     """
 
     name = "random"

@@ -1,7 +1,7 @@
 """Reward policies: one number, the score, from the rewards of an episode's calls, here and in training.
 
-``orsay_trl.EnvironmentSpec(reward=…)`` takes the same policies, so that a model is judged by what it was
-trained for. A result that is no finite number is no reward: the episode is lost to ``bad_reward``.
+``orsay_trl.EnvironmentSpec(reward=…)`` takes the same policies, so that evaluation measures the training
+objective. If the result is not a finite number, the episode is lost to ``bad_reward``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NAMES = ("last", "sum", "max", "mean")
 
 
 class Scored(Protocol):
-    """An episode, as a reward policy sees it: here and in training alike."""
+    """Interface of an episode for reward policies, in evaluation and training."""
 
     @property
     def rewards(self) -> list[float | None]: ...
@@ -62,7 +62,7 @@ class Discounted:
         return self.of(episode.rewards)
 
     def of(self, rewards: Sequence[float | None]) -> float | None:
-        """None where no call was scored; one without a reward counts as a step of time all the same."""
+        """The return, or None if no call was scored; calls without a reward count as time steps."""
         scored = [self.gamma**t * reward for t, reward in enumerate(rewards) if reward is not None]
         return total(scored) if scored else None
 
@@ -71,7 +71,7 @@ class Discounted:
 
 
 def discounted(gamma: float) -> Discounted:
-    """Rewards count less the later they come."""
+    """Reward policy: the discounted sum of the calls' rewards."""
     return Discounted(gamma)
 
 
@@ -81,7 +81,7 @@ the whole ``orsay_trl.Episode``); None means: not scored."""
 
 
 def check_reward(policy: object) -> None:
-    """Raises ValueError for what is no policy, at construction rather than in the middle of a run."""
+    """Raises ValueError for an invalid policy, at construction rather than during a run."""
     if not callable(policy) and policy not in _NAMES:
         raise ValueError(
             f"reward must be one of {', '.join(_NAMES)}, discounted(gamma) or a function of the episode, "
@@ -117,7 +117,7 @@ def reward_of(policy: RewardPolicy, episode: Scored, *, largest: float = sys.flo
         if isinstance(found, str | bytes):
             raise TypeError(f"it returned {found!r:.100}")
         reward = float(found)
-    except Exception as exc:  # of a function that is not ours: it costs the episode, never the run
+    except Exception as exc:  # a user's function: it costs the episode, never the run
         _log.warning("the reward policy %s failed", named, exc_info=True)
         raise BadReward(f"the reward policy {named} failed: {type(exc).__name__}: {exc}") from exc
     if not math.isfinite(reward) or abs(reward) > largest:

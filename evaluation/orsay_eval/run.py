@@ -62,11 +62,11 @@ async def evaluate_async(
         resume: Play what ``output`` lacks: what was not played, or was lost to faults.
         journal: Send the report to the server's journal, where it has one.
         on_progress: Called at the beginning, and when an episode ends.
-        on_note: Called with a sentence when something is worth telling.
+        on_note: Called with a sentence for each notice.
 
-    Raises EvaluationError for what cannot be done as asked, ModelUnusable where the model's endpoint refuses
-    everything, EvaluationStopped where episode after episode is lost to faults, and OrsayClientError where
-    the server refuses. Cancelled, it writes what it has, and raises CancelledError.
+    Raises EvaluationError for invalid arguments, ModelUnusable if the model's endpoint refuses everything,
+    EvaluationStopped if many episodes in a row are lost to faults, and OrsayClientError for errors of the
+    server. A cancellation writes the partial report.
     """
     if concurrency < 1:
         raise EvaluationError(f"concurrency must be at least 1, not {concurrency}")
@@ -130,8 +130,8 @@ def _in_thread(work: Any) -> EvaluationReport:
     thread = threading.Thread(target=run, name="orsay-eval")
     thread.start()
     try:
-        wait([outcome])  # rather than join(): that cannot be called again after an interrupt
-    except BaseException:  # an interrupt: what was played is kept, and sessions end
+        wait([outcome])  # not join(), which cannot be called again after an interrupt
+    except BaseException:  # an interrupt: keep the played episodes, end the sessions
         for loop, task in under_way:
             loop.call_soon_threadsafe(task.cancel)
         wait([outcome])

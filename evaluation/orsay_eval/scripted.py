@@ -54,8 +54,8 @@ class Turn:
 class ScriptedPolicy:
     """Plays by a function of the ``Turn``, perhaps async; a class is called to make one for each episode.
 
-    It returns ``(tool, input)``, a ``Call``, a list of these, a ``str`` (a plain message, which a terminal
-    tool takes), or None to end the episode. What it raises loses that episode: fault ``policy_error``.
+    It returns ``(tool, input)``, a ``Call``, a list of these, a ``str`` (a plain message, for a terminal
+    tool), or None to end the episode. An exception loses the episode to the fault ``policy_error``.
     """
 
     wants_spec = True
@@ -74,7 +74,7 @@ class ScriptedPolicy:
         seed = f"{self.seed}/{opening.split}/{opening.index}/{opening.attempt}"
         try:
             function = self._function() if isinstance(self._function, type) else self._function
-        except Exception as exc:  # the user's code: whatever it raises is reported as such
+        except Exception as exc:  # the user's code may raise anything
             raise PolicyError(f"{self.name} could not be made: {type(exc).__name__}: {exc}") from exc
         return _ScriptedPlayer(function, self.name, opening, random.Random(seed))
 
@@ -107,7 +107,7 @@ class _ScriptedPlayer:
             found = self._function(turn)
             if inspect.isawaitable(found):
                 found = await found
-        except Exception as exc:  # the user's code: whatever it raises loses the episode
+        except Exception as exc:  # the user's code may raise anything
             raise PolicyError(f"{self._name} raised {type(exc).__name__}: {exc}") from exc
         return self._move(found)
 
@@ -145,7 +145,7 @@ def _call(found: Any) -> Call | None:
 def load_policy(target: str, *, seed: int = 0) -> ScriptedPolicy:
     """The policy that ``module:function`` or ``file.py:function`` names, found also in the working directory.
 
-    Raises ValueError for what cannot be found; what the module itself raises passes through.
+    Raises ValueError if it does not exist; exceptions of the module pass through.
     """
     location, _, name = target.rpartition(":")
     if not location or not name:

@@ -1,9 +1,9 @@
 """Statistics of a sample of tasks and attempts: means, pass@k, and their confidence intervals.
 
-Attempts at one task are alike, so tasks are what is counted: every metric is a mean over tasks, and its
-interval comes from how tasks differ. With as many attempts at each task, this is the clustered standard error
-of Miller, "Adding Error Bars to Evals" (arXiv:2411.00640) with the small-sample factor
-G / (G - 1) for G tasks. Faults leave tasks with fewer attempts; a task still counts once.
+Attempts at one task are correlated, so tasks are the unit: every metric is a mean over tasks, and its
+interval comes from the variance between tasks. With equal numbers of attempts, this is the clustered standard
+error of Miller, "Adding Error Bars to Evals" (arXiv:2411.00640) with the small-sample factor G / (G - 1) for
+G tasks. Faults leave tasks with fewer attempts; a task still counts once.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def estimate(per_task: Sequence[Sequence[float]]) -> Estimate | None:
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """The chance that ``k`` attempts, drawn from ``n`` of which ``c`` were right, hold a right one.
+    """Probability that ``k`` attempts, drawn from ``n`` of which ``c`` are right, include a right one.
 
     The unbiased estimator 1 - C(n-c, k) / C(n, k) of Chen et al., "Evaluating Large Language Models
     Trained on Code" (arXiv:2107.03374), equation 1; 1 - (1 - c/n)^k would be too low. Raises ValueError

@@ -1,4 +1,4 @@
-"""One evaluation under way: what is planned, what was played, and the report of it."""
+"""A running evaluation: planned attempts, played episodes, and the report."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TooManyLost(Exception):
 
 
 class Work:
-    """One evaluation under way."""
+    """A running evaluation."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Work:
         self._context = AttemptContext(environment, evaluation, self._policy, labels, secrets, specs)
 
     async def play_all(self) -> None:
-        """Play what is not played yet. Raises the first thing that no other attempt would survive."""
+        """Play the remaining attempts. Raises the first error that would affect every attempt."""
         todo = deque(attempt for attempt in self._plan if attempt not in self._played)
         self._began = time.perf_counter()
         self._report_progress(None)
@@ -191,7 +191,7 @@ class Work:
             self._on_note(text)
 
     def finish(self) -> EvaluationReport:
-        """The report of what was played, in the file too; the kept episodes are closed."""
+        """Make and write the report, and close the log of episodes."""
         seconds = time.perf_counter() - self._began if self._began else 0.0
         kept = self._kept
         if kept is not None:
@@ -199,7 +199,7 @@ class Work:
             seconds = kept.seconds
             kept.close()
             if not kept.played:
-                kept.path.unlink()  # nothing was played: the evaluation can be started again
+                kept.path.unlink()  # nothing was played: allow a fresh start
         evaluation = self._evaluation
         wanted = [
             self._played[attempt] for attempt in sorted(self._plan, key=_order) if attempt in self._played
@@ -247,7 +247,7 @@ def _order(attempt: Attempt) -> tuple[int, int]:
 
 
 def _write(path: Path, report: EvaluationReport) -> None:
-    """Whole or not at all."""
+    """Write the file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.part")
     unfinished.write_text(report.model_dump_json(indent=1) + "\n", encoding="utf-8")
@@ -264,7 +264,7 @@ def _version() -> str:
 async def _specs(
     environment: AsyncEnvironment, split: str, indices: Sequence[int]
 ) -> dict[int, Mapping[str, Any]]:
-    """The tasks themselves; none where the server keeps them to itself."""
+    """The tasks' specs; empty if the server does not disclose them."""
     tasks = environment.tasks(split)
     limit = asyncio.Semaphore(_FETCHES)
 

@@ -34,7 +34,7 @@ _KINDS = {
     "DockerRuntime": "docker",
     "RemoteRuntime": "remote",
 }
-"""Kinds of runtimes by the names of classes: importing them all would need extras."""
+"""Kinds of runtimes by class name, since importing all classes would need extras."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,12 @@ class ServerFacts:
     name: str
     runtime: str
     workers: int | None
-    """Processes for environment code; None where there are none."""
+    """Number of worker processes, or None."""
     started_at: float
 
 
 class JournalState(BaseModel):
-    """State of the journal. ``lost``: rows that were given up since the start."""
+    """State of the journal. ``lost``: rows dropped since the start."""
 
     state: Literal["ok", "trouble", "off"]
     reason: str
@@ -119,7 +119,7 @@ def describe_server(facts: ServerFacts, *, keys: bool, journal: JournalState | N
 async def describe_environments(
     runtime: Runtime, live: Mapping[SessionKey, Session], owner: str
 ) -> Environments:
-    """The environments that are known, then those that are awaited."""
+    """Known environments, then those of runtimes that are not up yet."""
     tally = await count(live)
     known = [_entry(info, _kind(runtime, info.key), tally, owner) for info in runtime.environments]
     return Environments([*known, *(_awaited(label) for label in runtime.pending)])
@@ -165,6 +165,6 @@ def _kind(runtime: Runtime, key: str) -> str:
     if isinstance(runtime, RouterRuntime):
         try:
             runtime = runtime.place_of(key)
-        except UnknownEnvironment:  # it left a moment ago
+        except UnknownEnvironment:  # it was removed meanwhile
             return ""
     return _KINDS.get(type(runtime).__name__, type(runtime).__name__)

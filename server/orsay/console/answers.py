@@ -1,4 +1,4 @@
-"""Answers of the console: the headers that all carry, and JSON that is compressed when large."""
+"""Answers of the console: common headers, and JSON with compression of large bodies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LEVEL = 5
 
 
 def strict_headers(nonce: str | None = None) -> Pairs:
-    """Content policy for browsers: load nothing from elsewhere, guess no type, send no referrer.
+    """Security headers: load nothing from other origins, no type sniffing, no referrer.
 
     Styles that carry ``nonce`` are allowed in the page itself.
     """
@@ -39,12 +39,12 @@ def strict_headers(nonce: str | None = None) -> Pairs:
 
 
 def plain(text: str) -> str:
-    """The same, where clients may have sent halves of letters, which no JSON can carry."""
+    """JSON data without lone surrogates, which clients may have sent and JSON cannot carry."""
     return text.encode(errors="replace").decode()
 
 
 async def compress(body: bytes) -> bytes:
-    """The body in gzip; large bodies are compressed in a thread."""
+    """Compress the body with gzip; large bodies on a thread."""
     if len(body) <= _AT_ONCE_BYTES:
         return gzip.compress(body, _LEVEL, mtime=0)
     return await asyncio.to_thread(gzip.compress, body, _LEVEL, mtime=0)
@@ -53,19 +53,19 @@ async def compress(body: bytes) -> bytes:
 async def send_value(
     request: Request, value: BaseModel | Any, *, status: int = 200, more: Pairs = ()
 ) -> None:
-    """A model, or anything that is JSON."""
+    """Send a model or JSON data."""
     body = value.model_dump_json().encode() if isinstance(value, BaseModel) else to_json(value)
     await send_body(request, body, status=status, more=more)
 
 
 async def refuse(request: Request, status: int, code: str, detail: str, *, more: Pairs = ()) -> None:
-    """An error as JSON; ``code`` is for programs."""
+    """Send an error as JSON; ``code`` is for programs."""
     headers = ((b"x-orsay-code", code.encode()), *more)
     await send_value(request, {"detail": detail}, status=status, more=headers)
 
 
 async def send_body(request: Request, body: bytes, *, status: int = 200, more: Pairs = ()) -> None:
-    """JSON that is bytes already."""
+    """Send encoded JSON."""
     more += ((b"vary", b"accept-encoding"),)
     if len(body) >= _WORTH_BYTES and accepts_gzip(request.headers):
         body = await compress(body)

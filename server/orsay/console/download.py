@@ -1,4 +1,4 @@
-"""Recorded sessions as a file: sent page by page while it is made, so that no length of it is too long."""
+"""Download of recorded sessions, streamed page by page, so that its size is not limited."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .request import JournalRequest
 __all__ = ["send_export"]
 
 _log = get_logger(__name__)
-_GZIP = 31  # zlib's word for a stream with gzip's head and tail
+_GZIP = 31  # zlib's wbits for the gzip format
 _HEADERS: Pairs = (
     (b"content-type", b"application/x-ndjson"),
     (b"content-disposition", b'attachment; filename="trajectories.jsonl"'),
@@ -33,9 +33,9 @@ _HEADERS: Pairs = (
 async def send_export(
     writer: Writer, policy: DetailPolicy, wanted: ExportQuery, which: Filter, request: JournalRequest
 ) -> None:
-    """JSON lines of all sessions that ``which`` lets through. Raises JournalDown before anything is sent.
+    """Send all sessions that match ``which`` as JSON lines. Raises JournalDown before anything is sent.
 
-    When the journal fails later, the answer breaks off, which clients notice.
+    A later failure of the journal breaks the connection, which clients notice.
     """
     export = Export(_recipe(wanted, which), redact=policy.trajectory)
     packer = zlib.compressobj(5, zlib.DEFLATED, _GZIP) if accepts_gzip(request.http.headers) else None
@@ -65,7 +65,7 @@ async def send_export(
 
 
 def _recipe(wanted: ExportQuery, which: Filter) -> Recipe:
-    """Include lost episodes where the filter asks for a fault."""
+    """Recipe of the export; a filter by fault includes lost episodes."""
     return Recipe(
         wanted=which,
         lost=wanted.faults or wanted.fault not in (None, "none"),

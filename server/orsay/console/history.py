@@ -1,6 +1,6 @@
 """Endpoints that read the journal, and the one that adds an evaluation to it.
 
-Reading happens in a thread of the journal's, the making of JSON with it.
+Queries and JSON encoding run on a thread of the journal.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _COLUMNS = ("name", "run", "environment", "split", "model")
 
 
 class History:
-    """``answer`` is the one endpoint, which dispatches by path."""
+    """Endpoint ``answer`` for all paths below, which dispatches by path."""
 
     def __init__(self, writer: Writer, faults: FaultLog, *, max_body_bytes: int) -> None:
         self._writer = writer
@@ -150,7 +150,7 @@ class History:
         return None if id > _LARGEST_ID else await self._writer.read(read)
 
     async def _save_evaluation(self, request: JournalRequest) -> bytes:
-        """Keep a report, in place of an earlier one of the same evaluation, as when that was resumed."""
+        """Save a report, replacing an earlier one of the same evaluation, such as before a resume."""
         body = await request.http.body(self._max_body)
         report = await asyncio.to_thread(EvaluationReport.model_validate_json, body)
         for name in _COLUMNS:
@@ -167,7 +167,7 @@ class History:
 
 
 def filter_of(wanted: FilterQuery, owner: str | None) -> Filter:
-    """The same for the journal, within what ``owner`` may see."""
+    """Filter for the journal from the query, restricted to the sessions of ``owner``."""
     return Filter(**wanted.model_dump(include=set(FilterQuery.model_fields)), owner=owner)
 
 

@@ -1,7 +1,7 @@
-"""Live view of the server: counted once a second, and only while a page shows it.
+"""Live view of the server: a snapshot each second, only while a client listens.
 
-Counting looks at every session, so it goes in steps that other work can pass between; the
-number of sessions in a snapshot is bounded.
+Counting visits every session, so it runs in steps that do not block the event loop; the number of sessions in
+a snapshot is bounded.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class States(BaseModel):
 
 
 class Latency(BaseModel):
-    """Durations of calls that ended lately, in milliseconds; null when there were none."""
+    """Durations of recent calls in milliseconds; null without calls."""
 
     p50: float | None
     p95: float | None
@@ -111,7 +111,7 @@ class Tally:
 
 
 async def count(live: Mapping[SessionKey, Session], owners: Collection[str] = ()) -> Tally:
-    """Look at every session, the newest first; ``owners`` are those whose newest sessions are kept."""
+    """Count all sessions, the newest first, and keep the newest of each of ``owners``."""
     tally = Tally(newest={owner: [] for owner in owners})
     sessions = list(live.values())
     for number, session in enumerate(reversed(sessions), 1):
@@ -132,7 +132,7 @@ async def count(live: Mapping[SessionKey, Session], owners: Collection[str] = ()
 
 
 class Listener:
-    """One stream of snapshots; a slow client misses some."""
+    """One stream of snapshots; a slow client skips some."""
 
     def __init__(self, owner: str) -> None:
         self.owner = owner
@@ -157,7 +157,7 @@ class Listener:
 
 
 class Feed:
-    """Makes the snapshots, in one task that is there while there are listeners."""
+    """Source of snapshots: one task, which runs while there are listeners."""
 
     def __init__(self, live: Mapping[SessionKey, Session], rates: Rates) -> None:
         self._live = live
@@ -227,7 +227,7 @@ class Feed:
                 listener.offer(made[listener.owner])
 
     def _snapshot(self, owner: str, tally: Tally) -> dict[str, object]:
-        """A Snapshot, without the cost of checking it."""
+        """Make a Snapshot without validation, which is costly."""
         calls_per_s, faults_per_s, p50, p95, p99 = self._rates()
         states = {name: tally.states[owner, name] for name in States.model_fields}
         return {
@@ -243,7 +243,7 @@ class Feed:
 
 
 def _show(session: Session, now: float) -> dict[str, object]:
-    """A LiveSession."""
+    """Make a LiveSession."""
     record, run = session.record, parse_labels(session.run).run
     return {
         "sid": session.sid,

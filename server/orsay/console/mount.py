@@ -51,7 +51,7 @@ _STREAM: Pairs = (
 
 
 class ConsoleMount:
-    """``/console`` and everything below it, but what is asked of an environment that has this very name.
+    """``/console`` and everything below it, except endpoints of an environment named ``console``.
 
     ``journal`` is None when it is off. ``site`` is the folder of the built page.
     """
@@ -111,7 +111,7 @@ class ConsoleMount:
             await self._history.close()
 
     def is_open(self, path: str) -> bool:
-        """The page and its files hold nothing that is not in the package."""
+        """True for the page and its files, which contain only data of the package."""
         inside = path == _ROOT or path.startswith(_ROOT + "/")
         return inside and path != _API and not path.startswith(_API + "/")
 
@@ -183,7 +183,7 @@ class ConsoleMount:
                 try:
                     async with asyncio.timeout(_SEND_TIMEOUT_S):
                         await request.send({"type": "http.response.body", "body": event, "more_body": True})
-                except TimeoutError:  # it is there, and reads nothing
+                except TimeoutError:  # the client is connected but does not read
                     break
         await request.send({"type": "http.response.body", "body": b""})
 
@@ -193,7 +193,7 @@ class ConsoleMount:
         if self._journal is None:
             await refuse(request, 409, "journal_off", _OFF)
             return
-        if self._history is None:  # loaded when it is first asked for: it takes a while
+        if self._history is None:  # imported on first use: that takes a while
             module = await asyncio.to_thread(importlib.import_module, ".history", __package__)
             faults = self._sessions.faults
             self._history = module.History(self._journal, faults, max_body_bytes=self._max_body)

@@ -1,4 +1,4 @@
-"""Policy for texts of exceptions, which the journal has in full: the same as in answers to calls."""
+"""Error-detail policy for recorded exceptions, the same as for answers to calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ S = TypeVar("S", bound=Summary)
 
 
 class DetailPolicy:
-    """Replaces each exception's text by its id, where the settings ask for it (S4)."""
+    """Replaces the text of exceptions by their id if the settings require it (S4)."""
 
     def __init__(self, faults: FaultLog) -> None:
         self._faults = faults

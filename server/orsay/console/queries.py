@@ -20,7 +20,7 @@ _LONGEST = 1_000
 _LARGEST = 2**31 - 1
 
 Name = Annotated[str, StringConstraints(max_length=_LONGEST, pattern=r"^[^\x00]*$")]
-"""Text that a database accepts."""
+"""Text without characters that a database refuses."""
 Id = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 

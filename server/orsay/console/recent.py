@@ -1,4 +1,4 @@
-"""The last faults of this server, each for the owner of its session."""
+"""Ring buffer of the latest faults, each visible to the owner of its session."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST = 2_000
 
 
 class FaultEntry(BaseModel):
-    """One fault; ``id`` is what the log calls it, ``at`` in seconds since 1970."""
+    """One fault; ``id`` is its id in the log, ``at`` in seconds since 1970."""
 
     id: str
     at: float
@@ -36,7 +36,7 @@ class Faults(RootModel[list[FaultEntry]]):
 
 
 class Ended(BaseModel):
-    """The session that was ended; ``fault`` is that of its teardown, null when there was none."""
+    """An ended session; ``fault`` is that of its teardown, or null."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
@@ -47,7 +47,7 @@ class Ended(BaseModel):
 class RecentFaults:
     """Listener of the fault log that keeps the last few hundred.
 
-    A message is what the client could read of it (S4).
+    Messages follow the error-detail policy (S4).
     """
 
     def __init__(self, faults: FaultLog) -> None:

@@ -1,4 +1,4 @@
-"""One request for what the journal holds, and its query, checked."""
+"""One request to an endpoint that reads the journal, with its validated query."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Q = TypeVar("Q", bound=BaseModel)
 
 
 class BadQuery(Exception):
-    """The query does not fit; ``body`` is the body of the 422."""
+    """Invalid query; ``body`` is the body of the 422."""
 
     def __init__(self, body: bytes) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class BadQuery(Exception):
 
 
 class JournalRequest:
-    """A request for the journal. ``owner`` is the one whose sessions may be seen; None for all owners."""
+    """A request to the journal. Only sessions of ``owner`` are visible; None: of all owners."""
 
     __slots__ = ("http", "owner")
 
@@ -35,7 +35,7 @@ class JournalRequest:
         self.owner = owner
 
     def query(self, model: type[Q]) -> Q:
-        """Parse the query. An empty value counts as none, since forms send those. Raises BadQuery."""
+        """Parse the query; empty values, as forms send them, count as missing. Raises BadQuery."""
         given = dict(parse_qsl(self.http.scope["query_string"].decode("latin-1")))
         try:
             return model.model_validate(given)

@@ -1,7 +1,6 @@
-"""The built page and its assets: found in a table, compressed once, and kept by browsers while they are good.
+"""Static files of the built page: served from a table, compressed once, with caching headers.
 
-Only what was there when the folder was listed can be asked for. It is listed anew when the page was built
-again.
+Only files of the folder's listing are served. A new build is listed again.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Site:
         self._assets: dict[str, Asset] = {}
 
     async def answer(self, scope: Scope, headers: Headers, send: Send, subpath: str) -> None:
-        """Send what is at ``subpath``, a path below the console's; empty for the console itself."""
+        """Send the file at ``subpath``, relative to the console; empty for the page."""
         await self._look()
         if subpath not in self._listing.paths and "." in subpath:
             await self._look_again()
@@ -60,7 +59,7 @@ class Site:
         if asset is not None:
             keep = _FOREVER if subpath.startswith("assets/") else _ASK_AGAIN
             await send_asset(asset, headers, send, keep=keep, more=strict_headers())
-        elif subpath.startswith("assets/"):  # of an older build: a page in its place would not help
+        elif subpath.startswith("assets/"):  # an asset of an older build: the page would be a wrong answer
             text = b"this file is of another build of the console: load the page again"
             kind = (b"content-type", b"text/plain; charset=utf-8")
             await send_once(send, 404, text, (kind, (b"cache-control", b"no-store"), *strict_headers()))
@@ -68,7 +67,7 @@ class Site:
             await self._send_index(scope, send)
 
     async def _look(self) -> None:
-        """List the folder, if the page is another one than before."""
+        """List the folder if the page has changed."""
         try:
             built_at = (self._folder / "index.html").stat().st_mtime_ns
         except OSError:
@@ -77,7 +76,7 @@ class Site:
             await self._list(built_at)
 
     async def _look_again(self) -> None:
-        """The folder may have been listed while the page was being built: look again, now and then."""
+        """List the folder again at intervals: a build may have been in progress."""
         if asyncio.get_running_loop().time() - self._listed_at > _LIST_EVERY_S:
             await self._list(self._listing.built_at)
 
@@ -87,7 +86,7 @@ class Site:
         self._assets.clear()
 
     async def _asset(self, subpath: str) -> Asset | None:
-        """The file at that path, if it is in the listing and was not removed meanwhile."""
+        """The file at that path, if it is listed and still exists."""
         found, path = self._assets.get(subpath), self._listing.paths.get(subpath)
         if found is None and path is not None:
             try:
@@ -98,7 +97,7 @@ class Site:
         return found
 
     async def _send_index(self, scope: Scope, send: Send) -> None:
-        """The page, with a nonce of its own, for whatever prefix a proxy puts in front of its path."""
+        """Send the page with a fresh nonce and relative addresses, which work behind a proxy's prefix."""
         nonce = secrets.token_urlsafe(16)
         asset = await self._asset("index.html")
         page = _NOT_BUILT if asset is None else asset.body
@@ -110,7 +109,7 @@ class Site:
 
 
 def _relative(scope: Scope) -> str:
-    """Relative address of the console's folder, seen from the path of the request."""
+    """Relative address of the console's folder from the path of the request."""
     path = bytes(scope.get("raw_path") or scope["path"].encode())
     below = path[path.find(b"/console") + len(b"/console") :]
     depth = below.count(b"/")

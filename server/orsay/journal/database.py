@@ -27,7 +27,7 @@ __all__ = ["Store", "quarantine"]
 _BUSY_MS = 500
 _CONNECT_S = 5
 _WRITER_CACHE_KIB = 16_000
-_WAL_PAGES = 8_000  # then they go into the file itself: rarely, since pages change again and again
+_WAL_PAGES = 8_000  # checkpoint threshold; high, since the same pages change repeatedly
 _PREPARED_AFTER = 5
 _OPTIONS_OF_WRITES = {"orsay_writes": True}
 
@@ -35,7 +35,7 @@ log = get_logger("journal")
 
 
 class Store:
-    """Database of a journal. ``open`` comes first."""
+    """Database of a journal. Call ``open`` first."""
 
     def __init__(self, options: JournalOptions) -> None:
         self.options = options
@@ -55,7 +55,7 @@ class Store:
         return self.options.path is not None
 
     def open(self) -> None:
-        """Make the database, or bring it up to date; may be called again. Raises JournalDown."""
+        """Create or migrate the database; may be called again. Raises JournalDown."""
         try:
             if self._engine is None:
                 if self.options.path is not None:
@@ -69,7 +69,7 @@ class Store:
             if self.options.path is not None and IS_HERE:
                 self._take_over(self.options.path)
             self.is_open = True
-        except Exception as exc:  # of any layer between here and the disk
+        except Exception as exc:  # of any layer
             if not self.is_open:
                 self.close()
             raise journal_down(exc, self.location) from exc
@@ -89,7 +89,7 @@ class Store:
             log.info("journal_rest_taken_over", groups=len(batches))
 
     def look(self) -> None:
-        """Raises JournalDown when the file that was opened is not there any more."""
+        """Raises JournalDown if the open file was removed."""
         path = self.options.path
         if path is None:
             return
@@ -103,7 +103,7 @@ class Store:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A connection that sees one state of the journal and blocks no other. Raises JournalDown."""
+        """A read connection with snapshot isolation, which blocks no other. Raises JournalDown."""
         with self._connected(self.engine) as connection:
             yield connection
 
@@ -111,13 +111,13 @@ class Store:
     def writing(self) -> Iterator[Connection]:
         """A connection with a transaction, committed at the end. Raises JournalDown.
 
-        While it lasts the writer of a SQLite journal waits: keep it to milliseconds.
+        It blocks the writer of a SQLite journal: keep it to milliseconds.
         """
         with self._connected(self.engine.execution_options(**_OPTIONS_OF_WRITES)) as connection:
             yield connection
 
     def driver_connection(self) -> tuple[Any, Callable[[], None]]:
-        """A connection of the driver itself, in autocommit, and what closes it."""
+        """A raw driver connection in autocommit, and the function that closes it."""
         fairy = self.engine.raw_connection()
         connection = fairy.driver_connection
         assert connection is not None
@@ -142,12 +142,12 @@ class Store:
                 finally:
                     now = self._engine
                     if (now is None or now.pool is not pool) and not connection.invalidated:
-                        connection.detach()  # else it would return to a pool that is gone
+                        connection.detach()  # else it would return to a closed pool
         except DatabaseError as exc:
             raise journal_down(exc, self.location) from exc
 
     def close(self) -> None:
-        """Close idle connections; those in use close when they are given back."""
+        """Close idle connections; used ones are closed when released."""
         if self._engine is not None:
             self._engine.dispose()
             self._engine = None
@@ -155,7 +155,7 @@ class Store:
 
 
 def _prepare(path: Path) -> int:
-    """The folder, and a file that only its owner reads: it holds what users and models wrote."""
+    """Create the folder, and a file readable by its owner only, since it holds texts of users and models."""
     folder = path.parent
     if not folder.is_dir():
         folder.mkdir(parents=True)
@@ -183,7 +183,7 @@ def _sqlite(options: JournalOptions) -> Engine:
 
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _record: Any) -> None:
-        connection.isolation_level = None  # transactions begin where we say so
+        connection.isolation_level = None  # explicit transactions only
         connection.execute(f"PRAGMA synchronous={synchronous}")
 
     @event.listens_for(engine, "begin")
@@ -204,7 +204,7 @@ def _postgres(options: JournalOptions) -> Engine:
         pool_pre_ping=True,
         connect_args={
             "connect_timeout": _CONNECT_S,
-            # a plan that was made for all values at once looks through whole tables for rare ones
+            # generic plans scan whole tables for rare values
             "prepare_threshold": None,
             "application_name": "orsay",
             "tcp_user_timeout": 10_000,
@@ -223,7 +223,7 @@ def _postgres(options: JournalOptions) -> Engine:
 
 
 def quarantine(path: Path) -> Path:
-    """Move a damaged SQLite file aside, with its ``-wal`` and ``-shm``, and return its new path.
+    """Rename a damaged SQLite file, with its ``-wal`` and ``-shm``, and return its new path.
 
     The name gets ``damaged`` and the time. Raises OSError.
     """

@@ -38,7 +38,7 @@ _POSTGRES: Final = {
     "55P03": "see what holds locks on its tables",
     "25006": "name the server that takes writes",
 }
-_MESSAGES: Final = {  # of who is not let in, there is no code
+_MESSAGES: Final = {  # authentication errors have no code
     "authentication failed": "28P01",
     "no pg_hba.conf entry": "28000",
     "does not exist": "3D000",
@@ -48,26 +48,26 @@ _AWAY: Final = "see whether the database server runs and can be reached"
 
 
 def driver_error(exc: BaseException) -> BaseException:
-    """The driver's own error: the text of SQLAlchemy's would show statements and values."""
+    """The driver's error: SQLAlchemy's text would contain statements and values."""
     return exc.orig if isinstance(exc, DBAPIError) and exc.orig is not None else exc
 
 
 def is_about_rows(exc: BaseException) -> bool:
-    """True where the rows are wrong, not the database: a retry would fail again."""
+    """True if the rows are invalid, so that a retry would fail again."""
     found = driver_error(exc)
     if isinstance(found, BAD_ROW):
         return True
     if isinstance(found, sqlite3.Error):
         return isinstance(found, sqlite3.IntegrityError | sqlite3.DataError | sqlite3.InterfaceError)
-    state = getattr(found, "sqlstate", None)  # of psycopg, which may not be there
+    state = getattr(found, "sqlstate", None)  # psycopg's attribute
     if isinstance(state, str):
         return state[:2] in _ABOUT_ROWS
-    # refused before it was sent: bytes and texts with a zero, numbers that are too large
+    # refused by the driver: text with NUL, numbers out of range
     return any(each.__module__ == "psycopg" and each.__name__ == "DataError" for each in type(found).__mro__)
 
 
 def journal_down(exc: BaseException, location: str) -> JournalDown:
-    """The error in our words; ``location`` is the journal's, without a password."""
+    """Translate the error; ``location`` is the journal's, without a password."""
     found = driver_error(exc)
     if isinstance(found, JournalDown):
         return found

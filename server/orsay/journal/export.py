@@ -1,4 +1,4 @@
-"""The journal for training: episodes as conversations, as JSON lines, Parquet, or a ``datasets.Dataset``.
+"""Export of the journal for training: conversations as JSON lines, Parquet, or a ``datasets.Dataset``.
 
 from orsay.journal.export import to_dataset
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Export", "Recipe", "dataset_of", "existing", "to_dataset"]
 
 _PAGE = 200
-_ROWS = 1000  # that become a table at a time
+_ROWS = 1000  # per Arrow table
 _INDEX_S = 0.5
 _PAUSE_S = 0.05
 
@@ -46,9 +46,8 @@ _PAUSE_S = 0.05
 class Recipe:
     """Selection and form of an export.
 
-    ``lost``: also episodes that a fault kept from their end. ``living``: also sessions without an end.
-    ``full``: the trajectories as the journal has them, rather than conversations. Without ``images``, an
-    image is named in the text.
+    ``lost``: also episodes that ended in a fault. ``living``: also open sessions. ``full``: whole
+    trajectories instead of conversations. Without ``images``, the text names them.
     """
 
     wanted: Filter = field(default_factory=Filter)
@@ -87,8 +86,8 @@ class Export:
             self.trials = count(connection, replace(recipe.wanted, trials=True)) - self.total
         if recipe.wanted.text:
             self.unindexed = catch_up(connection, _INDEX_S)
-            if self.unindexed:  # what is not in the index cannot be found yet
-                time.sleep(_PAUSE_S)  # another process may be at it
+            if self.unindexed:  # sessions that are not indexed yet cannot be found
+                time.sleep(_PAUSE_S)  # another process may be indexing
                 return []
         page = trajectories(connection, recipe.wanted, _PAGE, self._before)
         self._before = page.next
@@ -130,7 +129,7 @@ class Export:
         }
 
     def _tools_of(self, connection: Connection, environment: str) -> list[dict[str, Any]]:
-        """The tools that the newest session of the environment listed."""
+        """Tools from the newest session of the environment that listed them."""
         if environment not in self._tools:
             query = (
                 select(prompts.c.session, prompts.c.text)
@@ -234,7 +233,7 @@ def dataset_of(export: Export, store: Store, progress: Callable[[Export], None] 
 
 @contextmanager
 def existing(options: JournalOptions) -> Iterator[Store]:
-    """A journal that is there already, open. Raises ConfigError when it is not, and JournalDown."""
+    """Open an existing journal. Raises ConfigError if it does not exist, and JournalDown."""
     if options.path is not None and not options.path.is_file():
         raise ConfigError(
             f"there is no journal at {options.path}: name its file or URL, or start a server in this folder"
@@ -306,7 +305,7 @@ _COLUMNS = {
 
 
 def _features(datasets: Any) -> Any:
-    """Messages and tools differ from row to row in their fields, which columns of Arrow could not."""
+    """Column types: messages and tools have different fields in each row, which Arrow structs cannot."""
     return datasets.Features(
         {
             "messages": datasets.List(datasets.Json()),

@@ -1,7 +1,7 @@
 """Ids of sessions, calls and evaluations: 63-bit integers that grow with time, made without the database.
 
-Milliseconds since 2020, 12 random bits of the process and a counter of 10 bits, so that several servers write
-into one journal without meeting. In JSON and URLs an id is a decimal string: JavaScript would round it.
+Snowflake ids: milliseconds since 2020, 12 random bits of the process and a counter of 10 bits, so that
+several servers can share a journal. In JSON and URLs an id is a decimal string: JavaScript would round it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SHIFT = _COUNTER_BITS + 12
 
 
 class Ids:
-    """One process's ids, each greater than the one before, whatever the clock does."""
+    """Generator of one process's ids, strictly increasing even if the clock goes back."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -28,11 +28,11 @@ class Ids:
         self._tick = 0  # milliseconds and counter
 
     def become_another(self) -> None:
-        """Draw the bits of the process: a forked one must not make the ids of its parent."""
+        """Draw new random bits: a forked process must not repeat the ids of its parent."""
         self._process = secrets.randbits(12) << _COUNTER_BITS
 
     def new(self) -> int:
-        """An id. When a millisecond's are used up, those of the next one follow. For one thread."""
+        """A new id; if the counter of a millisecond overflows, the next one is used. For one thread."""
         tick = self._tick + 1
         now = int(self._clock() * 1000) - _EPOCH_MS << _COUNTER_BITS
         self._tick = tick = tick if tick > now else now
@@ -48,4 +48,4 @@ _ids = Ids()
 if hasattr(os, "register_at_fork"):  # where processes can fork
     os.register_at_fork(after_in_child=_ids.become_another)
 new_id = _ids.new
-"""An id of this process; for the thread of the event loop."""
+"""Make an id; for the thread of the event loop."""

@@ -1,6 +1,6 @@
-"""The names of API keys in a journal, and the secret of the journal that they are made with.
+"""Names of API keys in a journal, and the journal's salt for them.
 
-It is drawn when the tables are made: all servers on one journal have the same, and a copy of it has it too.
+The salt is drawn when the tables are created: all servers on one journal, and copies of it, have the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _AGAIN_S = 0.5
 
 
 def read_salt(connection: Connection) -> bytes:
-    """The salt of the names of keys. Raises JournalDown when it was removed."""
+    """The salt of key names. Raises JournalDown if it was removed."""
     found = connection.execute(select(facts.c.value).where(facts.c.name == "salt")).scalar()
     if not found:
         raise JournalDown("the journal has no salt in its table 'facts'", "put it back from a copy")
@@ -27,7 +27,7 @@ def read_salt(connection: Connection) -> bytes:
 
 
 async def salt_of(writer: Writer, *, wait_limit_s: float) -> bytes:
-    """The salt of a journal that may be down for a while. Raises JournalDown."""
+    """Wait for the salt of a journal that may be down. Raises JournalDown."""
     found = JournalDown("the journal takes too long to open", "see to its disk or server")
     try:
         async with asyncio.timeout(wait_limit_s):

@@ -56,7 +56,7 @@ def options_from(settings: Settings) -> JournalOptions | None:
 
 
 def journal_url(text: str) -> URL:
-    """The URL for ``auto``, a path or a URL; paths are absolute then. Raises ConfigError."""
+    """The URL of a location (``auto``, a path or a URL), with an absolute path. Raises ConfigError."""
     try:
         check_journal(text)
     except ValueError as exc:
@@ -73,13 +73,13 @@ def journal_url(text: str) -> URL:
         return _sqlite(Path(url.database or "").expanduser())
     if importlib.util.find_spec("psycopg") is None:
         raise ConfigError("a journal in PostgreSQL needs psycopg: pip install 'orsay[postgres]'")
-    if "password" in url.query:  # where no message would hide it
+    if "password" in url.query:  # messages would show it
         url = url.set(password=str(url.query["password"])).difference_update_query(["password"])
     return url.set(drivername="postgresql+psycopg")
 
 
 def shown(url: URL) -> str:
-    """The place for logs and messages: a path, or a URL without password."""
+    """The location for logs and messages: a path, or a URL without password."""
     if url.get_backend_name() == "sqlite":
         return url.database or ""
     return url.set(drivername="postgresql").render_as_string(hide_password=True)

@@ -1,6 +1,6 @@
-"""Brings a journal's tables to what this code expects. ``versions`` holds the steps, for Alembic.
+"""Schema migrations of the journal, with Alembic. ``versions`` holds the steps.
 
-A new step is a file in ``versions`` that names the one before it, and its name goes into ``HEAD`` here.
+A new step is a file in ``versions`` that names its predecessor; ``HEAD`` here is the name of the last step.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LOCK = 0x6F727361790001  # of PostgreSQL: servers that start together migrate o
 
 
 def is_current(connection: Connection) -> bool:
-    """True where no migration is due. Raises JournalDown for a journal that newer code has made."""
+    """True if no migration is necessary. Raises JournalDown for a journal of a newer version."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return False
     found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
@@ -32,7 +32,7 @@ def is_current(connection: Connection) -> bool:
 
 
 def migrate(connection: Connection) -> None:
-    """Make the tables or change them, in the transaction that the connection has."""
+    """Create or change the tables, in the connection's transaction."""
     if connection.dialect.name == "postgresql":
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
     if is_current(connection):

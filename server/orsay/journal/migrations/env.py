@@ -1,4 +1,4 @@
-"""Entry point of Alembic: ``migrate`` gives the connection."""
+"""Entry point of Alembic; ``migrate`` provides the connection."""
 
 from alembic import context
 

@@ -1,8 +1,7 @@
-"""Sums over many sessions: the database adds up those that ended, from an index alone. The few that did not
-are looked at one by one.
+"""Aggregates over sessions: sums of ended ones from a covering index; open ones are read one by one.
 
-The spread of rewards comes from the sum of their squares where that is enough of a number: rewards that are
-near each other and far from 0, or beyond what can be squared, are fetched and looked at themselves.
+The variance of rewards comes from the sum of squares if that is precise enough; rewards with a small spread
+far from 0, or too large to be squared, are fetched.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ ENDED = _c.ended_at.is_not(None)
 PLAYED = or_(_c.fault.is_(None), _c.finished.is_(True))
 """Condition for sessions that were not lost, as in ``filters.is_lost``."""
 BY_RUN = ("run",)
-"""An index by the run has all columns that are summed up."""
+"""Value of ``by`` for queries of runs, which have a covering index."""
 OF_REWARDS = ("scored", "rewards", "squares", "low", "high")
 """The sums of which ``Total`` makes the mean and the interval of rewards."""
 _DIGITS = 80  # binary ones, taken from each reward: as many sessions can be added up without an overflow
@@ -66,7 +65,7 @@ _FEW = 500
 
 @dataclass(slots=True)
 class OpenTotals:
-    """Totals of a session that has no end record yet: those of its row, if it ended now."""
+    """Totals of a session that has no end record yet: the values of its row if it ended now."""
 
     calls: int = 0
     faults: int = 0
@@ -77,7 +76,7 @@ class OpenTotals:
 
 
 Live: TypeAlias = tuple[Any, OpenTotals]
-"""A session without an end, and what it has come to if its episode is finished."""
+"""An open session, with its totals if its episode is finished."""
 
 
 @dataclass(slots=True)
@@ -87,12 +86,12 @@ class Scores:
     n: int = 0
     scored: int = 0
     rewards: float = 0.0
-    """Sum of the rewards, each times ``_SMALLER``: the sum of large ones is beyond a float."""
+    """Sum of the rewards, scaled by ``_SMALLER`` to avoid an overflow."""
     solved: int = 0
     last_at: float = -math.inf
 
     def add_scores(self, row: Row[Any]) -> None:
-        """Add a row of sums; those that were not asked for stay as they are."""
+        """Add a row of sums; columns that were not selected are skipped."""
         self.n += row.n
         self.scored += row.scored
         self.rewards += row.rewards or 0.0
@@ -101,7 +100,7 @@ class Scores:
             self.last_at = max(self.last_at, row.last_at)
 
     def add_finished(self, started_at: float, now: OpenTotals, success: float) -> None:
-        """A session that has not ended, but is finished."""
+        """Add an open session whose episode is finished."""
         self.n += 1
         if now.reward is not None:
             self.scored += 1
@@ -111,7 +110,7 @@ class Scores:
 
     @property
     def reward_mean(self) -> float | None:
-        """None where nothing was scored."""
+        """Mean of the rewards; None without any."""
         return _larger(self.rewards / self.scored) if self.scored else None
 
 
@@ -122,7 +121,7 @@ class Total(Scores):
     played: int = 0
     reward: Moments = field(default_factory=Moments)
     unclear: int = 0
-    """Number of rewards that are not in ``reward`` yet, since sums do not give their spread."""
+    """Number of rewards whose variance the sums do not give; not in ``reward`` yet."""
     length: int = 0
     length_squares: int = 0
     first_at: float = math.inf
@@ -146,7 +145,7 @@ class Total(Scores):
             self.first_at = min(self.first_at, row.first_at)
 
     def add_open(self, started_at: float, now: OpenTotals, success: float) -> None:
-        """A session that has not ended."""
+        """Add an open session."""
         self.first_at = min(self.first_at, started_at)
         if not now.finished:
             self.last_at = max(self.last_at, started_at)
@@ -160,7 +159,7 @@ class Total(Scores):
             self.reward += Moments(1, now.reward)
 
     def statistics(self) -> dict[str, Any]:
-        """Means with their intervals, as runs and points of a series have them."""
+        """Means with intervals, as fields of ``RunSummary`` and ``Point``."""
         reward = mean_interval(self.reward)
         success = share_interval(self.solved, self.played)
         length = mean_interval(Moments.from_whole_sums(self.played, self.length, self.length_squares))
@@ -182,7 +181,7 @@ class Total(Scores):
 
 
 def _moments(row: Row[Any]) -> Moments | None:
-    """Moments of the rewards in a line of sums; None where the sums do not give them."""
+    """Moments of the rewards from a row of sums; None if these are too imprecise."""
     if row.scored and max(-row.low, row.high) > _MOST:
         return None
     total = _larger(row.rewards or 0.0)
@@ -238,7 +237,7 @@ def sums(
 def add_spreads(
     connection: Connection, wanted: Filter, found: Mapping[Any, Total], key: ColumnElement[Any]
 ) -> None:
-    """Complete the totals whose sums are not enough, from the rewards themselves.
+    """Complete the totals with imprecise sums, from the rewards themselves.
 
     ``found`` has them by ``key``, as ``sums`` has grouped the sessions.
     """
@@ -258,7 +257,7 @@ def add_spreads(
 
 
 def open_sessions(connection: Connection, wanted: Filter) -> Iterator[Live]:
-    """Sessions without an end; those whose episode is finished with what they have come to."""
+    """Open sessions, with totals if their episode is finished."""
     columns = (
         _c.id, _c.run, _c.labelled, _c.environment, _c.step, _c.started_at, _c.task, _c.split, _c.task_index
     )  # fmt: skip

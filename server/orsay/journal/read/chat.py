@@ -1,7 +1,7 @@
-"""A trajectory as a conversation, as chat templates and trainers take it.
+"""Conversion of a trajectory to a conversation for chat templates and trainers.
 
-A call becomes the tool call of an assistant, its result the answer of a tool. What the model wrote beside its
-calls is not there: it never reached the server.
+A call becomes an assistant's tool call, its result a tool message. The model's text beside its calls is
+missing: it never reached the server.
 """
 
 from __future__ import annotations
@@ -26,13 +26,11 @@ _NOTHING: dict[str, Any] = {"type": "object", "properties": {}}
 def conversation(
     played: Trajectory, *, arguments: Arguments = "object", images: bool = True
 ) -> list[_Message] | None:
-    """The messages; None when the client never asked for prompt or messages, so that it is unknown what it
-    showed.
+    """The messages; None if the client never requested prompt or messages, so that the opening is unknown.
 
-    Images are parts ``{"type": "image_url", "image_url": {"url": "data:…"}}``; those of a result stand in a
-    message of the user after it, since an answer of a tool can only be text for most models. Calls that ran
-    side by side are calls of one assistant message. Calls that were cut off or came after the end of the
-    episode are left out.
+    Images are parts ``{"type": "image_url", "image_url": {"url": "data:…"}}``; those of a result are in a
+    user message after it, since tool messages are text only for most models. Concurrent calls belong to one
+    assistant message. Calls without a result, or after the end of the episode, are left out.
     """
     if played.messages:
         found = [message for each in played.messages for message in _shown(each, arguments, images)]
@@ -79,7 +77,7 @@ def images_of(messages: Sequence[_Message]) -> list[str]:
 
 
 def _turns(steps: Sequence[Step]) -> Iterator[list[Step]]:
-    """Calls with a result, those together of which one began before the other had ended."""
+    """Calls with a result, grouped by overlap in time."""
     turn: list[Step] = []
     ends = 0.0
     done = [s for s in steps if s.kind == "call" and s.number is not None and not s.discarded]
@@ -94,7 +92,7 @@ def _turns(steps: Sequence[Step]) -> Iterator[list[Step]]:
 
 
 def _shown(message: _Message, arguments: Arguments, images: bool) -> Iterator[_Message]:
-    """A message of the environment, which has blocks of the protocol."""
+    """Convert a message of the environment, which consists of protocol blocks."""
     role, blocks = str(message.get("role", "user")), message.get("blocks")
     blocks = [each for each in blocks if isinstance(each, dict)] if isinstance(blocks, list) else []
     for block in blocks:
@@ -148,7 +146,7 @@ def _text(blocks: Sequence[Block]) -> str:
 
 
 def _content(blocks: Sequence[Block], images: bool) -> str | list[dict[str, Any]]:
-    """Text; parts only where there are images, since many chat templates take nothing but text."""
+    """Text, or parts if there are images: many chat templates accept only text."""
     if images and any(_is_picture(block) for block in blocks):
         return [_part(block) for block in blocks]
     return _text(blocks)

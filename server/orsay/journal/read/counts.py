@@ -20,7 +20,7 @@ class EnvironmentTally(BaseModel):
     environment: str
     sessions: int
     faults: int
-    """Sessions of which something failed."""
+    """Sessions with a fault."""
     last_at: float
 
 
@@ -30,12 +30,12 @@ class Tally(BaseModel):
     journal: str
     """Path, or URL without password."""
     size_bytes: int
-    """Size of the database, its log and its free room."""
+    """Size of the database, including its log and free pages."""
     search_bytes: int
     """Size of the index for text search beside a SQLite journal; in PostgreSQL it is part of the size."""
     sessions: int
     unended: int
-    """Sessions that live, or whose server was killed."""
+    """Open sessions, and those of killed servers."""
     calls: int
     evaluations: int
     first_at: float | None

@@ -1,6 +1,6 @@
-"""Decoding of rows: JSON that stands in the row or, when large, beside it.
+"""Decoding of rows, with JSON in the row or, if large, in a row of ``large_values``.
 
-What cannot be read is shown as text rather than raised: a reader wants the rest of the page.
+Unreadable values are shown as text instead of failing the whole page.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Large = Mapping[tuple[int, str], bytes]
 
 
 def as_json(text: str | None, large: Large, row: int, field: str) -> Any:
-    """The value of a field; None when there is none."""
+    """The value of a field, or None."""
     if text is None:
         packed = large.get((row, field))
         if packed is None:
@@ -39,7 +39,7 @@ def as_json(text: str | None, large: Large, row: int, field: str) -> Any:
 
 
 def read_blocks(value: Any) -> list[Block]:
-    """Blocks as environments send them; a plain string is one block of text."""
+    """Blocks of an environment; a plain string becomes one text block."""
     if value is None:
         return []
     return [_block(each) for each in (value if isinstance(value, list) else [value])]

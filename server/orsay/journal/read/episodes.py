@@ -1,4 +1,4 @@
-"""Sessions for readers, as summaries and as trajectories: many at a time, in few queries."""
+"""Summaries and trajectories of sessions, read in batches with few queries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SUMMARY = [sessions.c[name] for name in Summary.model_fields]
 
 
 def summaries(connection: Connection, rows: Sequence[Row[Any]]) -> list[Summary]:
-    """Rows with the columns ``SUMMARY``; what has not ended is summed up from its calls."""
+    """Summaries from rows with the columns ``SUMMARY``; totals of open sessions come from their calls."""
     lives = [row.id for row in rows if row.ended_at is None]
     now = open_totals(connection, calls.c.session.in_(lives)) if lives else {}
     found = []
@@ -74,7 +74,7 @@ def _trajectory(
     scored: dict[int, list[Any]],
 ) -> Trajectory:
     steps = [read_step(each, large, scored.get(each.id, ())) for each in called]
-    # results in the order in which they came; what has none comes last
+    # in the order of results; calls without one come last
     steps.sort(key=lambda step: (step.number is None, step.number or 0))
     prompt, request = shown.get("prompt"), as_json(None, large, row.id, "request")
     labels = as_json(row.labels, large, row.id, "labels")

@@ -32,12 +32,12 @@ __all__ = ["Filter", "among", "conditions", "is_lost"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Conditions that all hold; None asks for nothing.
+    """Conjunction of conditions; None is no condition.
 
     ``fault`` is ``any``, ``none`` or a class. ``since`` and ``until`` bound the start of the session, in
     seconds since 1970, ``until`` excluded. ``owner`` is the name of an API key: its holder sees these
-    sessions only. ``sid`` is what its client called the session. ``text`` is what a person types to search:
-    see ``search``. Without ``trials``, sessions of runs that are trials count only where their run is named.
+    sessions only. ``sid`` is the client's id of the session. ``text`` is a search query, see ``search``.
+    Without ``trials``, sessions of trial runs are included only if the run is named.
     """
 
     environment: str | None = None
@@ -63,8 +63,7 @@ _EXACT = ("environment", "run", "split", "task", "sid", "owner", "step")
 def conditions(wanted: Filter, *, by: Collection[str] = _EXACT) -> Iterator[ColumnElement[bool]]:
     """Conditions of a filter, except for ``text``. Sessions without an end are judged by their calls.
 
-    SQLite, which knows nothing of how many rows have a value, looks for an index of the columns in ``by``
-    only.
+    SQLite, without statistics of values, may choose an index only by the columns in ``by``.
     """
     for name in _EXACT:
         value = getattr(wanted, name)
@@ -91,7 +90,7 @@ def conditions(wanted: Filter, *, by: Collection[str] = _EXACT) -> Iterator[Colu
 
 
 class _Walked(FunctionElement[Any]):
-    """A column by which SQLite does not choose its index."""
+    """A column that SQLite must not choose an index by (unary plus)."""
 
     inherit_cache = True
 
@@ -109,21 +108,19 @@ def _walked_by_sqlite(element: _Walked, compiler: SQLCompiler, **more: Any) -> s
 def among(
     connection: Connection, ids: Sequence[int], column: ColumnElement[int] = sessions.c.id
 ) -> ColumnElement[bool]:
-    """The column, by default the session's id, is one of these, however many they are: one parameter holds
-    all.
-    """
+    """Membership of the column, by default the session's id, in a list of any length, as one parameter."""
     if connection.dialect.name == "sqlite":
         return column.in_(select(func.json_each(json.dumps(ids)).table_valued("value").c.value))
     return column == any_(bindparam("ids", list(ids), type_=ARRAY(BigInteger)))
 
 
 def is_lost() -> ColumnElement[bool]:
-    """A fault kept the session from its end: its reward is no measure of the policy."""
+    """Condition for sessions that a fault ended: their reward does not measure the policy."""
     return and_(sessions.c.fault.is_not(None), sessions.c.finished.is_not(True))
 
 
 def _is_trial() -> ColumnElement[bool]:
-    """Judged by the name of the run, which is in every index that sums are made from."""
+    """Condition by the name of the run, which all covering indexes include."""
     run = sessions.c.run
     begins = (func.substr(run, 1, len(prefix)) == prefix for prefix in TRIAL_PREFIXES)
     return or_(run.in_(TRIAL_NAMES), *begins)
@@ -146,7 +143,7 @@ def _finished() -> ColumnElement[bool]:
 
 
 def _faulted(fault: str | None = None) -> ColumnElement[bool]:
-    """A call of the open session failed."""
+    """Condition for open sessions with a failed call."""
     which = calls.c.fault.is_not(None) if fault is None else calls.c.fault == fault
     return and_(sessions.c.ended_at.is_(None), _has_call(which))
 

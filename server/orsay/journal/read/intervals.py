@@ -1,4 +1,4 @@
-"""Means and shares with their 95% intervals, from values or from sums that a database made of them."""
+"""Means and shares with 95% intervals, from values or from a database's sums."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orsay_protocol.student import Z, t_quantile
 
 __all__ = ["Interval", "Moments", "finite", "mean_interval", "share_interval"]
 
-_CLEAR = 1e-6  # of the squares' sum must be left when the mean's is taken away: fewer digits say too little
+_CLEAR = 1e-6  # least share of the sum of squares that is left without the mean's: cancellation
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Moments:
 
 
 def finite(value: float | None) -> float | None:
-    """None for a number beyond a float, which no JSON can carry."""
+    """The number, or None if it is not finite, which JSON cannot represent."""
     return value if value is not None and math.isfinite(value) else None
 
 
