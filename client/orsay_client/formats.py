@@ -103,7 +103,7 @@ def _untitled(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _for_openai(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Reduce a schema to the subset of OpenAI's functions: one of several alternatives, ``items`` in arrays."""
+    """Reduce a schema to the subset of OpenAI's functions: one of several choices, ``items`` in arrays."""
     chosen = dict(schema)
     for key in _CHOICES:
         options = chosen.pop(key, None)

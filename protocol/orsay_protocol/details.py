@@ -1,4 +1,4 @@
-"""The text for people in the JSON body of an HTTP error."""
+"""Error text from the JSON body of an HTTP error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["detail_text"]
 def detail_text(body: Any) -> str:
     """``detail`` of a parsed body, or of each problem of a 422.
 
-    What was sent stays out of it, for it may be a secret. Empty for a body of another kind.
+    Without the input, which may be a secret. Empty for a body of another kind.
     """
     detail = body.get("detail", "") if isinstance(body, dict) else ""
     return "; ".join(map(_complaint, detail)) if isinstance(detail, list) else str(detail)

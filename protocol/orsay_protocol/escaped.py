@@ -1,4 +1,4 @@
-"""Search for texts below escapes: of JSON, ``repr``, URLs, HTML, SQL and shell in any order."""
+"""Search for texts in escaped form: by JSON, ``repr``, URLs, HTML, SQL and shell, in any order."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _DOTS = ("...", "…")
 
 
 class Escaped:
-    """Finds texts that somebody may have escaped, by unescaping what stands around signs of them.
+    """Finds escaped texts, by unescaping the surroundings of their characteristic parts.
 
-    ``index`` finds them in what is unescaped.
+    ``index`` finds them in the unescaped text.
     """
 
     __slots__ = ("_ends", "_index", "_margin", "_signs")
@@ -39,7 +39,7 @@ class Escaped:
         return bool(self._signs)
 
     def find(self, text: str) -> Iterator[Span]:
-        """``text`` is well spelled."""
+        """Spans of the texts in ``text``, which has no lone surrogates."""
         for start, piece in windows(text, self._margin, 2 * self._margin) if self._signs else ():
             if self._signs.stand_in(piece) or (_is_cut(piece) and self._ends.stand_in(piece)):
                 for layer, place in layers(piece):
@@ -52,7 +52,7 @@ def _is_cut(text: str) -> bool:
 
 
 def _signs(text: str) -> Iterable[str]:
-    """Patterns of which one is in each escaped spelling of the text, or of a long enough part of it."""
+    """Patterns, one of which occurs in every escaped form of the text, or of a long enough part of it."""
     if len(text) > PART:
         step = max(_STRETCH, len(text) // _MOST_STRETCHES)
         stretches = (text[at : at + _STRETCH] for at in range(0, len(text) - _STRETCH + 1, step))
@@ -63,7 +63,7 @@ def _signs(text: str) -> Iterable[str]:
 
 
 def _sign(text: str) -> str:
-    """The part that may be escaped, with as much as possible of its neighbours that are never escaped."""
+    """A character that may be escaped, with its longest neighbourhood of never escaped ones."""
     runs = plain_runs(text)
     gaps: list[tuple[str, str, str]] = []
     before, rest = "", text

@@ -1,7 +1,7 @@
-"""The report of an evaluation: what was played, episode by episode, and what it amounts to.
+"""The report of an evaluation: its episodes and their summary.
 
-Written as JSON by ``orsay eval``, and sent to the server's journal. A reader ignores fields that it does not
-know, so that an older server takes the report of a newer client.
+Written as JSON by ``orsay eval``, and sent to the server's journal. A reader ignores unknown fields, so that
+an older server accepts the report of a newer client.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class EvaluationSummary(_Part):
 
     n_tasks: int
     k: int
-    """Attempts at each task."""
+    """Number of attempts at each task."""
     episodes: int
     """Episodes that were played to an end, faults included."""
     planned: int
@@ -118,7 +118,7 @@ class EvaluationSummary(_Part):
     scored: int
     """Episodes without a fault."""
     mean_reward: Estimate | None = None
-    """None where nothing was scored."""
+    """None if nothing was scored."""
     success: Estimate | None = None
     """The share of episodes whose reward reaches the threshold."""
     success_threshold: FiniteFloat = 1.0
@@ -128,7 +128,7 @@ class EvaluationSummary(_Part):
     retried: dict[str, int] = Field(default_factory=dict)
     """Faults after which an episode was played again, by class."""
     stops: dict[str, int] = Field(default_factory=dict)
-    """Scored episodes, by why they ended."""
+    """Scored episodes, by the reason of their end."""
     tokens: TokenCounts = TokenCounts()
     turns: Quantiles | None = None
     latency: Quantiles | None = None
@@ -154,6 +154,6 @@ class EvaluationReport(_Part):
     started_at: FiniteFloat
     """Seconds since 1970."""
     ended_at: FiniteFloat | None = None
-    """None: it was interrupted."""
+    """None for an interrupted evaluation."""
     summary: EvaluationSummary
     episodes: list[EvaluatedEpisode] = Field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Faults: what went wrong when no answer of the environment exists.
+"""Faults: failures that take the place of an answer of the environment.
 
 An answer of the environment (a refusal by a tool, a reward of 0) is never a fault, and a fault is never an
 answer: a trainer retries or masks a rollout with a fault and must not train on it as reward 0.
@@ -35,13 +35,13 @@ FaultClass: TypeAlias = Literal[
 FAULT_CLASSES: tuple[str, ...] = get_args(FaultClass)
 
 RETRYABLE: frozenset[str] = frozenset({"worker_lost", "overloaded", "shutdown", "time_limit"})
-"""Classes where a fresh session may well succeed."""
+"""Classes for which a fresh session may well succeed."""
 
 
 class Fault(Wire):
     """Data of the stream event ``fault``, which comes just before ``error``.
 
-    ``id`` is what the server's log calls this fault. ``retryable`` means: on a fresh session.
+    ``id`` is the fault's id in the server's log. ``retryable``: a fresh session may well succeed.
     """
 
     model_config = ConfigDict(populate_by_name=True, extra="ignore")

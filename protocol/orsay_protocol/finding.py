@@ -1,7 +1,6 @@
-"""Search for any of many texts in another one: whole, in parts, or cut by dots.
+"""Multi-pattern search for texts: whole, in parts, or cut by an ellipsis.
 
-``Patterns`` shows quickly that nothing is there, as nearly always, however many texts are looked for; else
-``Index`` looks at single places.
+``Patterns`` is a fast filter for the common case without a match; otherwise ``Index`` finds the positions.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ Span: TypeAlias = tuple[int, int]
 _T = TypeVar("_T")
 
 SHORTEST = 4
-"""Shorter texts stand in too many words: they are not looked for."""
+"""Minimum length: shorter texts occur in too many words."""
 PART = 16
-"""Number of characters of a longer text that are found without the rest of it."""
+"""Length of a part of a longer text that is found without the rest."""
 LONG = 256
-"""The same for longer texts, where shorter parts would be too many to look for."""
+"""The same for long texts, which have too many shorter parts."""
 
 _MOST_PARTS = 128  # of one text
 _PARTS = 8192  # of many together, but for ...
@@ -42,14 +41,12 @@ _TEXT = SchemaValidator(core_schema.str_schema(pattern=""))  # any that UTF-8 ca
 
 
 def well_spelled(text: str) -> str:
-    """The text with U+FFFD for each half of a surrogate pair, which ``Patterns`` do not take; of the same
-    length.
-    """
+    """The text with U+FFFD for each lone surrogate, which ``Patterns`` refuse; of the same length."""
     return text if text.isascii() or _TEXT.isinstance_python(text) else _HALVES.sub("\ufffd", text)
 
 
 def windows(text: str, margin: int, size: int = _WINDOW) -> Iterator[tuple[int, str]]:
-    """Pieces of the text and where they begin; what is no longer than the margin is whole in one of them."""
+    """Overlapping pieces of the text, and their positions; each match within the margin is in one piece."""
     if len(text) <= size:
         yield 0, text
         return
@@ -59,14 +56,12 @@ def windows(text: str, margin: int, size: int = _WINDOW) -> Iterator[tuple[int, 
 
 
 def literal(text: str) -> str:
-    """A pattern of that text."""
+    """Pattern that matches the text literally."""
     return _ODD.sub(lambda match: f"\\x{{{ord(match[0]):x}}}", text)
 
 
 class Patterns:
-    """Search for several regular expressions in one pass of Rust's regex, which pydantic includes: far faster
-    than one ``in`` after the other. False when there are none.
-    """
+    """Set of regular expressions, searched in one pass by pydantic's Rust regex engine. False if empty."""
 
     __slots__ = ("_groups", "_validators")
 
@@ -85,7 +80,7 @@ class Patterns:
         return bool(self._groups)
 
     def stand_in(self, text: str) -> bool:
-        """``text`` is well spelled."""
+        """True if one of the patterns occurs in ``text``, which has no lone surrogates."""
         if self._validators is None:
             schemas = [core_schema.str_schema(pattern="|".join(group)) for group in self._groups]
             self._validators = [SchemaValidator(schema) for schema in schemas]
@@ -93,7 +88,7 @@ class Patterns:
 
 
 class Index:
-    """Finds ``texts``, and long enough parts of them; ``whole`` are found only if all of them is there."""
+    """Index that finds ``texts`` and long enough parts of them, and ``whole`` texts without parts."""
 
     __slots__ = ("_edges", "_heads", "_needles", "_places", "_tails", "size")
 
@@ -104,7 +99,7 @@ class Index:
         for text in texts:
             places += _places(text, most)
         self.size = len(places)
-        """Number of parts that are looked for."""
+        """Number of indexed parts."""
         self._places = _by(lambda place: place.block[:SHORTEST], places)
         self._needles = Patterns(literal(place.block[:_NEEDLE]) for place in places)
         self._heads = _by(lambda text: text[:SHORTEST], texts)
@@ -112,7 +107,7 @@ class Index:
         self._edges = Patterns(map(literal, [*self._heads, *self._tails]))
 
     def find(self, text: str) -> list[Span]:
-        """Spans of the texts in ``text``, which may overlap. ``text`` is well spelled."""
+        """Spans of the texts in ``text``, which has no lone surrogates; they may overlap."""
         found: list[Span] = []
         last: dict[str, int] = {}
         for start, piece in windows(text, _NEEDLE):
@@ -132,7 +127,7 @@ class Index:
                     yield span
 
     def _cut(self, text: str) -> Iterator[Span]:
-        """The beginning of a text before, and its end behind dots that mark a cut."""
+        """Spans of a text's beginning before an ellipsis, and of its end after it."""
         heads, tails = self._standing(self._heads, text), self._standing(self._tails, text)
         for cut in _CUT.finditer(text) if heads or tails else ():
             start, end = cut.span()
@@ -145,7 +140,7 @@ class Index:
                     yield end, last
 
     def _standing(self, ends: dict[str, list[str]], text: str) -> list[int]:
-        """Positions at which one of these ends of texts begins, in order."""
+        """Positions where one of these text ends begins, in order."""
         found: list[int] = []
         for first in range(0, len(text), _WINDOW):
             last = first + _WINDOW
@@ -155,7 +150,7 @@ class Index:
 
 
 class _Place:
-    """A block of a text. ``least``: where it stands with so many characters of the text, they are found."""
+    """A block of a text. ``least``: minimum length of a match around it."""
 
     __slots__ = ("at", "block", "least", "text")
 
@@ -166,9 +161,9 @@ class _Place:
         self.least = least
 
     def around(self, text: str, at: int, last: int) -> Span | None:
-        """The match around ``at``. ``last`` is the end of the previous one, which is not searched again.
+        """The match around ``at``. ``last`` is the end of the previous match, where the search starts.
 
-        A line break may stand anywhere in it, as in long base64.
+        It may contain line breaks, as in long base64.
         """
         start, end = at, at + len(self.block)
         if end <= last or not text.startswith(self.block, at):
@@ -194,7 +189,7 @@ class _Place:
 
 
 def _places(text: str, most: int) -> Iterator[_Place]:
-    """Blocks of a text, about ``most``; each part that is to be found holds one of them whole."""
+    """Blocks of a text, about ``most``; each part to be found contains a whole block."""
     if len(text) <= PART:
         yield _Place(text, 0, text, len(text))
         return
@@ -203,7 +198,7 @@ def _places(text: str, most: int) -> Iterator[_Place]:
     for at in range(0, len(text) - size + 1, size):
         blocks.setdefault(text[at : at + size], _Place(text, at, text[at : at + size], 2 * size))
     yield from blocks.values()
-    if size > _NEEDLE:  # its ends are what remains of a text that was cut
+    if size > _NEEDLE:  # the ends remain when a text is cut in the middle
         yield _Place(text, 0, text[:PART], PART)
         yield _Place(text, len(text) - PART, text[-PART:], PART)
 

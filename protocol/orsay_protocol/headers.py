@@ -36,7 +36,7 @@ SECRETS = "X-Secrets"
 BACKEND_STATE = "X-Backend-State"
 IDEMPOTENCY_KEY = "Idempotency-Key"
 ORSAY = "X-Orsay"
-"""Header of answers that create a session: this server honours Idempotency-Key."""
+"""Header of answers that create a session, of a server that honours Idempotency-Key."""
 STATE = "X-Orsay-State"
 """Header of the answer of /create: ``ready``, or ``starting`` while setup runs."""
 CODE = "X-Orsay-Code"
@@ -49,13 +49,13 @@ TRACE = "X-Orsay-Trace"
 
 
 MOST_SECRETS = 64
-"""Largest number of secrets of one session: each is looked for in all text about it."""
+"""Maximum number of secrets of one session: each costs a search in all its texts."""
 MOST_SECRET_BYTES = 65_536
-"""Names and values of them together, in UTF-8."""
+"""Maximum size of names and values together, in UTF-8."""
 
 
 class BadSecrets(ValueError):
-    """X-Secrets cannot be decoded, or holds too much. The text never repeats any part of the value."""
+    """X-Secrets cannot be decoded, or is too large. The message never contains any part of the value."""
 
 
 def encode_secrets(secrets: Mapping[str, str]) -> str:
@@ -65,7 +65,7 @@ def encode_secrets(secrets: Mapping[str, str]) -> str:
 
 
 def decode_secrets(header: str) -> dict[str, str]:
-    """Names and values, which UTF-8 can carry; takes plain strings in place of objects too.
+    """Names and values from X-Secrets, without lone surrogates; plain strings are accepted as values too.
 
     Raises BadSecrets.
     """
@@ -93,7 +93,7 @@ def decode_secrets(header: str) -> dict[str, str]:
 
 
 def check_secrets(secrets: Mapping[str, object]) -> None:
-    """Raises ValueError for more of them than a session may have; what is no text counts nothing."""
+    """Raises ValueError for too many or too large secrets; values that are not strings do not count."""
     if len(secrets) > MOST_SECRETS:
         raise ValueError(f"a session may have {MOST_SECRETS} secrets, not {len(secrets):,}")
     texts = [text for text in (*secrets, *secrets.values()) if isinstance(text, str)]

@@ -1,7 +1,7 @@
-"""Texts without the secrets in them: the one place that takes them out, for server, client and tools.
+"""Redaction of secrets in texts, for server, client and tools.
 
-A secret is found in every spelling that serializers give it (``spellings``), together with others that it
-overlaps, and in parts where a text was cut.
+A secret is found in every form that serializers produce (``spellings``), where it overlaps another secret,
+and in part where a text was cut.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["HIDDEN", "NOTHING", "SHORTEST", "Redactor", "latest", "redact", "red
 HIDDEN = "[secret]"
 """Replacement of a secret."""
 
-_MOST_REDACTORS, _MOST_TOGETHER = 256, 131_072  # characters; what looks for them is within ...
-_MOST_SIZE = 400_000  # places of all secrets that are looked for: some hundred MB at most
+_MOST_REDACTORS, _MOST_TOGETHER = 256, 131_072  # redactors, characters of their secrets, ...
+_MOST_SIZE = 400_000  # ... and blocks in the indexes of all searches: some hundred MB at most
 
 
 class Redactor:
-    """Takes secrets out of texts. False when there are none; its repr shows none."""
+    """Redactor of secrets. False without secrets; its repr shows none."""
 
     __slots__ = ("__weakref__", "_mask", "_numbers", "_search", "_values")
 
@@ -48,16 +48,16 @@ class Redactor:
 
     @property
     def longest(self) -> int:
-        """Characters of the longest secret or of what is derived from it, without escapes."""
+        """Length of the longest secret or of a form derived from it, without escapes."""
         return self._searched().longest
 
     @property
     def size(self) -> int:
-        """Characters of the secrets."""
+        """Total length of the secrets."""
         return sum(map(len, self._values))
 
     def _searched(self) -> Search:
-        """The search for them: made for the first text, dropped when too many others are in use."""
+        """The search structure: built for the first text, dropped when too many others are in use (LRU)."""
         found = self._search
         if found is None:
             found = self._search = Search(self._values, self._mask)
@@ -65,18 +65,18 @@ class Redactor:
         return found
 
     def cool(self) -> None:
-        """Take no memory but for the secrets until the next text comes."""
+        """Release the search structure until the next text."""
         self._search = None
 
     def plain(self, text: str) -> str:
-        """The text without secrets; it may quote JSON."""
+        """Redact a text, which may quote JSON."""
         if not self._values:
             return text
         return _replaced(text, self._spans(text), self._mask)
 
     def json(self, text: str) -> str:
-        """JSON stays JSON: texts, names and numbers that hold a secret are replaced where they stand."""
-        # Only by this may JSON spell characters of a secret otherwise than they are.
+        """Redact JSON: replaces strings, names and numbers with a secret; the result is valid JSON."""
+        # Backslashes are JSON's only way to write characters of a secret in another form.
         escape = "\\" if self._values and self._searched().escaped else "\\u00"
         if escape not in text and not self._numbers and not self._spans(text):
             return text  # nothing is escaped, and no secret found
@@ -90,7 +90,7 @@ class Redactor:
             return self.plain(text)
 
     def value(self, found: Any) -> Any:
-        """The same for what JSON was read to. Raises RecursionError."""
+        """Redact parsed JSON. Raises RecursionError."""
         if isinstance(found, str):
             return self.plain(found)
         if isinstance(found, dict):
@@ -101,18 +101,18 @@ class Redactor:
         return self._mask if isinstance(found, int | float) and self.hides(found) else found
 
     def hides(self, number: int | float) -> bool:
-        """A secret spells this number."""
+        """True if a secret is this number."""
         return number in self._numbers and not isinstance(number, bool)
 
     def split(self, text: str, at: int) -> int:
-        """The last place up to ``at`` where the text can be cut in two without cutting a secret."""
+        """The last position up to ``at`` where the text can be cut without cutting a secret."""
         for start, end in sorted(self.find(text), reverse=True):
             if start < at < end:
                 at = start
         return at
 
     def find(self, text: str) -> list[Span]:
-        """Spans of secrets; they may overlap."""
+        """Spans of secrets, which may overlap."""
         return self._searched().find(well_spelled(text)) if self._values else []
 
     def _spans(self, text: str) -> list[Span]:
@@ -121,7 +121,7 @@ class Redactor:
         return self._without_masks(text, _merged(found)) if found else []
 
     def _without_masks(self, text: str, spans: list[Span]) -> list[Span]:
-        """Skip earlier replacements: a secret may be a part of the word that replaces it."""
+        """Skip earlier replacements, which may contain a secret themselves."""
         if not self._searched().in_mask or self._mask not in text:
             return spans
         masks = [match.span() for match in re.finditer(re.escape(self._mask), text)]
@@ -129,7 +129,7 @@ class Redactor:
 
 
 class _Warm:
-    """Bounds what all redactors of a process take together: those that were asked first are cooled."""
+    """LRU cache of search structures, which bounds the memory of all redactors of a process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -152,7 +152,7 @@ _warm = _Warm()
 
 
 class _Pairs(dict[str, Any]):
-    """A JSON object with a name that comes twice: all of its pairs, in order, are written again."""
+    """A JSON object with duplicate names, which keeps all pairs in order."""
 
     def __init__(self, pairs: Sequence[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -183,11 +183,11 @@ def _merged(spans: Iterable[Span]) -> list[Span]:
 
 
 NOTHING = Redactor(())
-"""Hides nothing."""
+"""Redactor without secrets."""
 
 
 def redact(text: str, hides: Iterable[Redactor]) -> str:
-    """The text without what any of them hides: of several sessions, one secret may begin another."""
+    """Redact by all of them at once: a secret of one session may be a prefix of another's."""
     return _replaced(text, _merged(span for hide in hides for span in hide.find(text)), HIDDEN)
 
 
@@ -195,7 +195,7 @@ _made: WeakValueDictionary[tuple[str, ...], Redactor] = WeakValueDictionary()
 
 
 def redactor(secrets: Iterable[str]) -> Redactor:
-    """The redactor of these secrets: one shared object for as long as it is referenced."""
+    """The redactor of these secrets, shared while it is referenced (flyweight)."""
     given = tuple(filter(None, secrets))
     if not given:
         return NOTHING
@@ -206,7 +206,7 @@ def redactor(secrets: Iterable[str]) -> Redactor:
 
 
 def latest(hides: Iterable[Redactor]) -> tuple[Redactor, ...]:
-    """The first of them, no more than can be asked for each text."""
+    """The first redactors, limited to a number that is affordable for each text."""
     found: dict[Redactor, None] = {}
     size = 0
     for hide in hides:

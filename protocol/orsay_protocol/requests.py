@@ -1,4 +1,4 @@
-"""Request bodies, and the answers that are more than one field of another model."""
+"""Models of request bodies and of compound answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SplitType: TypeAlias = Literal["train", "validation", "test"]
 
 
 class Split(Wire):
-    """A named set of tasks, and what it is meant for."""
+    """A named set of tasks, with its type."""
 
     name: str
     type: SplitType

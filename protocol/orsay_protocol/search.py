@@ -1,4 +1,4 @@
-"""Secrets looked for in a text, in all of their spellings at once."""
+"""Search for secrets in a text, in all forms at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEAST_SIZE = 500  # of a search beside its places, which are about as large
 
 
 class Search:
-    """Looks for secrets in all of their spellings."""
+    """Search structure for some secrets, in all their forms."""
 
     __slots__ = ("escaped", "in_mask", "index", "longest", "size")
 
@@ -43,7 +43,7 @@ class Search:
 
 
 def _members(secret: str) -> Iterator[str]:
-    """Lines of a secret with several, and texts of one that is JSON: each may show up without the others."""
+    """Lines of a multi-line secret, and strings of a JSON secret: each may occur alone."""
     lines = [line.strip() for line in secret.splitlines()]
     texts = lines if len(lines) > 1 else []
     if secret.lstrip()[:1] in ("[", "{"):

@@ -1,7 +1,7 @@
-"""Spellings of a text inside other texts: what serializers make of it, and the way back to where it stands.
+"""Forms of a text inside other texts: its escaped and encoded forms, with a map to original positions.
 
-``layers`` undoes one level of escapes after another, whatever mixture of JSON, ``repr``, URLs, HTML, SQL and
-shell they are of; ``encodings`` are what no unescaping finds.
+``layers`` removes one level of escapes after another, in any mixture of JSON, ``repr``, URLs, HTML, SQL and
+shell; ``encodings`` are forms that unescaping does not find.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ IndexMap: TypeAlias = Callable[[int], int]
 
 _DEPTH = 5  # JSON in JSON in JSON, of a value that looks escaped by itself
 _LAYERS = 8
-_BUDGET = 200_000  # characters that are looked at in any case
+_BUDGET = 200_000  # characters that are always searched
 _IMAGES = 2_000  # the same of a secret
 _LEAST_ENCODED = 8  # characters of base64 that do not occur by chance
 _LONG_ENCODED = 16  # bytes that are no less in base64
@@ -34,7 +34,7 @@ _HEX = "[0-9A-Fa-f]"
 
 
 def _utf8(byte: str) -> str:
-    """One character of UTF-8, each byte of it spelled as ``byte`` and two hex digits; or one byte."""
+    """Pattern of one UTF-8 character or byte, each byte written as ``byte`` and two hex digits."""
     more = f"(?:{byte}[89ABab]{_HEX})"
     two = f"{byte}(?:[Cc][2-9A-Fa-f]|[Dd]{_HEX})"
     return f"{byte}[Ff][0-4]{more}{{3}}|{byte}[Ee]{_HEX}{more}{{2}}|{two}{more}|{byte}{_HEX}{{2}}"
@@ -66,15 +66,16 @@ def is_plain(text: str) -> bool:
 
 
 def plain_runs(text: str) -> list[str]:
-    """The parts of it that no serializer has a reason to escape."""
+    """The parts that no serializer has a reason to escape."""
     return _PLAIN.findall(text)
 
 
 def layers(text: str, budget: int = _BUDGET) -> Iterator[tuple[str, IndexMap]]:
     """The text without one level of escapes, then without two, and so on, until none are left.
 
-    One kind of escapes is undone at a time, in every order: what was spelled may hold what looks like an
-    escape of another kind. Of long texts with many kinds of escapes only the outer levels are looked at.
+    One kind of escapes is removed at a time, in every order: escaped text may contain something that looks
+    like an escape of another kind. For long texts with many kinds of escapes only the outer levels are
+    searched.
     """
     seen, budget = {text}, max(budget, _LAYERS * len(text))
     level: list[tuple[str, IndexMap]] = [(text, lambda at: at)]
@@ -100,12 +101,12 @@ def _through(here: IndexMap, outer: IndexMap) -> IndexMap:
 
 
 def images(text: str) -> list[str]:
-    """The text, and what ``layers`` make of it, should it look like an escape itself."""
+    """The text, and its ``layers`` if it looks like an escape itself."""
     return list(dict.fromkeys([text, *(layer for layer, _ in layers(text, _IMAGES))]))
 
 
 def _unescaped(text: str, escape: re.Pattern[str]) -> tuple[str, IndexMap] | None:
-    """None when there is nothing to undo. Each escape becomes one character."""
+    """Text without one level of escapes, each replaced by one character; None without any."""
     parts: list[str] = []
     spans: list[tuple[int, int]] = []
     at = 0

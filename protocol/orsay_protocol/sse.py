@@ -84,10 +84,10 @@ class StreamTooLong(ValueError):
 
 
 class Decoder:
-    """Turns the bytes of a stream, cut anywhere, into events.
+    """Incremental decoder of a byte stream into events.
 
-    Only CR, LF and CRLF end a line: text may hold any other separator Unicode knows. An event counts when
-    its closing blank line has arrived; what a broken stream leaves unfinished is dropped.
+    Only CR, LF and CRLF end a line: text may contain other Unicode line separators. An event is complete with
+    its blank line; an incomplete event of a broken stream is dropped.
     """
 
     def __init__(self, max_event_bytes: int = 256 * 1024 * 1024) -> None:

@@ -1,4 +1,4 @@
-"""Text that no JSON in UTF-8 can carry, as models and old terminals write it."""
+"""Repair of text with lone surrogates, which UTF-8 cannot encode."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["well_formed"]
 
 
 def well_formed(text: str) -> str:
-    """``text`` with U+FFFD for each half of a surrogate pair that stands alone; whole pairs are joined."""
+    """``text`` with U+FFFD for each lone surrogate; surrogate pairs become one character."""
     try:
         text.encode()
     except UnicodeEncodeError:

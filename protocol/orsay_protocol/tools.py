@@ -1,4 +1,4 @@
-"""Tools on the wire: how they are listed, and what a call answers."""
+"""Models of tools and of the results of calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""W3C Trace Context, as far as Orsay speaks it: the header ``traceparent``."""
+"""W3C Trace Context: the header ``traceparent``."""
 
 from __future__ import annotations
 
