@@ -69,7 +69,7 @@ def served(port: int) -> Iterator[tuple[str, subprocess.Popen[str]]]:
 
 
 async def play(url: str, screen: Screen) -> bool:
-    """Play one episode of each environment; tells whether all were won."""
+    """Play one episode of each environment; returns True if all were won."""
     won = True
     async with AsyncClient(url) as client:
         for _, name, policy in PLAYERS:
@@ -80,7 +80,7 @@ async def play(url: str, screen: Screen) -> bool:
 
 
 async def watch(session: AsyncSession, policy: Policy, screen: Screen) -> bool:
-    """One episode, shown; tells whether it ended with reward 1."""
+    """Play and show one episode; returns True if it ended with reward 1."""
     screen.messages(await session.messages())
 
     def show(tool: str, arguments: Mapping[str, Any], output: ToolOutput) -> None:
@@ -92,7 +92,7 @@ async def watch(session: AsyncSession, policy: Policy, screen: Screen) -> bool:
 
 
 def how_to_go_on(url: str) -> str:
-    """Print what a person can do with the server now."""
+    """Print the next steps with the server."""
     return f"""
 Serving at {url} until Ctrl-C.
 

@@ -1,4 +1,4 @@
-"""Several environments in one run: rows of all of them, each played where it belongs."""
+"""Several environments in one run: rows of all, each played in its own environment."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Member(Protocol):
 class Mixture:
     """Product of ``EnvironmentSpec.combine``; has the properties of a spec that a trainer takes.
 
-    TRL picks each row's environment by the column ``environment``, and shows the model that one's tools
-    alone. Rows are shuffled by ``seed``. With ``weights`` the rows of each environment are drawn again, or
-    left out, until its share is right, while the number of all rows stays. The metrics of each environment
-    are logged under ``env/<name>/``.
+    TRL selects each row's environment by the column ``environment``, and shows the model only the tools of
+    that one. Rows are shuffled by ``seed``. With ``weights`` the rows of each environment are repeated or
+    dropped to reach its share, for the same total. The metrics of each environment are logged under
+    ``env/<name>/``.
 
-    Raises ValueError for less than one spec, names that are not different, or weights that are no shares.
+    Raises ValueError for no spec, duplicate names, or invalid weights.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Mixture:
         return {name: spec.environment_factory for name, spec in self.specs.items()}
 
     def callback(self) -> TrainerCallback:
-        """Labels sessions with the step, and ends them with the training, rather than with the process."""
+        """Callback that labels sessions with the step, and ends them when training ends."""
         return slots.callback(self)
 
     def members(self) -> Sequence[LiveEnvironment]:

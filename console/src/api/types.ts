@@ -48,7 +48,7 @@ export type RunToolOutput = RunToolSuccess | RunToolError;
 export type TaskList = TaskCell[];
 
 /**
- * The session that was ended; ``fault`` is that of its teardown, null when there was none.
+ * An ended session; ``fault`` is that of its teardown, or null.
  */
 export interface Ended {
   sid: string;
@@ -73,7 +73,7 @@ export interface EnvironmentEntry {
   replayable: boolean;
 }
 /**
- * A named set of tasks, and what it is meant for.
+ * A named set of tasks, with its type.
  */
 export interface Split {
   name: string;
@@ -178,7 +178,7 @@ export interface Quantiles {
 /**
  * Data of the stream event ``fault``, which comes just before ``error``.
  *
- * ``id`` is what the server's log calls this fault. ``retryable`` means: on a fresh session.
+ * ``id`` is the fault's id in the server's log. ``retryable``: a fresh session may well succeed.
  */
 export interface Fault {
   class: string;
@@ -187,7 +187,7 @@ export interface Fault {
   retryable: boolean;
 }
 /**
- * One fault; ``id`` is what the log calls it, ``at`` in seconds since 1970.
+ * One fault; ``id`` is its id in the log, ``at`` in seconds since 1970.
  */
 export interface FaultEntry {
   id: string;
@@ -487,7 +487,7 @@ export interface ServerEntry {
   workers: number | null;
 }
 /**
- * State of the journal. ``lost``: rows that were given up since the start.
+ * State of the journal. ``lost``: rows dropped since the start.
  */
 export interface JournalState {
   state: "ok" | "trouble" | "off";
@@ -522,7 +522,7 @@ export interface States {
   closing: number;
 }
 /**
- * Durations of calls that ended lately, in milliseconds; null when there were none.
+ * Durations of recent calls in milliseconds; null without calls.
  */
 export interface Latency {
   p50: number | null;

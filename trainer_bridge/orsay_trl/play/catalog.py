@@ -1,4 +1,4 @@
-"""Environments of the OpenReward catalog, through the ``openreward`` package, as any other source."""
+"""Source of environments of the OpenReward catalog, through the ``openreward`` package."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class CatalogSource:
             return _listing(tools, terminal, groups)
 
     def session(self, task: TaskRef, labels: Mapping[str, str | int]) -> PlayedSession:
-        """``labels`` stay here: the catalog takes none."""
+        """Open a session. ``labels`` are not sent: the catalog accepts none."""
         return _CatalogSession(self._environment, task, self._secrets, self._boundary)
 
     async def aclose(self) -> None:
@@ -191,7 +191,7 @@ class _Boundary:
 
 
 def _translate(exc: BaseException, message: str) -> errors.OrsayClientError | None:
-    """A refusal, a fault or a wrong request; None for what the package does not raise on purpose."""
+    """A refusal, a fault or a request error; None for other exceptions of the package."""
     match exc:
         case theirs.ToolCallError():
             return errors.ToolRefused(message, reason=str(getattr(exc, "reason", "not_found")))

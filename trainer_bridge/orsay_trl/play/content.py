@@ -19,8 +19,8 @@ Content: TypeAlias = str | list[dict[str, Any]]
 def content_of(blocks: Iterable[TextBlock | ImageBlock], *, images: bool) -> Content:
     """Text blocks joined by newlines; parts in their order when there is an image and ``images`` is set.
 
-    Without ``images`` a picture is named in the text: a model that cannot see should know that it was there.
-    Raises ImportError without Pillow, and Fault of class ``bad_image`` for data that is no image.
+    Without ``images`` the text names each image, for models without vision. Raises ImportError without
+    Pillow, and Fault of class ``bad_image`` for invalid data.
     """
     found = list(blocks)
     if not images or not any(isinstance(block, ImageBlock) for block in found):

@@ -1,4 +1,4 @@
-"""Discovery of an environment's tools: those it lists, and those that its sessions list."""
+"""Discovery of an environment's tools: shared ones, and those of sessions."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _PROBES = 16
 
 
 async def discover(source: Source, split: str, probes: Sequence[int], *, terminal_as_tool: bool) -> Tools:
-    """The tools as a model sees them. A session of each task in ``probes`` adds those of its own.
+    """The tools in the form for models. A session of each task in ``probes`` adds its own tools.
 
-    A task that cannot be asked is left out with a warning. Raises RequestError and Fault for the
-    environment's own listing.
+    A failed session is skipped with a warning. Raises RequestError and Fault for the environment's own
+    listing.
     """
     shared = await source.listing()
     limit = asyncio.Semaphore(_PROBES)

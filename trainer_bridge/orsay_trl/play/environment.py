@@ -30,7 +30,7 @@ _LIVE = ("faults", "tools")
 class PlayOptions:
     """Arguments of ``EnvironmentSpec`` that are needed while episodes are played and scored.
 
-    ``probes`` are the tasks whose sessions are asked for tools of their own.
+    ``probes`` are the tasks of sessions whose own tools are listed.
     """
 
     split: str = "train"
@@ -46,10 +46,9 @@ class PlayOptions:
 
 
 class LiveEnvironment:
-    """One environment as one process plays it; several specs of a mixture share an event loop.
+    """Environment state of one process; several specs of a mixture share an event loop.
 
-    The connection is made when first needed, once in each process. A pickled copy has none of it and connects
-    anew.
+    The connection is made on first use, once in each process. A pickled copy has none, and connects again.
     """
 
     def __init__(self, target: Target, options: PlayOptions) -> None:
@@ -75,7 +74,7 @@ class LiveEnvironment:
 
     @cached_property
     def tools(self) -> Tools:
-        """The environment's tools, asked for once."""
+        """The environment's tools, requested once."""
         options = self.options
         return self.run(
             discover(
@@ -85,11 +84,11 @@ class LiveEnvironment:
 
     @property
     def pool(self) -> EpisodePool:
-        """Connection and open episodes of this process, made when first needed."""
+        """Connection and open episodes of this process, created on first use."""
         if self._pool is None or self._pool.pid != os.getpid():
             beside = self._leader.pool if self._leader is not None else None
             pool = EpisodePool(self.target.connect, concurrency=self.options.concurrency, beside=beside)
-            weakref.finalize(self, pool.abandon).atexit = False  # at exit a pool ends by itself
+            weakref.finalize(self, pool.abandon).atexit = False  # at exit the pool closes itself
             self._pool = pool
         return self._pool
 
@@ -101,21 +100,21 @@ class LiveEnvironment:
     # Membership of a run
 
     def follow(self, leader: LiveEnvironment) -> None:
-        """Share the event loop of ``leader``; for a mixture, before anything was played."""
+        """Share the event loop of ``leader``; for a mixture, before the first episode."""
         self._leader = leader
 
     def label_step(self, step: int) -> None:
-        """Label the sessions that open from now on with this step of the trainer."""
+        """Label new sessions with this step of the trainer."""
         self.pool.step = step
 
     def label_run(self, run: str) -> None:
-        """Label the sessions that open from now on with this run, unless the options name another."""
+        """Label new sessions with this run, unless the options name another."""
         self._run = run
 
     # Episodes
 
     def episode(self, row: Mapping[str, Any]) -> Episode:
-        """Episode of a row of the dataset, not yet open; its coroutines run on ``pool``."""
+        """Unopened episode for a row of the dataset; its coroutines run on ``pool``."""
         spec = row.get("task_spec")
         task = TaskRef(
             split=str(row.get("task_split") or self.options.split),
@@ -136,12 +135,12 @@ class LiveEnvironment:
         one_prompt_per_task: bool = False,
         groups: Sequence[int] | None = None,
     ) -> list[Episode]:
-        """Open the episodes of these rows at the same time; ``begin`` then hands each out.
+        """Open the episodes of these rows concurrently; ``begin`` then returns each.
 
-        With ``one_prompt_per_task`` an episode that a fault left without a prompt gets that of its group, and
-        ValueError is raised when two episodes of one group began with different prompts: a trainer that sends
-        each prompt of a group once would pair completions with wrong ones. ``groups`` numbers the group of
-        each row; without it the rows of a task are one.
+        With ``one_prompt_per_task`` an episode without a prompt, after a fault, gets that of its group, and
+        different prompts in a group raise ValueError: a trainer that samples a group from one prompt would
+        pair completions with wrong prompts. ``groups`` has the group number of each row; by default the rows
+        of a task are a group.
         """
         wanted = [(_key(row), self.episode(row)) for row in rows]
         opened = self.pool.prepare(wanted)
@@ -156,7 +155,7 @@ class LiveEnvironment:
         return opened
 
     def begin(self, row: Mapping[str, Any]) -> Episode:
-        """Open episode of a row: one that was prepared, or a new one."""
+        """Open episode for a row: a prepared one, or a new one."""
         episode = self.pool.take(_key(row))
         if episode is None:
             episode = self.episode(row)
@@ -172,7 +171,7 @@ class LiveEnvironment:
         return self.pool.run(work)
 
     def wait(self, future: Future[_T]) -> _T:
-        """Result of work that was begun on ``pool``; the wait is counted."""
+        """Wait for work started on ``pool``; the waiting time is counted."""
         return self.run(_result(future))
 
     def close(self) -> None:
@@ -190,7 +189,7 @@ class Environments(Protocol):
         ...
 
     def member(self, row: Mapping[str, Any]) -> LiveEnvironment:
-        """The one in which a row is played."""
+        """The environment of a row."""
         ...
 
 

@@ -1,7 +1,7 @@
 """One rollout's episode: its session, its calls and their answers, its reward, and its fault.
 
-An answer of the environment, also a refusal, goes to the model. A fault does not count: the episode is played
-again on a fresh session as far as it had come, within a budget, and otherwise it is lost and never scored.
+An answer of the environment, also a refusal, goes to the model. After a fault the episode is replayed on a
+fresh session, within a budget; otherwise it is lost and never scored.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from .source import PlayedSession, Source, TaskRef
 __all__ = ["LARGEST_REWARD", "Episode", "Reply", "Rules", "Step", "Tools", "common_prompt"]
 
 LARGEST_REWARD = 1e18
-"""Trainers compute the spread of a group in 32 bits, where the squares of larger rewards are infinite, and
-then all advantages of the group are worthless."""
+"""Bound on rewards: trainers compute a group's variance in float32, where squares of larger values
+overflow and make all advantages of the group invalid."""
 
 _log = logging.getLogger("orsay_trl")
 _BACKOFF_S = 0.5
@@ -58,9 +58,9 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The tools of an environment as a model sees them.
+    """The tools of an environment in the form for models.
 
-    ``schemas`` are in OpenAI's function format, ``names`` leads from the model's name of a tool to the
+    ``schemas`` are in OpenAI's function format, ``names`` maps the model's name of a tool to the
     environment's, ``terminal`` is the tool that takes a plain message.
     """
 
@@ -71,7 +71,7 @@ class Tools:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Answer to a call or to a plain message, for the model to see."""
+    """Answer to a call or to a plain message, for the model."""
 
     content: Content
     finished: bool = False
@@ -84,7 +84,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One answered call. ``output`` is None where the environment refused; ``text`` is what a model reads."""
+    """One answered call. ``output`` is None for a refusal; ``text`` is the text for the model."""
 
     tool: str
     input: JSONObject
@@ -94,7 +94,7 @@ class Step:
 
 
 class Episode:
-    """One rollout. Its coroutines run on one event loop, any number of episodes at the same time.
+    """One rollout. Its coroutines run on one event loop, concurrently with other episodes.
 
     ``id`` is sent with every request as the label ``rollout``, and stands in the server's log and journal; a
     session that takes the place of one that was lost has the label ``attempt`` beside it, from 2.
@@ -140,7 +140,7 @@ class Episode:
 
     @property
     def sid(self) -> str:
-        """The session's id on the server, "" before it is open; another one after a retry."""
+        """The session's id on the server, "" before it is open; a retry changes it."""
         return self._session.sid if self._session is not None else ""
 
     @property
@@ -150,7 +150,7 @@ class Episode:
 
     @property
     def began(self) -> bool:
-        """The environment gave its prompt."""
+        """True once the environment has returned its prompt."""
         return self._opened
 
     @property
@@ -165,7 +165,7 @@ class Episode:
 
     @property
     def observation(self) -> Content:
-        """The environment's prompt, once open; "" where a fault came first."""
+        """The environment's prompt, once open; "" after an earlier fault."""
         return self._observation
 
     @property
@@ -188,7 +188,7 @@ class Episode:
     def reward(self) -> float | None:
         """Reward so far by the rules; None when a fault ended it.
 
-        Where the rules make no usable number of it, it is lost to ``bad_reward``.
+        If the rules give no valid number, the episode is lost to ``bad_reward``.
         """
         if self.fault is not None:
             return None
@@ -202,7 +202,7 @@ class Episode:
     async def open(self) -> None:
         """Open the session and read the prompt. Faults are retried, then recorded in ``fault``, not raised.
 
-        Raises RequestError or ProtocolError where the request itself is wrong: training cannot go on.
+        Raises RequestError or ProtocolError if the request itself is wrong: training cannot continue.
         """
         async with self._serial:
             await self._within_budget(self._begin)
@@ -210,7 +210,7 @@ class Episode:
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Reply:
         """Call the tool that the model knows as ``name``; calls of one episode run one after another.
 
-        A mistake of the model is answered in words. Raises as ``open``.
+        The answer to a mistake of the model is a text. Raises as ``open``.
         """
         name = str(name)
         tool = self._tools.names.get(name)
@@ -239,13 +239,13 @@ class Episode:
         return await self._session.score_group(candidates)
 
     def mark_lost(self, fault: str, message: str) -> None:
-        """Count the episode as lost to ``fault``, unless it already is: it is never scored."""
+        """Mark the episode as lost to ``fault``, unless it is lost already: it is never scored."""
         if self.fault is None:
             self.fault, self.fault_message = fault, message
             _log.warning("rollout %s is lost to %s: %s", self.id, fault, message)
 
     def show(self, observation: Content) -> None:
-        """Set the prompt of an episode that a fault left without one, so that a group has one prompt."""
+        """Set the prompt of an episode that has none after a fault, so that a group has one prompt."""
         if not self._opened:
             self._observation = observation
 
@@ -332,7 +332,7 @@ class Episode:
             self.seconds += time.perf_counter() - began
 
     def _drop_session(self) -> None:
-        """End the session in the background: that of a server in trouble takes its time. ``close`` waits."""
+        """End the session in the background, since a failing server may be slow. ``close`` waits for it."""
         session, self._session = self._session, None
         if session is not None:
             ending = asyncio.create_task(_end(session))
@@ -341,9 +341,9 @@ class Episode:
 
 
 def common_prompt(group: Sequence[tuple[bool, Content]], task: TaskRef) -> Content:
-    """Prompt of a group's episodes, "" where faults left none with a prompt.
+    """Prompt of a group's episodes, "" if faults left none with a prompt.
 
-    ``group`` has ``began`` and ``observation`` of each. Raises ValueError where they began differently.
+    ``group`` has ``began`` and ``observation`` of each. Raises ValueError for different prompts.
     """
     prompts = [observation for began, observation in group if began]
     for prompt in prompts:

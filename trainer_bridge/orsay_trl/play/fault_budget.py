@@ -1,4 +1,4 @@
-"""Budget of rollouts that a run may lose to faults before it is worthless."""
+"""Budget of rollouts that a run may lose to faults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["FaultBudget", "TooManyFaults"]
 
 _WINDOW = 64
 _LEAST = 8  # a share of fewer episodes is noise
-_LEAST_BATCH = 2  # one alone is judged with those before it
+_LEAST_BATCH = 2  # a single one is judged with earlier ones
 
 
 class TooManyFaults(RuntimeError):
@@ -26,14 +26,14 @@ class FaultBudget:
         self._last: deque[tuple[str | None, str]] = deque(maxlen=_WINDOW)
 
     def check_batch(self, episodes: Sequence[Episode]) -> None:
-        """Judge a whole batch of rollouts; one alone, as in an evaluation, as ``check_latest`` does."""
+        """Check a batch of rollouts; a single one, as in an evaluation, like ``check_latest``."""
         if len(episodes) < _LEAST_BATCH:
             self.check_latest(episodes)
             return
         self._judge([(episode.fault, episode.fault_message) for episode in episodes])
 
     def check_latest(self, episodes: Sequence[Episode]) -> None:
-        """Judge the last 64 rollouts, for trainers without batches, once there were 8."""
+        """Check the last 64 rollouts, for trainers without batches, from the eighth on."""
         self._last.extend((episode.fault, episode.fault_message) for episode in episodes)
         if len(self._last) >= _LEAST:
             self._judge(list(self._last))

@@ -1,4 +1,4 @@
-"""Names of tools: the environment's own, those that a model can use, and those that a class can have."""
+"""Names of tools for the environment, for models, and for Python classes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _RESERVED = frozenset(
 
 
 def model_names(names: Iterable[str]) -> dict[str, str]:
-    """Names of tools as the model sees them, by tool; no two are equal.
+    """Unique names of tools for the model, by tool.
 
-    Letters, digits, ``_`` and ``-``, 64 at most, are kept as they are (chat formats carry no others); the
-    rest become ``_``, and a number distinguishes names that would then be the same.
+    Up to 64 letters, digits, ``_`` and ``-`` are kept (chat formats allow no others); other characters become
+    ``_``, and a number distinguishes equal names.
     """
     wanted = list(dict.fromkeys(names))
     kept = {name for name in wanted if name and not _FOREIGN.search(name) and len(name) <= _LONGEST}
@@ -37,8 +37,9 @@ def model_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def attribute_names(names: Iterable[str]) -> dict[str, str]:
-    """Public methods under which TRL finds the tools, by name: never one that means something else on a
-    ``RolloutEnvironment``, nor one with a leading underscore, which TRL skips.
+    """Method names for the tools, by name.
+
+    They collide with no attribute of ``RolloutEnvironment``, and have no leading underscore, which TRL skips.
     """
     taken: set[str] = set(_RESERVED)
     found = {}

@@ -1,7 +1,7 @@
-"""A guard around the parser of a tokenizer: TRL takes most of what it raises for plain text, but not all.
+"""Wrapper of a tokenizer's parser, which raises only exceptions that TRL handles.
 
-Without it, arguments that are nested without end stop a training: json raises RecursionError, TRL catches
-ValueError and TypeError.
+Without it, deeply nested arguments stop a training: json raises RecursionError, TRL catches ValueError and
+TypeError.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 __all__ = ["guard", "unguarded"]
 
 _NAME = "parse_response"
-_LEVELS = 100  # of the calls between here and where a chat template writes a message again, and some more
+_LEVELS = 100  # stack levels between here and the rendering of a chat template, with a margin
 
 
 class _Guarded:
-    """``parse_response`` of one tokenizer. Raises ValueError for a turn that is no message."""
+    """``parse_response`` of one tokenizer. Raises ValueError for an invalid message."""
 
     def __init__(self, tokenizer: Any, rendered: bool) -> None:
         self._tokenizer, self._rendered = tokenizer, rendered
@@ -34,19 +34,19 @@ class _Guarded:
 def guard(tokenizer: Any, *, rendered: bool) -> None:
     """Wrap the parser of ``tokenizer``, once; a tokenizer without a parser stays as it is.
 
-    ``rendered``: what is parsed goes through the chat template again, so it must be possible to write it.
+    ``rendered``: parsed messages go through the chat template again, and must be serializable.
     """
     if hasattr(type(tokenizer), _NAME) and not isinstance(tokenizer.__dict__.get(_NAME), _Guarded):
         tokenizer.__dict__[_NAME] = _Guarded(tokenizer, rendered)
 
 
 def unguarded(tokenizer: Any) -> None:
-    """Take it from a copy of a tokenizer, where it would go on to read with the original."""
+    """Remove the wrapper from a copied tokenizer, where it would still call the original's parser."""
     tokenizer.__dict__.pop(_NAME, None)
 
 
 def _write(found: Any) -> None:
-    """Raises RecursionError, or UnicodeEncodeError for half of a surrogate pair."""
+    """Serialize. Raises RecursionError, or UnicodeEncodeError for a lone surrogate."""
     for _ in range(_LEVELS):
         found = [found]
     json.dumps(found, ensure_ascii=False).encode()

@@ -27,10 +27,10 @@ _FIRST = 100
 
 
 class EpisodePool:
-    """Plays episodes on an event loop thread of its own, so that keep-alive goes on while a trainer computes.
+    """Plays episodes on a background event loop, so that keep-alive continues while a trainer computes.
 
-    ``waited_s`` adds up how long callers were blocked here: what training paid for the environment.
-    ``metered`` is the time and ``waited_s`` when metrics were last logged. ``beside`` is another pool whose
+    ``waited_s`` is the total time that callers were blocked: the cost of the environment to training.
+    ``metered`` has the time and ``waited_s`` of the last logged metrics. ``beside`` is another pool whose
     loop this one shares, so that one coroutine can play on both.
     """
 
@@ -65,7 +65,7 @@ class EpisodePool:
             self.waited_s += time.perf_counter() - began
 
     def play(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Result of ``work`` that is more than the environment's: unlike ``run``, no wait is counted."""
+        """Result of ``work`` that includes more than the environment: unlike ``run``, no wait is counted."""
         return self._loop.run(work)
 
     def start(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
@@ -73,13 +73,13 @@ class EpisodePool:
         return self._loop.start(work)
 
     async def open(self, episode: Episode) -> None:
-        """Open an episode, with others at the same time as far as ``concurrency`` allows."""
+        """Open an episode, within the limit ``concurrency``."""
         self._open.add(episode)
         async with self._slots:
             await episode.open()
 
     async def close(self, episodes: Iterable[Episode]) -> None:
-        """End the sessions of these episodes, all at the same time."""
+        """End the sessions of these episodes concurrently."""
 
         async def end(episode: Episode) -> None:
             async with self._slots:
@@ -89,7 +89,7 @@ class EpisodePool:
         await asyncio.gather(*(end(episode) for episode in episodes))
 
     def prepare(self, wanted: Iterable[tuple[Hashable, Episode]]) -> list[Episode]:
-        """Open all these episodes at once; ``take`` hands them out by their keys, in order."""
+        """Open all these episodes concurrently; ``take`` returns them by key, in order."""
         pairs = list(wanted)
 
         async def open_all() -> None:
@@ -106,7 +106,7 @@ class EpisodePool:
         return [episode for _, episode in pairs]
 
     def take(self, key: Hashable) -> Episode | None:
-        """The next episode that was prepared under ``key``."""
+        """The next prepared episode of ``key``."""
         waiting = self._prepared.get(key)
         if not waiting:
             return None
@@ -129,13 +129,13 @@ class EpisodePool:
         try:
             self._loop.run(self._end())
         except errors.ClientClosed:
-            pass  # the loop is gone, and its connections with it
+            pass  # the loop and its connections are gone
         finally:
             if self._owns_loop:
                 self._loop.stop()
 
     def abandon(self) -> None:
-        """``shut`` in the background, for a garbage collection, which comes in the middle of anything."""
+        """``shut`` in the background, for a finalizer, which may run at any point."""
 
         async def end() -> None:
             try:

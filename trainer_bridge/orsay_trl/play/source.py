@@ -27,7 +27,7 @@ _RANGE = 256
 
 @dataclass(frozen=True, slots=True)
 class TaskRef:
-    """A task: by split and index, or by its whole ``spec``, which counts when it is given."""
+    """A task: by split and index, or by its ``spec``, which has priority."""
 
     split: str
     index: int
@@ -60,7 +60,7 @@ class Source(Protocol):
 
 
 class ServerSource:
-    """An environment of any ORS server. Made on the event loop that plays; reads no variables."""
+    """Source for an environment of any ORS server. Create it on the event loop; reads no variables."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class ServerSource:
         return await self._environment.tasks(split).count()
 
     async def specs(self, split: str, indices: Sequence[int]) -> list[Mapping[str, Any]]:
-        """The tasks' specs, in ranges where indices follow each other."""
+        """The tasks' specs, fetched in ranges for consecutive indices."""
         tasks = self._environment.tasks(split)
         limit = asyncio.Semaphore(_FETCHES)
 
@@ -119,7 +119,7 @@ class ServerSource:
 
 
 def _runs(indices: Sequence[int]) -> list[range]:
-    """Stretches of indices that follow each other, 256 at most."""
+    """Ranges of consecutive indices, 256 at most each."""
     runs: list[range] = []
     for index in indices:
         if runs and index == runs[-1].stop and index > 0 and len(runs[-1]) < _RANGE:

@@ -1,4 +1,4 @@
-"""Address and credentials of one environment, and the connection that is made from them."""
+"""Address and credentials of one environment, and connections to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _USER = re.compile("//[^/]*@")  # of a URL, with the password
 class Target:
     """An environment of an ORS server by URL, or of the OpenReward catalog as ``owner/name``.
 
-    Raises ValueError for another name, and for settings that the catalog does not take.
+    Raises ValueError for other names, and for settings that the catalog does not support.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Target:
         return f"Environment_{plain.strip('_')}"
 
     def connect(self) -> Source:
-        """New connection; called on the event loop that plays."""
+        """New connection; called on the playing event loop."""
         if self.is_url:
             return ServerSource(
                 self.name,

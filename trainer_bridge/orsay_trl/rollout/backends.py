@@ -41,7 +41,7 @@ class SpecBackend:
         return self.spec.members()[0].pool.play(work)
 
     def judge(self, rollouts: Sequence[Rollout], log_metric: Callable[[str, float], None]) -> None:
-        """Log the episodes' numbers as the reward function of ``environment_factory`` does."""
+        """Log the metrics of the episodes, like the reward function of ``environment_factory``."""
         log_episodes([(rollout.live, rollout.episode, rollout.reward) for rollout in rollouts], log_metric)
         for live in self.spec.members():
             own = [rollout.episode for rollout in rollouts if rollout.live is live]
@@ -53,7 +53,7 @@ class SpecBackend:
 
 
 class TextSpecBackend(SpecBackend):
-    """Plays them by one free text for each step."""
+    """Plays the tasks by one free text for each step."""
 
     def __init__(
         self, spec: Environments, prompt_builder: PromptBuilder, action_parser: ActionParser
@@ -105,7 +105,7 @@ class _ToolDriver:
     def _rollout(self, dialogue: Dialogue, context: RolloutContext, reason: StopReason) -> Rollout:
         episode, transcript = self.episode, dialogue.transcript
         reward = episode.reward
-        if episode.fault is not None:  # also one that came with the reward
+        if episode.fault is not None:  # also a fault of the reward
             episode.stop_reason = reason = "fault"
         if episode.fault is not None or not transcript.completion_ids:
             transcript = transcript.masked(context.filler)

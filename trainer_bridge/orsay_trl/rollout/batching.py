@@ -1,4 +1,4 @@
-"""Requests that come one by one, answered in batches: for engines that are fast only together."""
+"""Dynamic batching of single requests, for engines that need batches."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _Result = TypeVar("_Result")
 
 
 class Batcher(Generic[_Request, _Result]):
-    """Collects what waits, hands it to ``work`` on a thread, and collects again meanwhile.
+    """Passes waiting requests to ``work`` on a thread, and collects new ones meanwhile.
 
     Args:
         work: Answers a batch, in its order, at most ``limit`` at a time; runs on ``executor``.
         executor: Of one thread, so that batches do not overlap.
         limit: Requests in one batch.
-        linger_s: A batch starts once no request came for so long: rollouts that were just answered
-            come back at nearly the same time.
+        linger_s: Time without a new request after which a batch starts: rollouts of one batch return at
+            nearly the same time.
     """
 
     def __init__(

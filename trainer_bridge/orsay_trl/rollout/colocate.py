@@ -16,17 +16,16 @@ __all__ = ["ColocatedSampler"]
 
 
 class ColocatedSampler:
-    """Samples with TRL's colocated engine; a request joins those under way at the next step of the engine.
+    """Samples with TRL's colocated engine, with continuous batching: requests join at the engine's next step.
 
-    TRL itself would generate for a whole batch and wait for its longest turn. Here each rollout goes on as
-    soon as its own turn is over.
+    TRL itself generates for a whole batch and waits for its longest turn. Here each rollout continues as soon
+    as its own turn is complete.
 
     Args:
         generation: ``trainer.vllm_generation`` with ``vllm_mode="colocate"``; anything with its ``llm``.
         sampling: How tokens are drawn.
 
-    Raises ValueError for an engine that is spread over several processes: its processes would have to make
-    each step together, and their rollouts do not take the same steps.
+    Raises ValueError for an engine with several processes, which would have to make each step together.
     """
 
     def __init__(self, generation: Any, sampling: Sampling | None = None) -> None:
@@ -44,17 +43,17 @@ class ColocatedSampler:
         self._dropped: list[str] = []
         self._answers: dict[str, asyncio.Future[Sample]] = {}
         self._drive: asyncio.Task[None] | None = None
-        # The engine belongs to one thread at a time, and does not know of event loops.
+        # The engine may be used by one thread at a time, and is synchronous.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="orsay-engine")
 
     @contextmanager
     def awake(self) -> Iterator[None]:
-        """Around a batch, on the trainer's thread: with sleep mode, the engine has its memory only here."""
+        """Context of a batch, on the trainer's thread: in sleep mode, the engine has memory only here."""
         generation = self._generation
         if not getattr(generation, "enable_sleep_mode", False):
             yield
             return
-        if weights_asleep(generation):  # sleeping discards them, and the step need not have changed
+        if weights_asleep(generation):  # sleeping discards them, even if the step has not changed
             generation.sync_weights()
         generation.llm.wake_up(tags=["kv_cache"])
         try:
@@ -87,7 +86,7 @@ class ColocatedSampler:
                 self._dropped.append(number)
 
     async def aclose(self) -> None:
-        """Drop what is under way, and end the thread; safe to call twice. The engine is TRL's to end."""
+        """Abort requests and end the thread; safe to call twice. TRL owns the engine."""
         for answer in list(self._answers.values()):
             answer.cancel()
         drive, self._drive = self._drive, None
@@ -112,7 +111,7 @@ class ColocatedSampler:
                 answer_ = self._answers.get(number)
                 if answer_ is not None and not answer_.done():
                     answer_.set_result(sample)
-            await asyncio.sleep(0)  # rollouts that were answered return with their next request
+            await asyncio.sleep(0)  # lets answered rollouts submit their next request
 
     def _step(
         self, new: Sequence[tuple[str, list[int], int]], gone: Sequence[str]

@@ -1,4 +1,4 @@
-"""Context of a batch of rollouts: chat format, sampler with current weights, limits; and who uses it."""
+"""Context of a batch of rollouts: chat format, sampler with current weights, limits; and its interfaces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["RolloutBackend", "RolloutContext", "RolloutDriver", "RolloutSettings
 
 @dataclass(frozen=True, slots=True)
 class RolloutSettings:
-    """Recipe of a ``RolloutContext``; see ``vllm_rollout_func`` for each.
+    """Settings of a ``RolloutContext``; ``vllm_rollout_func`` documents each.
 
     ``fallback_url`` counts where the trainer has no vLLM of its own. ``sampling`` replaces fields of the
     trainer's sampling settings.
@@ -47,8 +47,8 @@ class RolloutSettings:
     def open(self, trainer: Any) -> RolloutContext:
         """Context for one trainer; called on its thread.
 
-        Raises TemplateError where tool calls cannot be read, and ValueError where nothing would bring the
-        server new weights.
+        Raises TemplateError if tool calls cannot be parsed, and ValueError if no one would update the
+        server's weights.
         """
         kwargs = (
             self.chat_template_kwargs
@@ -112,7 +112,7 @@ class RolloutContext:
 
     @contextmanager
     def sampling_batch(self) -> Iterator[None]:
-        """Around one batch, on the trainer's thread: current weights, and an engine that is awake."""
+        """Context of one batch, on the trainer's thread: current weights, and an awake engine."""
         if self.settings.sync and not self.trainer.use_vllm:  # TRL itself sends weights to its own vLLM
             self.settings.sync.sync(self.trainer)
         with self._prepared():
@@ -140,19 +140,19 @@ class RolloutContext:
 
     @property
     def filler(self) -> int:
-        """The token of a completion that could not be sampled at all."""
+        """Token that replaces an empty completion."""
         tokenizer = tokenizer_of(self.trainer.processing_class)
         found = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
         return int(found)
 
     async def aclose(self) -> None:
-        """Close the sampler, if it was made here."""
+        """Close the sampler, if this object owns it."""
         if self.settings.sampler is None:
             await self.sampler.aclose()
 
 
 class RolloutDriver(Protocol):
-    """Driver of one rollout; it raises what no rollout can recover from."""
+    """Driver of one rollout; raises only errors that stop training."""
 
     async def play(self, context: RolloutContext) -> Rollout: ...
 
@@ -161,7 +161,7 @@ class RolloutBackend(Protocol):
     """Environment in which rollouts are played, and the event loop that belongs to it."""
 
     def drivers(self, prompts: Sequence[Any], trainer: Any) -> list[RolloutDriver]:
-        """One for each prompt, in their order; called on the trainer's thread."""
+        """One driver for each prompt, in order; called on the trainer's thread."""
         ...
 
     def run(self, work: Coroutine[Any, Any, list[Rollout]]) -> list[Rollout]:
@@ -169,12 +169,12 @@ class RolloutBackend(Protocol):
         ...
 
     def judge(self, rollouts: Sequence[Rollout], log_metric: Callable[[str, float], None]) -> None:
-        """Log what is particular to the environment. Raises TooManyFaults."""
+        """Log environment metrics. Raises TooManyFaults."""
         ...
 
 
 def trainer_sampling(trainer: Any, changes: Mapping[str, Any] | None = None) -> Sampling:
-    """The trainer's sampling settings, whose distribution it will assume; ``changes`` replace some."""
+    """The trainer's sampling settings, which its loss assumes, with ``changes``."""
     found: dict[str, Any] = {
         "temperature": trainer.temperature,
         "top_p": trainer.top_p,

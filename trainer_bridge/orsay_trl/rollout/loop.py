@@ -1,4 +1,4 @@
-"""One rollout: the model's turns and the environment's answers in turn, until there is a reason to stop."""
+"""One rollout: a loop of model turns and environment answers, up to a stop reason."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Rollout:
     episode: Any = None
     live: Any = None
     extra: dict[str, Any] = field(default_factory=dict)
-    """Handed to reward functions under these names, besides what every rollout has."""
+    """Additional arguments of reward functions, by name."""
 
 
 class PlayedReply(Protocol):
@@ -62,7 +62,7 @@ class PlayedReply(Protocol):
 
 
 class PlayedEpisode(Protocol):
-    """An open ``orsay_trl.Episode``, as far as a rollout looks at it."""
+    """Interface of an open ``orsay_trl.Episode`` for rollouts."""
 
     fault: str | None
 
@@ -73,7 +73,7 @@ class PlayedEpisode(Protocol):
 
 
 class Dialogue:
-    """The tokens of one rollout on their way between the sampler and the environment."""
+    """Dialogue of one rollout between sampler and environment, as tokens."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Dialogue:
         return ids[: len(ids) - len(self._last)]
 
     async def turn(self) -> Sample | None:
-        """Sample one turn of the model; None when there is no room for a single token."""
+        """Sample one turn of the model; None without room for a single token."""
         room = self.room
         if room < 1:
             return None
@@ -125,7 +125,7 @@ class Dialogue:
     def reply(self, replies: Sequence[Message]) -> bool:
         """Append the environment's replies to the last turn.
 
-        False, with nothing appended, when the model would have no room to answer it.
+        Returns False, and appends nothing, if the model would have no room to answer.
         """
         between = self._chat.between(self._last, replies)
         kept = len(self.transcript.completion_ids)
@@ -151,8 +151,8 @@ class Dialogue:
 async def play_tools(episode: PlayedEpisode, dialogue: Dialogue, parser: TurnParser) -> StopReason:
     """Play an open episode by tool calls.
 
-    Calls of one turn are made one after another, and those after the one that ended the episode are not made.
-    After the end of the episode there are no more tokens, sampled or not.
+    Calls of one turn are made one after another, up to the one that ends the episode. No tokens are added
+    after the end of the episode.
     """
     while True:
         sample = await dialogue.turn()
@@ -160,7 +160,7 @@ async def play_tools(episode: PlayedEpisode, dialogue: Dialogue, parser: TurnPar
             return "budget"
         turn = parser.parse(sample.token_ids, prefix=dialogue.prefix, tools=episode.tools)
         if sample.finish_reason == "length" and not turn.calls:
-            return "budget"  # a turn that was cut off is no plain message, and no broken call either
+            return "budget"  # a truncated turn is neither a plain message nor a malformed call
         if not turn.calls and turn.problem is None:
             taken = await dialogue.wait(episode.say(turn.text))
             if episode.fault is not None:
@@ -182,7 +182,7 @@ async def play_tools(episode: PlayedEpisode, dialogue: Dialogue, parser: TurnPar
 
 
 def text_only(content: Any) -> str:
-    """Content as text: TRL's rollout functions have no way to hand images to the model, so they are named."""
+    """Content as text, with names of images, which TRL's rollout functions cannot pass to the model."""
     if isinstance(content, list):
         return "\n".join(str(part["text"]) if part.get("type") == "text" else "[image]" for part in content)
     return str(content)

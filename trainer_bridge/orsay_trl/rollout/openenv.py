@@ -1,7 +1,7 @@
 """``create_openenv_vllm_rollout_func``: OpenEnv environments, by the arguments of Eval Protocol's function.
 
-What was written for that function trains on today's TRL: here sampled ids are kept, logprobs are returned,
-tokens that the model did not sample are masked, and an environment that fails costs one rollout, not the run.
+Code for that function works with current TRL: sampled ids are kept, logprobs are returned, tokens that the
+model did not sample are masked, and a failing environment costs one rollout, not the run.
 """
 
 from __future__ import annotations

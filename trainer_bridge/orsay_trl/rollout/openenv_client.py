@@ -1,4 +1,4 @@
-"""Clients of OpenEnv, of any release and kind, behind the one interface that a rollout needs."""
+"""Adapter of OpenEnv clients of any release, sync or async, for rollouts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BACKOFF_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ClientMaker:
-    """Recipe of a client; see ``create_openenv_vllm_rollout_func`` for each."""
+    """Factory of clients; ``create_openenv_vllm_rollout_func`` documents the fields."""
 
     env_factory: Callable[[], Any] | None = None
     env_client_cls: type[Any] | None = None
@@ -45,11 +45,11 @@ class ClientMaker:
             raise ValueError("tasks need task_var: the variable in which the environment finds its task")
 
     def task(self, group: int, batch: int) -> str | None:
-        """The task of a group of rollouts: another for each group, beginning with another for each batch."""
+        """The task of a group of rollouts: the next one for each group, with a new start for each batch."""
         return self.tasks[(group + batch) % len(self.tasks)] if self.tasks else None
 
     async def client(self, task: str | None) -> Any:
-        """A new client. Raises what it raises."""
+        """A new client. Its exceptions pass through."""
         if self.env_factory is not None:
             return await done(self.env_factory)
         assert self.env_client_cls is not None
@@ -77,7 +77,7 @@ class ClientMaker:
 
 
 class OpenEnvGame:
-    """One episode on a client of its own, as a game. What fails is a fault, and never raised."""
+    """One episode on its own client, as a ``Game``. Failures become faults and are never raised."""
 
     def __init__(self) -> None:
         self.finished = False
@@ -104,7 +104,7 @@ class OpenEnvGame:
                 return
 
     def check(self, action: Any) -> None:
-        """Raises ValueError for what a client could not send as JSON; of other kinds of actions, nothing."""
+        """Raises ValueError for an action that cannot be encoded as JSON; other kinds are not checked."""
         try:
             fields = action.model_dump() if isinstance(action, BaseModel) else action
             json.dumps(fields, ensure_ascii=False, default=str).encode()
@@ -112,7 +112,7 @@ class OpenEnvGame:
             raise ValueError(f"this action cannot be sent: {exc}") from exc
 
     async def step(self, action: Any) -> float | None:
-        """Take one step with ``action``; a step that may have been made is not repeated."""
+        """Take one step with ``action``; a step that may have run is not repeated."""
         try:
             result = await done(self._client.step, action)
             reward = float(result.reward or 0.0)
@@ -126,8 +126,8 @@ class OpenEnvGame:
         return reward
 
     def accepts(self, reward: float, of: str) -> bool:
-        """A reward with which a trainer can compute; otherwise the episode is lost to ``bad_reward``."""
-        if abs(reward) <= LARGEST_REWARD:  # which also NaN is not
+        """True for a usable reward; otherwise the episode is lost to ``bad_reward``."""
+        if abs(reward) <= LARGEST_REWARD:  # False for NaN
             return True
         self.fault = "bad_reward"
         limits = f"{-LARGEST_REWARD:g} to {LARGEST_REWARD:g}"
@@ -151,7 +151,7 @@ class OpenEnvGame:
 
 
 async def done(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """The result of a function of either kind; one that blocks does so on a thread."""
+    """The result of a sync or async function; sync ones run on a thread."""
     if inspect.iscoroutinefunction(function):
         return await function(*args, **kwargs)
     result = await asyncio.to_thread(function, *args, **kwargs)

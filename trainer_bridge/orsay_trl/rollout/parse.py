@@ -1,6 +1,6 @@
-"""Reading a turn of the model: its text, and the tools that it calls, by the parser of transformers and TRL.
+"""Parser of a model's turn into text and tool calls, on top of transformers' and TRL's parser.
 
-A call that cannot be read is no exception: it becomes a message by which the model learns what was wrong.
+A malformed call raises nothing: it becomes an error message for the model.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _DEEPSEEK_V3 = {
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a tool, as the model wrote it; nothing is checked against the tool's schema."""
+    """One tool call of the model, not validated against the tool's schema."""
 
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -72,10 +72,10 @@ class Turn:
 
 
 class TurnParser:
-    """Reads turns in the format of one tokenizer.
+    """Parser of turns in the format of one tokenizer.
 
     The format is the tokenizer's own ``response_template`` where it has one, otherwise TRL's for the chat
-    template. The tokenizer is left as it was. Without either, ``can_call`` is False and turns are plain text.
+    template. The tokenizer is not changed. Without either, ``can_call`` is False and turns are plain text.
     """
 
     def __init__(self, processing_class: Any) -> None:
@@ -125,7 +125,7 @@ class TurnParser:
             return
         try:
             known.add_response_schema(self._tokenizer)
-        except ValueError:  # TRL carries these templates, and nothing to read them with
+        except ValueError:  # TRL has these templates but no parser for them
             name = vendored_name(self._tokenizer.chat_template)
             if name == "deepseekv3":
                 self._tokenizer.response_template = _DEEPSEEK_V3
@@ -134,7 +134,7 @@ class TurnParser:
 
 
 def _call(found: Mapping[str, Any]) -> Call:
-    """Raises ValueError for what is no call."""
+    """Parse one call. Raises ValueError."""
     function = found.get("function", found)
     name, arguments = function.get("name"), function.get("arguments")
     if isinstance(arguments, str):
@@ -152,7 +152,7 @@ def _complaint(why: str = "") -> str:
 
 
 def _opening_marks(calls: Mapping[str, Any]) -> tuple[str, ...]:
-    """Text with which every call begins in this format."""
+    """Texts that begin a call in this format."""
     if "open" in calls:
         opened = calls["open"]
         return (opened,) if isinstance(opened, str) else tuple(opened)
@@ -161,7 +161,7 @@ def _opening_marks(calls: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _original(template: Any) -> str | None:
-    """The published form of a template that TRL changed for training: TRL knows formats by that one."""
+    """The published form of a template that TRL changed for training: TRL identifies formats by it."""
     from importlib.resources import files  # beside its only use
 
     if isinstance(template, dict):

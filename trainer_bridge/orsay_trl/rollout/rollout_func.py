@@ -26,7 +26,7 @@ _log = logging.getLogger("orsay_trl")
 
 
 class RolloutFunction:
-    """A ``rollout_func`` of ``trl.GRPOTrainer``; can be pickled, and the copy connects anew.
+    """A ``rollout_func`` of ``trl.GRPOTrainer``; can be pickled, and the copy connects again.
 
     Called with a batch's prompts, it plays all of them at the same time and returns, in the order of the
     prompts, ``prompt_ids``, ``completion_ids``, ``logprobs`` and ``env_mask``, and for reward functions
@@ -55,7 +55,7 @@ class RolloutFunction:
         return {**self.__dict__, "_context": None}
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, list[Any]]:
-        """Raises SamplerError when nothing can be sampled, TooManyFaults, and TemplateError."""
+        """Play a batch. Raises SamplerError if nothing can be sampled, TooManyFaults, and TemplateError."""
         if self._context is None or self._context.trainer is not trainer:
             self.close()
             self._context = self.settings.open(trainer)
@@ -164,7 +164,7 @@ def vllm_rollout_func(
 
 
 def reward_func(env_reward: Sequence[float | None], **_: Any) -> list[float | None]:
-    """Reward function beside a rollout function: what the environment gave; None after a fault."""
+    """Reward function for use with a rollout function: the environment's reward; None after a fault."""
     return list(env_reward)
 
 

@@ -10,7 +10,7 @@ __all__ = ["PromptTooLong", "Sample", "Sampler", "SamplerError", "Sampling"]
 
 
 class SamplerError(RuntimeError):
-    """Failure of sampling that another prompt would not fix: training should stop with this message."""
+    """Failure of sampling for every prompt: training should stop with this message."""
 
 
 class PromptTooLong(SamplerError):
@@ -19,7 +19,7 @@ class PromptTooLong(SamplerError):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One continuation of a prompt, as the model made it."""
+    """One continuation of a prompt."""
 
     token_ids: list[int]
     """The sampled ids, verbatim: the token that ended the turn is included, if one did."""
@@ -31,9 +31,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Rule by which the next token is drawn; the defaults draw from the model's own distribution.
+    """Sampling parameters; the defaults draw from the model's own distribution.
 
-    A seed is missing on purpose: the engine of vLLM on a CPU dies of one.
+    There is no seed on purpose: vLLM's CPU engine crashes with one.
     """
 
     temperature: float = 1.0

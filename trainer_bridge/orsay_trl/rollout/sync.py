@@ -1,7 +1,7 @@
-"""Bringing new weights to a vLLM server through the folder that it serves, where TRL cannot send them itself.
+"""Weight updates of a vLLM server through its model folder, where TRL cannot send them itself.
 
-The server must run with ``VLLM_SERVER_DEV_MODE=1``, and must have been started on the very folder, which both
-sides see under the same or another path. On machines with CUDA, TRL's own ``use_vllm=True`` is faster.
+The server must run with ``VLLM_SERVER_DEV_MODE=1`` on that folder, which both sides may see under different
+paths. On machines with CUDA, TRL's own ``use_vllm=True`` is faster.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _SHARDED = frozenset({"DEEPSPEED", "FSDP"})
 
 
 class SyncError(SamplerError):
-    """The server did not take the new weights: what it samples is not what is trained."""
+    """The server did not load the new weights: it samples from another model than is trained."""
 
 
 class DiskSync:
-    """Saves a model into the folder that a vLLM server serves, and has the server read it again.
+    """Saves a model into the folder of a vLLM server, and makes the server reload it.
 
     Args:
         folder: What the server was started on, as this process sees it; the model's files there are replaced.
@@ -58,10 +58,10 @@ class DiskSync:
         self._retry = retry or Retry()
 
     def sync(self, trainer: Any) -> bool:
-        """Bring the weights of a TRL trainer to the server, unless those of its current step are there.
+        """Update the server with a TRL trainer's weights, unless it has those of the current step.
 
-        To be called by all processes at the same place; the main one saves, the others wait for it. Returns
-        whether anything had to be done. Raises as ``push``.
+        A collective call of all processes: the main one saves, the others wait. Returns True if the weights
+        were updated. Raises as ``push``.
         """
         step = int(trainer.state.global_step)
         if step == self.step:
@@ -76,7 +76,7 @@ class DiskSync:
         return True
 
     def push(self, model: Any, state: Mapping[str, Any] | None = None) -> None:
-        """Save ``model``, have the server load it, and forget what it computed with the old weights.
+        """Save ``model``, make the server load it, and reset its prefix cache.
 
         Args:
             model: A transformers model, not wrapped; in one process only.
@@ -101,7 +101,7 @@ class DiskSync:
     def _check_folder(self, http: httpx.Client) -> None:
         answer = self._ask(http, "GET", "/v1/models")
         served = [Path(model["root"]) for model in _members(answer, "data") if model.get("root")]
-        # A server in a container may know the folder by a name that means nothing here.
+        # A server in a container may see the folder under another path.
         known = [root for root in served if root.is_absolute() and root.is_dir()]
         if known and not any(root.samefile(self.folder) for root in known if self.folder.is_dir()):
             raise SyncError(
@@ -148,8 +148,8 @@ class DiskSync:
 def untie(model: Any) -> None:
     """Untie the output layer of a transformers model from its embedding; both start equal.
 
-    To be done before the folder is saved that the server is started on, since the server must know of it too.
-    Nothing happens to a model whose output layer is its own already.
+    Call it before saving the folder that the server starts with, which must be untied too. Does nothing for
+    an untied model.
     """
     head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
     model.config.get_text_config().tie_word_embeddings = False
@@ -204,7 +204,7 @@ def _members(answer: httpx.Response, name: str) -> list[Any]:
 
 
 def _success(answer: httpx.Response) -> bool | None:
-    """Success by the server's answer; None where it has none, as with older servers."""
+    """Success according to the server's answer; None if it has no such field, as of older servers."""
     if not answer.content:
         return None
     try:

@@ -21,22 +21,22 @@ PromptBuilder: TypeAlias = Callable[[Any, int, list[str]], Any]
 """The message to the model, a text or content parts, from the observation, the step and the history."""
 
 ActionParser: TypeAlias = Callable[[str], Any]
-"""The action in the model's whole text, its reasoning included. The model is shown a ValueError."""
+"""The action in the model's whole text, including reasoning. The model gets the text of a ValueError."""
 
 
 class Game(Protocol):
-    """A game that is played one action at a time."""
+    """Interface of an episode that is played one action at a time."""
 
     finished: bool
     fault: str | None
     observation: Any
 
     def check(self, action: Any) -> None:
-        """Raises ValueError, for the model to read, where nothing could carry ``action`` there."""
+        """Raises ValueError, with a message for the model, if ``action`` cannot be sent."""
         ...
 
     async def step(self, action: Any) -> float | None:
-        """Take one step with ``action``; returns the reward, if any. A fault is noted, not raised."""
+        """Take one step with ``action``; returns the reward, if any. A fault is recorded, not raised."""
         ...
 
 
@@ -80,7 +80,7 @@ class EpisodeGame:
         return rewards[-1] if rewards else None
 
     def _text_parameter(self) -> tuple[str, str] | None:
-        """The tool and its parameter that a text can only be meant for."""
+        """The only tool and parameter that accept a text."""
         found = []
         for tool in self._episode.tools:
             schema = tool["function"].get("parameters") or {}
@@ -91,7 +91,7 @@ class EpisodeGame:
         return found[0] if len(found) == 1 else None
 
     def _named(self, action: Any) -> tuple[str, Any]:
-        """The tool, and its arguments, whatever they are: what is no object is refused like any other."""
+        """The tool and its arguments of any type: the environment refuses invalid ones."""
         if isinstance(action, tuple) and len(action) == 2 and isinstance(action[0], str):
             return action
         names = [tool["function"]["name"] for tool in self._episode.tools]
@@ -110,7 +110,7 @@ async def play_text(
     prompt_builder: PromptBuilder,
     action_parser: ActionParser,
 ) -> StopReason:
-    """Play a game whose first observation the model was shown. After its end there are no more tokens."""
+    """Play a game after its first observation. No tokens are added after its end."""
     history: list[str] = []
     for step in range(1, dialogue.limits.turns + 1):
         sample = await dialogue.turn()
@@ -119,7 +119,7 @@ async def play_text(
         try:
             action = action_parser(parser.plain(sample.token_ids))
             game.check(action)
-        except (ValueError, RecursionError) as exc:  # the latter of JSON that is nested without end
+        except (ValueError, RecursionError) as exc:  # RecursionError: deeply nested JSON
             dialogue.unreadable_calls += 1
             history.append(f"Step {step}: not understood")
             content = f"Error: {exc}"
@@ -139,9 +139,9 @@ async def play_text(
 
 
 def merged(prompt: Any, observation: str) -> list[Message]:
-    """The messages to start from: those of the dataset, with the observation added to the last of the user.
+    """The initial messages: those of the dataset, with the observation appended to the last user message.
 
-    Many templates refuse two messages of the user in a row. A prompt may be a plain text.
+    Many templates refuse two consecutive user messages. A prompt may be a plain text.
     """
     messages: list[Message] = (
         [{"role": "user", "content": prompt}] if isinstance(prompt, str) else [_bare(one) for one in prompt]
@@ -154,14 +154,14 @@ def merged(prompt: Any, observation: str) -> list[Message]:
 
 
 def _bare(message: Mapping[str, Any]) -> Message:
-    """The row without the fields that name the task, and without the gaps that a dataset fills with None."""
+    """The message without the fields of the task, and without the None values that a dataset adds."""
     return {key: value for key, value in message.items() if key != "task" and value is not None}
 
 
 def _line(step: int, action: Any, reward: float | None, observation: Any) -> str:
     try:
         label = getattr(action, "action_str", None) or str(action)
-    except (ValueError, RecursionError):  # arguments that Python cannot spell, and that were refused
+    except (ValueError, RecursionError):  # arguments without a repr, which were refused
         label = type(action).__name__
     error = " ERROR" if getattr(observation, "last_action_error", False) else ""
     return f"Step {step}: {label} -> reward {reward or 0.0:+.2f}{error}"

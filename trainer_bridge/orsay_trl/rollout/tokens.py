@@ -1,7 +1,7 @@
-"""A rollout's tokens: the transcript that is trained on, and the template's tokens between two turns.
+"""A rollout's tokens: the transcript for training, and the chat template's tokens between turns.
 
-What the model sampled is never rendered or encoded again. Only what stands between two sampled turns is, as
-the difference of two renderings of a conversation made up for the purpose.
+Sampled tokens are never rendered or encoded again. Only the text between two sampled turns is, as the
+difference of two renderings of a dummy conversation.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ class TemplateError(ValueError):
 
 @dataclass(slots=True)
 class Transcript:
-    """Tokens of one rollout, as a trainer takes them. The lists behind ``prompt_ids`` are of one length."""
+    """Tokens of one rollout for a trainer. All lists except ``prompt_ids`` have equal length."""
 
     prompt_ids: list[int]
     completion_ids: list[int] = field(default_factory=list)
     mask: list[int] = field(default_factory=list)
-    """1 where the model sampled the token, 0 where the template or the environment put it."""
+    """1 for sampled tokens, 0 for tokens of the template or the environment."""
     logprobs: list[float] = field(default_factory=list)
-    """The sampler's, natural logarithm; 0.0 where ``mask`` is 0."""
+    """The sampler's logprobs, natural logarithm; 0.0 where ``mask`` is 0."""
 
     @property
     def ids(self) -> list[int]:
-        """All tokens so far: what the next turn continues."""
+        """All tokens so far, the prompt of the next turn."""
         return self.prompt_ids + self.completion_ids
 
     def sampled(self, sample: Sample) -> None:
@@ -72,7 +72,7 @@ class Transcript:
         self.logprobs += [0.0] * len(ids)
 
     def masked(self, filler: int) -> Transcript:
-        """The same tokens, none of them trained on; ``filler`` stands for a completion that is empty."""
+        """The same tokens, all masked; ``filler`` replaces an empty completion."""
         ids = self.completion_ids or [filler]
         return Transcript(self.prompt_ids, list(ids), [0] * len(ids), [0.0] * len(ids))
 
@@ -119,8 +119,8 @@ class ChatFormat:
             turn: The ids of the model's turn, verbatim.
             replies: Tool messages (``role`` tool, with ``name``) or user messages, at least one.
 
-        Raises TemplateError where the template renders a turn otherwise once something follows it, or has no
-        place for such replies.
+        Raises TemplateError if the template renders a turn differently once something follows it, or does not
+        render such replies.
         """
         kind = "tool" if replies[0]["role"] == "tool" else "text"
         name = str(replies[0].get("name", "")) if kind == "tool" else ""
@@ -166,7 +166,7 @@ class ChatFormat:
         return tail[-1] if tail else None
 
     def _dummy(self, kind: str, name: str) -> tuple[list[int], list[int]]:
-        """A conversation of one question alone, as far as it stays the same, and with the model's turn."""
+        """Dummy conversation of one question: its stable prefix, and the same with a model's turn."""
         key = (kind, name)
         if key not in self._boundaries:
             messages = self._messages(kind, name)
@@ -185,19 +185,19 @@ class ChatFormat:
         question = {"role": "user", "content": _WORD}
         if kind == "text":
             return [question, {"role": "assistant", "content": _WORD}]
-        # The real name: some templates put it into the header of the result.
+        # The real name: some templates render it in the header of the result.
         call = {"type": "function", "function": {"name": name, "arguments": {}}}
         return [question, {"role": "assistant", "content": "", "tool_calls": [call]}]
 
     def _render(
         self, messages: Sequence[Message], *, tools: Sequence[Any] = (), open_turn: bool = False
     ) -> list[int]:
-        """Raises what the template raises."""
+        """Render messages; exceptions of the template pass through."""
         plain = [self._fitted(message) for message in messages]
         try:
             return self._apply(plain, tools, open_turn)
         except TypeError:
-            # DeepSeek's template joins the arguments to a text: it takes them as JSON only.
+            # DeepSeek's template concatenates the arguments: they must be a JSON string.
             return self._apply([_with_json_arguments(message) for message in plain], tools, open_turn)
 
     def _apply(self, messages: list[Any], tools: Sequence[Any], open_turn: bool) -> list[int]:
@@ -219,7 +219,7 @@ class ChatFormat:
         return message
 
     def _wants_parts(self) -> bool:
-        """Test for a template that reads text only from lists of parts, as those of some vision models do."""
+        """True for a template that accepts text only in lists of parts, as those of some vision models."""
         from jinja2 import TemplateError as RenderError  # comes with transformers
 
         self._as_parts = False
@@ -254,7 +254,7 @@ def tokenizer_of(processing_class: Any) -> Any:
 
 
 def end_tokens(model: Any, tokenizer: Any) -> tuple[int, ...]:
-    """The ids that end a turn: those of the model's generation config, and the tokenizer's end token."""
+    """End-of-turn ids: those of the model's generation config, and the tokenizer's end token."""
     config = getattr(model, "generation_config", None)
     ids = getattr(config, "eos_token_id", None)
     found = [ids] if isinstance(ids, int) else list(ids or ())
@@ -264,7 +264,7 @@ def end_tokens(model: Any, tokenizer: Any) -> tuple[int, ...]:
 
 
 def vendored_name(template: str) -> str | None:
-    """The name under which TRL carries this template byte for byte, such as ``qwen3_training``."""
+    """Name of TRL's identical template, such as ``qwen3_training``."""
     from importlib.resources import files  # beside its only use
 
     for file in files("trl").joinpath("chat_templates").iterdir():
@@ -274,7 +274,7 @@ def vendored_name(template: str) -> str | None:
 
 
 def _training_template(processing_class: Any) -> str:
-    """TRL's version of the template for training where it has one, otherwise the template as it is."""
+    """TRL's training version of the template if there is one, otherwise the template itself."""
     from trl.chat_template_utils import get_training_chat_template  # an optional dependency
 
     own = processing_class.chat_template
@@ -284,7 +284,7 @@ def _training_template(processing_class: Any) -> str:
         raise TemplateError("the tokenizer has no chat template; set tokenizer.chat_template first")
     try:
         patched = get_training_chat_template(processing_class)
-    except Exception:  # TRL renders messages that a template without tools may refuse in any way
+    except Exception:  # TRL renders tool messages, which a template may refuse with any exception
         patched = None
     return str(patched or own)
 
@@ -303,7 +303,7 @@ def _with_json_arguments(message: Message) -> Message:
 
 
 def _common(a: Sequence[int], b: Sequence[int]) -> int:
-    """Length of the common beginning, in tokens."""
+    """Length of the common prefix, in tokens."""
     for at, (left, right) in enumerate(zip(a, b, strict=False)):
         if left != right:
             return at

@@ -22,10 +22,10 @@ class _Request:
 
 
 class TransformersSampler:
-    """Samples with ``model.generate``, all requests that wait at the same time in one batch.
+    """Samples with ``model.generate``, with all waiting requests in one batch.
 
-    Logprobs are of the distribution that was sampled from, after temperature, penalty and filters, in
-    float32. The model is left in the mode (training or not) that it was in.
+    Logprobs are those of the sampled distribution, after temperature, penalty and filters, in float32. The
+    model's mode (training or evaluation) is restored.
 
     Args:
         model: A causal language model, on its device, not wrapped for distributed training.
@@ -57,7 +57,7 @@ class TransformersSampler:
         )
         limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         self.max_model_len: int | None = max_model_len or limit
-        # One thread of its own: gradients are switched off there, and the trainer's thread keeps its state.
+        # A separate thread: gradients are disabled there without effect on the trainer's thread.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="orsay-sampler")
         self._batcher: Batcher[_Request, Sample] = Batcher(self._generate, self._executor, limit=batch_size)
 
@@ -98,7 +98,7 @@ class TransformersSampler:
             found = self.model.generate(
                 input_ids=ids.to(device),
                 attention_mask=mask.to(device),
-                # Greedy over what ``draw`` leaves: one token. The model's own settings would filter again.
+                # Greedy over the one token that ``draw`` leaves; the model's own settings would filter again.
                 generation_config=GenerationConfig(
                     do_sample=False,
                     max_new_tokens=max(request.max_tokens for request in requests),
@@ -119,7 +119,7 @@ class TransformersSampler:
         ]
 
     def _cut(self, ids: list[int], logprobs: list[float], max_tokens: int) -> Sample:
-        """The row without what the batch went on with after its end."""
+        """The row without tokens after its end, which the batch continued with."""
         for at, token in enumerate(ids[:max_tokens]):
             if token in self._ends:
                 return Sample(ids[: at + 1], logprobs[: at + 1], "stop")
@@ -128,7 +128,7 @@ class TransformersSampler:
 
 @contextmanager
 def _evaluating(model: Any) -> Iterator[None]:
-    """Evaluation mode: without dropout, and with the cache that gradient checkpointing switches off."""
+    """Evaluation mode: without dropout, with the cache that gradient checkpointing disables."""
     was_training = model.training
     model.eval()
     try:
@@ -138,7 +138,7 @@ def _evaluating(model: Any) -> Iterator[None]:
 
 
 def _on(device: Any) -> Any:
-    """The current CUDA device belongs to a thread."""
+    """Set the current CUDA device, which is a state of the thread."""
     import torch
 
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
@@ -156,7 +156,7 @@ def _draw_class() -> Any:
     )
 
     class Draw(LogitsProcessor):  # type: ignore[misc]  # transformers has no types for it
-        """Draws the token, leaves it as the only one possible, and notes its logprob."""
+        """Logits processor that draws the token, leaves only it, and records its logprob."""
 
         def __init__(self, sampling: Sampling) -> None:
             self.logprobs: list[torch.Tensor] = []
