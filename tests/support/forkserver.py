@@ -16,6 +16,7 @@ import importlib
 import io
 import json
 import os
+import pkgutil
 import runpy
 import select
 import signal
@@ -82,18 +83,22 @@ class ForkServer:
     """A process that has imported ``modules``; the one that ends it owns it.
 
     Without ``teardown`` a program that ends leaves its modules as they are, as ``os._exit`` does after exit
-    handlers: to take torch and TRL apart costs half a second of CPU.
+    handlers: to take torch and TRL apart costs half a second of CPU. ``before``, as ``module:function``, is
+    called in each program before it runs. Hashes have ``hash_seed``.
     """
 
-    def __init__(self, *modules: str, teardown: bool = True) -> None:
+    def __init__(
+        self, *modules: str, teardown: bool = True, before: str | None = None, hash_seed: str = "random"
+    ) -> None:
         self._teardown = teardown
+        self._before = before
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MESSAGE_BYTES)
         command = [sys.executable, "-m", "tests.support.forkserver", str(theirs.fileno()), *modules]
         self._process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+            env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONHASHSEED": hash_seed},
             pass_fds=[theirs.fileno()],
             start_new_session=True,
         )
@@ -119,6 +124,7 @@ class ForkServer:
             "env": dict(os.environ if env is None else env),
             "session": start_new_session,
             "teardown": self._teardown,
+            "before": self._before,
             "stdin": stdin is not None,
         }
         with theirs, current_network() as network:
@@ -259,6 +265,8 @@ def _become(request: Mapping[str, Any]) -> None:
     os.environ.update(request["env"])
     if request["env"].get("PYTHONUNBUFFERED") and isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(write_through=True)
+    if request["before"]:
+        pkgutil.resolve_name(request["before"])()
     kind, *rest = request["arguments"]
     place = {"-m": request["cwd"], "-c": ""}.get(kind, os.path.dirname(os.path.abspath(kind)))
     searched = [path for path in request["env"].get("PYTHONPATH", "").split(os.pathsep) if path]

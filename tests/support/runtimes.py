@@ -21,6 +21,8 @@ from .docker_runtime import SHORT, own_server, running, scripted_options, shares
 from .engine import skip_without_engine
 from .environments import TARGETS
 from .server_process import server
+from .tiers import need
+from .worker_template import fork_workers_here
 
 __all__ = [
     "MAX_RESULT",
@@ -49,6 +51,8 @@ def process_runtime(
     sessions_per_worker: int | None = None,
     max_workers: int = 64,
 ) -> ProcessRuntime:
+    need("process", "makes a process runtime")
+    fork_workers_here()
     config = WorkerConfig(
         targets=targets,
         sys_path=list(sys.path),
@@ -58,6 +62,7 @@ def process_runtime(
         teardown_time_limit_s=teardown_limit_s,
         max_result_bytes=MAX_RESULT,
         threads=threads,
+        hash_seed=0,
     )
     return ProcessRuntime(
         config,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .servers import ROOT, start
+from .worker_template import is_template
 
 __all__ = ["ENVIRONMENTS", "ServerProcess", "children", "is_running", "server", "variables_of"]
 
@@ -26,14 +27,14 @@ _URL = re.compile(r"http://\S+:\d+")
 
 
 def children(pid: int) -> list[int]:
-    """Process ids of the children of ``pid``."""
+    """Process ids of the children of ``pid``, without the template of its workers."""
     try:
         found = [
             Path(f"/proc/{pid}/task/{task}/children").read_text() for task in os.listdir(f"/proc/{pid}/task")
         ]
     except FileNotFoundError:
         return []
-    return [int(each) for text in found for each in text.split()]
+    return [int(each) for text in found for each in text.split() if not is_template(int(each))]
 
 
 def is_running(pid: int) -> bool:

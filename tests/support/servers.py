@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, TypeAlias
 
 from .forkserver import Forked, ForkServer
+from .worker_template import IMPORTED_BY_WORKERS, SEED
 
 __all__ = ["ROOT", "Process", "RunningServer", "orsay", "orsay_programs", "running", "start"]
 
@@ -35,7 +36,7 @@ _STOP_LIMIT_S = 20.0
 
 @functools.cache
 def orsay_programs() -> ForkServer:
-    """Has imported what verbs and servers import; workers of servers are fresh processes as ever.
+    """Has imported what verbs, servers and workers import; workers of a server are forks of its template.
 
     What is not listed here is imported again by each program that needs it.
     """
@@ -63,7 +64,10 @@ def orsay_programs() -> ForkServer:
         "sqlalchemy.dialects.sqlite",
         "uvicorn.lifespan.off",
         "uvloop",
+        *IMPORTED_BY_WORKERS,
         teardown=False,
+        before="tests.support.worker_template:split_off",
+        hash_seed=SEED,
     )
     atexit.register(server.close)
     return server
