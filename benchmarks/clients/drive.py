@@ -1,9 +1,9 @@
-"""Plays sessions through one client library on one event loop, and says what CPU time a call costs it.
+"""Plays sessions through one client library on one event loop, and prints its CPU time per call.
 
 python drive.py orsay http://127.0.0.1:8080 --sessions 256 --seconds 5
 
 Runs under the interpreter that has the library; prints one JSON object. Kinds: orsay, openreward, aiohttp and
-httpx (those two by hand: one POST and a search in its answer, which is the least that a client can do).
+httpx (the last two by hand: one POST and a search in its answer, the minimum for a client).
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def counts(text: str) -> tuple[int, ...]:
-    """An argument type: positive numbers, separated by commas."""
+    """Argument type: positive numbers, separated by commas."""
     try:
         found = tuple(int(part) for part in text.split(","))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Measurements and their targets: a figure is a kind of run, a reading a number of it."""
+"""Measurements and their targets: a figure is a kind of run, a reading one number of its result."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Cost of a gateway per call: one server alone and behind ours, in turn, on one core; the load on another.
 
-Latencies are at 200 calls a second. CPU is that of the gateway alone. HAProxy, where it is installed, shows
-the least that anything in front can cost. With a Docker engine, starts of containers are measured too.
+Latencies are at 200 calls a second. CPU is that of the gateway alone. HAProxy, if installed, is the lower
+bound for any proxy. With a Docker engine, starts of containers are measured too.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def measure(layouts: Sequence[Layout], setup: Setup, *, seconds: float, repeat: 
 
 
 def verdict(runs: Sequence[Run]) -> str:
-    """One sentence on the promise."""
+    """One sentence about the target."""
     layout = next(each for each in LAYOUTS if each.front == "orsay")
     gain = added(runs, layout, "rate", "p50_ms")
     if gain is None:
@@ -119,7 +119,7 @@ def verdict(runs: Sequence[Run]) -> str:
 
 
 def page(cells: Sequence[Sequence[str]], starts: Mapping[str, str], remarks: Sequence[str]) -> str:
-    """Both tables, and what is to be said of them."""
+    """Both tables with their notes."""
     text = markdown(cells, texts=0) + "\n\n"
     if starts:
         text += markdown([["containers", ""], *map(list, starts.items())], texts=0) + "\n\n"
@@ -127,7 +127,7 @@ def page(cells: Sequence[Sequence[str]], starts: Mapping[str, str], remarks: Seq
 
 
 def remarks_on(runs: Sequence[Run]) -> list[str]:
-    """Notes for the reader; behind something, the server itself is among the other work."""
+    """Notes for the reader; behind a proxy, the server's own CPU counts as other work."""
     fronted = {layout.name for layout in LAYOUTS if layout.front != "none"}
     alone = [run for run in runs if run.server not in fronted]
     quiet = [replace(run, result={**run.result, "other_cpu": 0.0}) for run in runs if run.server in fronted]

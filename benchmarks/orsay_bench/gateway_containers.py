@@ -23,7 +23,7 @@ _IDLE_S = 1
 
 
 def containers(image: str, *, repeat: int, logs: Path, say: Callable[[str], None]) -> dict[str, str]:
-    """Medians as texts, by title; empty, with a word why, without an engine or the image."""
+    """Medians as texts, by title; empty, with the reason, without an engine or the image."""
     try:
         size = int(_docker("image", "inspect", "--format", "{{.Size}}", image))
     except (OSError, subprocess.CalledProcessError):
@@ -41,7 +41,7 @@ def containers(image: str, *, repeat: int, logs: Path, say: Callable[[str], None
             _session_s(server.url)
             warm += [_session_s(server.url) for _ in range(10)]
             _wait(lambda: len(_ids(label)) == 2, "the spare container is up")
-            _docker("kill", _ids(label)[-1])  # the first that was started: sessions are there
+            _docker("kill", _ids(label)[-1])  # the oldest container, which has sessions
             spare.append(_session_s(server.url))
     return {
         f"size of {image}, MB": f"{size / 1e6:.0f}",
@@ -88,7 +88,7 @@ def _bare_start_s(image: str) -> float:
 
 
 def _session_s(url: str) -> float:
-    """From the first request for a new session to its prompt; asks again while it is told to come back."""
+    """Time from the first request for a new session to its prompt, with retries while the server starts."""
     sid = uuid.uuid4().hex
     started = time.perf_counter()
     body = json.dumps({"split": "train", "index": 0}).encode()
@@ -100,7 +100,7 @@ def _session_s(url: str) -> float:
 
 
 def _ask(url: str, method: str, path: str, sid: str, body: bytes | None = None) -> bytes | None:
-    """The answer; None when the server says to come back, or is not there yet."""
+    """The answer; None while the server starts."""
     headers = {"X-Session-ID": sid, "Content-Type": "application/json"}
     request = urllib.request.Request(url + path, data=body, headers=headers, method=method)
     try:

@@ -1,4 +1,4 @@
-"""Servers with and without something in front, and the loads on them, for the gateway benchmark."""
+"""Servers with and without a proxy in front, and their loads, for the gateway benchmark."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HERE = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A server, and what stands in front of it: ``none``, ``orsay`` or ``haproxy``."""
+    """A server with a proxy in front: ``none``, ``orsay`` or ``haproxy``."""
 
     name: str
     server: str
@@ -63,7 +63,7 @@ LAYOUTS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A mode of ``ors_load``; ``stream`` is our own: how soon a call of a second is heard of."""
+    """A mode of ``ors_load``, or ``stream``: the time to the first event of a call of one second."""
 
     name: str
     arguments: tuple[str, ...] = ()
@@ -117,7 +117,7 @@ def _front(layout: Layout, url: str) -> ServerSpec | None:
 
 
 def run_load(load: Load, front: RunningServer, setup: Setup, *, seconds: float) -> Result:
-    """One run. Raises RuntimeError with the end of what the generator said."""
+    """One run. Raises RuntimeError with the end of the generator's output."""
     if load.name == "stream":
         return asyncio.run(_stream(front.url))
     with start_load(load, front, setup, seconds=seconds) as generator, ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Programs that want the whole machine, for figures of a busy one."""
+"""Background load on all cores, for measurements on a busy machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SPIN = "import sys, time\nend = time.monotonic() + float(sys.argv[1])\nwhile ti
 def busy_machine(*, limit_s: float) -> Iterator[list[subprocess.Popen[bytes]]]:
     """One hog on the core of the server and one on that of the generator, at the priority of both.
 
-    They are ended with the ``with``, and end by themselves after ``limit_s``, whatever becomes of it.
+    They end with the ``with`` block, and by themselves after ``limit_s``.
     """
     hogs: list[subprocess.Popen[bytes]] = []
     try:

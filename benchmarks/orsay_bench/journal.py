@@ -1,11 +1,10 @@
 """CPU time that the journal adds to a call: servers with each kind of journal, on one core.
 
-CPU is that of the server and its workers together; PostgreSQL's own is told apart. All servers stand at
-once, and the same load goes to one after the other, for a quarter of a second each, again and again: the
-speed of a shared machine changes within seconds. What a journal adds is the median of the turns, in each of
-which it is compared with the server without. Latencies come from runs of their own, without pauses.
-Calls are answered in one write, also where other work on the machine makes them slow; ``streams`` are calls
-that are answered as streams, which are two rows in sessions that can be replayed.
+CPU is that of the server and its workers together; PostgreSQL's is listed separately. All servers run at the
+same time, and get the same load in turn, for a quarter of a second each, repeatedly: the speed of a shared
+machine changes within seconds. The cost of a journal is the median over turns of the ratio to the server
+without. Latencies come from separate runs without pauses. Calls are answered in one write, also on a busy
+machine; ``streams`` are calls that are answered as streams, which are two rows in replayable sessions.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ Running: TypeAlias = tuple[RunningServer, RunningPostgres | None]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A load, what its requests are, and how many calls each of them is."""
+    """A load: its kind of request, and the number of calls in each."""
 
     load: Load
     title: str
@@ -212,7 +211,7 @@ def table(runs: Sequence[Run], journals: Sequence[str], kinds: Sequence[Kind]) -
 
 
 def verdict(runs: Sequence[Run], journals: Sequence[str], kinds: Sequence[Kind]) -> list[str]:
-    """A sentence on each promise."""
+    """A sentence about each target."""
     found = []
     for journal in journals:
         for kind in kinds:

@@ -1,9 +1,9 @@
 """Times of the console with a journal of 100,000 sessions and a million calls: each request of each
 page over HTTP, with and without keys, and each page in a real browser; on SQLite and on PostgreSQL.
 
-The first answer is told apart: of a server that has just started, for SQLite with files that must be read
-from the disk; in the browser, of a page that is opened by its address in one that knows nothing yet. Then
-medians and 95th percentiles, one request at a time; in the browser, of going to it from another page.
+The first answer is listed separately: of a server that has just started, for SQLite with a cold disk cache;
+in the browser, of a page opened by its address with an empty cache. Then medians and 95th percentiles, one
+request at a time; in the browser, of navigation from another page.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def save_evaluations(port: int, count: int) -> list[str]:
 
 
 def measure(kind: str, folder: Path, postgres: RunningPostgres | None, options: argparse.Namespace) -> Part:
-    """A journal of that kind, and all figures of it."""
+    """Measure with a journal of that kind."""
     say(f"{kind}: a journal of {options.sessions} sessions ...")
     path = folder / "journal.db"
     place = str(path) if postgres is None else postgres.new_database()
@@ -113,7 +113,7 @@ def measure(kind: str, folder: Path, postgres: RunningPostgres | None, options: 
         with running(place, options, *keys) as server:
             say(f"{kind}{name}: {len(wanted)} requests ...")
             trees = [server.tree, *beside]
-            # evaluations were saved without a key, and are nobody's
+            # evaluations were saved without a key, and have no owner
             mine = [each for each in wanted if not keys or each.page != "evaluations" or each.name != "one"]
             key = keys[0] if keys else None
             runs += time_asks(

@@ -1,4 +1,4 @@
-"""Ways to send load over channels of any kind (closed loop, open loop, all at once), and what came back."""
+"""Load generators over channels of any kind (closed loop, open loop, all at once), and their results."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def open_loop(
     *,
     another: Callable[[], Awaitable[C]] | None = None,
 ) -> Result:
-    """Send in turn at an even rate, whatever the server does; no free channel and no `another` means to wait.
+    """Send at a constant rate, independent of the server; waits only without a free channel and `another`.
 
     `generator_late_ms` is the worst delay of a send that the generator itself caused.
     """
@@ -177,7 +177,7 @@ async def all_at_once(
 
 
 def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run on uvloop, without the garbage collector: its pauses would be read as the server's."""
+    """Run on uvloop, without the garbage collector, whose pauses would count as the server's."""
     gc.disable()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main())

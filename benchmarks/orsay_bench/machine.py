@@ -1,4 +1,4 @@
-"""The machine a run happened on, and how this process divides it between server and generator."""
+"""Description of the machine, and assignment of its cores to server and generator."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Times of the console's pages in a browser, by its own clock: until the data is on the page and all
-plots within the window are drawn, which is looked at before each frame.
+"""Times of the console's pages in a browser, by its own clock: until the data is on the page and all plots
+within the window are drawn, checked before each frame.
 
-First each page is opened by its address in a browser that knows nothing, then gone to from another page of
-the console, none of its data known, when that page has come to rest.
+First each page is opened by its address with an empty cache, then by navigation from another, idle page of
+the console, without cached data.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LIMIT_MS = 20_000
 _ROWS = "document.querySelector('[data-row]') && !document.querySelector('[aria-busy=true]')"
 _START = "/environments"
 _STARTED = "document.querySelector('article')"
-# the clock of a page begins with its navigation; a click within it is noted as the browser hears of it
+# the clock of a page starts with its navigation; a click is timed when the browser gets the event
 _NOTE = """
 window.__at = 0;
 for (const kind of ["click", "change"])
@@ -159,7 +159,7 @@ def _choose(page: Page, label: str, value: str) -> None:
 def time_pages(
     kind: str, url: str, there: Recorded, evaluations: Sequence[str], repeat: int, say: Callable[[str], None]
 ) -> list[Run]:
-    """Each page opened once in a browser that knows nothing, then gone to ``repeat`` times."""
+    """Open each page once with an empty cache, then navigate to it ``repeat`` times."""
     from playwright.sync_api import Error, sync_playwright
 
     options = ["--disable-dev-shm-usage", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
@@ -202,7 +202,7 @@ def _open(page: Page, url: str, visit: Visit) -> float:
 
 
 def _go(page: Page, url: str, visit: Visit) -> float:
-    """Milliseconds from another page of the console, or from what is done on this one."""
+    """Milliseconds from another page of the console, or from an action on this one."""
     start, started = (_START, _STARTED) if visit.act is None else (visit.path, visit.shown)
     if visit.path == start and visit.act is None:
         start, started = "/live", _says("Calls per second")

@@ -39,7 +39,7 @@ class Ask:
 
 
 def asks(there: Recorded, evaluations: Sequence[str]) -> list[Ask]:
-    """All that the pages ask, those that several pages ask once; and filters at their worst."""
+    """All requests of the pages, without duplicates; and the most expensive filters."""
     of_task = {"environment": there.environment, "task": there.task}
     listed: list[tuple[str, str, dict[str, Any]]] = [
         ("the newest", "trajectories", {}),
@@ -150,7 +150,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def forget_files(files: Iterator[Path] | Sequence[Path]) -> None:
-    """Have the system read them from the disk again."""
+    """Drop the files from the page cache."""
     for path in files:
         if path.is_file():
             file = os.open(path, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""The journal that the console's pages are timed with: made up, and what is special in it."""
+"""Synthetic journal for timing the console's pages, with some special sessions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Recorded:
 
 def make_journal(place: str, count: int) -> Recorded:
     """Fill an empty journal, and its index for text."""
-    sys.path.insert(0, str(ROOT))  # the made-up sessions are the tests' own
+    sys.path.insert(0, str(ROOT))  # the synthetic sessions are those of the tests
     from tests.journal.fill import Fill, fill
 
     store = Store(JournalOptions(journal_url(place)))

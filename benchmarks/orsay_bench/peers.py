@@ -46,7 +46,7 @@ def python_of(root: Path, peer: str) -> Path:
 
 
 def ensure(root: Path, peers: Sequence[str], say: Callable[[str], None]) -> None:
-    """Make what is missing; the note of what was installed is written last, so half a one is made again."""
+    """Make missing environments; the stamp is written last, so an incomplete one is made again."""
     for peer in peers:
         wanted = "\n".join(REQUIREMENTS[peer])
         note = root / peer / "requirements.txt"

@@ -66,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def place(frame: str, by: str) -> str:
-    """The file, function or line that a frame stands for; files are named from their package on."""
+    """The file, function or line of a frame; file names start at their package."""
     found = FRAME.match(frame)
     if found is None:
         return frame
@@ -100,7 +100,7 @@ def table(title: str, us_per_request: float, parts: dict[str, float], top: int) 
 
 
 def roles(pids: Sequence[int], first: int) -> dict[int, str]:
-    """Names for the processes that did something: the one that was started, and those below it."""
+    """Names of the active processes: the started one, and its descendants."""
     return {pid: "gateway" if pid == first else f"worker {pid}" for pid in pids}
 
 

@@ -1,4 +1,4 @@
-"""From runs to rows: medians, ratios against the baseline, targets, and the tables that show them."""
+"""Report of runs: medians, ratios to the baseline, targets, and tables."""
 
 from __future__ import annotations
 

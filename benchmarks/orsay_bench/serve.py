@@ -1,4 +1,4 @@
-"""Starts each server in turn on one core, loads it from another, and writes what came out.
+"""Starts each server in turn on one core, loads it from another, and writes the results.
 
 Figures are requests per second of *server CPU time*, the whole process tree counted, which holds on a
 shared machine; ratios are against openreward as it comes, from the same run. Latencies are only worth
@@ -44,7 +44,7 @@ Partial runs write results/partial.json and .md; a full run writes results/serve
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Runs in order: one turn of all servers stands together, so that they share the load of the machine."""
+    """Runs in order: all servers of one turn run back to back, under similar conditions."""
 
     figures: tuple[Figure, ...]
     servers: tuple[ServerSpec, ...]
@@ -120,7 +120,7 @@ class Bench:
 
 
 class GeneratorFailed(Exception):
-    """The load generator ended without a result; the message holds the end of what it said."""
+    """The load generator ended without a result; the message has the end of its output."""
 
 
 def parser() -> argparse.ArgumentParser:

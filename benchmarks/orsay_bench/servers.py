@@ -56,13 +56,13 @@ def _serve(target: str, *options: str) -> tuple[str, ...]:
 
 
 def _orsay(runtime: str) -> ServerSpec:
-    """Without a journal, as the others are; ``benchmarks/journal`` measures what that adds."""
+    """Without a journal, like the others; ``benchmarks/journal`` measures its cost."""
     command = _serve("bench_env:EchoEnvironment", "--runtime", runtime, "--workers", "1")
     return ServerSpec(f"orsay-{runtime}", "ors", command, variables={"ORSAY_JOURNAL": "off"})
 
 
 def _orsay_default(name: str, target: str, **variables: str) -> ServerSpec:
-    """As it comes: with a journal, in worker processes, as many as there are cores: one."""
+    """The default configuration: with a journal, one worker process for each core: one."""
     return ServerSpec(name, "ors", _serve(target), variables=variables, journal=True)
 
 

@@ -1,7 +1,7 @@
-"""Several loads at once, of which one runs at a time: each has its slice, again and again.
+"""Time slicing of several loads: one runs at a time, in turn.
 
-The speed of a shared machine changes within seconds. What takes turns several times a second is compared
-under the same conditions.
+The speed of a shared machine changes within seconds; loads that take turns several times a second are
+compared under the same conditions.
 """
 
 from __future__ import annotations

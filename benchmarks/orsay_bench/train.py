@@ -153,7 +153,7 @@ def measure(chosen: Plan, figure: str, name: str, turn: int, server: RunningServ
 
 
 def run_of(figure: str, name: str, turn: int, done: subprocess.CompletedProcess[str]) -> Run:
-    """What the ended process measured, or why it failed."""
+    """Result of the ended process, or the reason of its failure."""
     if done.returncode:
         return Run(figure, name, turn, {}, failed=(done.stderr or done.stdout).strip()[-600:])
     result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
@@ -226,7 +226,7 @@ def execute(chosen: Plan, book: Book, cores: tuple[int | None, int | None]) -> b
 
 
 def versions() -> dict[str, str]:
-    """Of everything here that may matter to the figures."""
+    """Versions of everything that may affect the results."""
     training = {name: importlib.metadata.version(name) for name in PACKAGES}
     return {**peers.versions(sys.executable), **training}
 

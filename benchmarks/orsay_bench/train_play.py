@@ -1,4 +1,4 @@
-"""Plays batches of rollouts through one trainer, and says how long its environment side takes.
+"""Plays batches of rollouts through one trainer, and prints the duration of its environment side.
 
 python -m orsay_bench.train_play orsay-rollout --url http://127.0.0.1:8080 --episodes 96 --batches 2
 
@@ -50,12 +50,12 @@ class Script:
         self._answer = tokenizer.convert_tokens_to_ids(ANSWER)
 
     def say(self, prompt_ids: Sequence[int]) -> list[int]:
-        """A call until there are as many answers as the environment wants, then a plain message."""
+        """A call until there are enough answers, then a plain message."""
         answered = list(prompt_ids).count(self._answer)
         return list(self._call if answered < CALLS else self._end)
 
     async def sample(self, prompt_ids: Sequence[int], *, max_tokens: int) -> Sample:
-        """As a sampler of rollout functions."""
+        """Interface of a sampler for rollout functions."""
         ids = self.say(prompt_ids)
         return Sample(ids, [-1.0] * len(ids), "stop")
 
@@ -64,7 +64,7 @@ class Script:
 
 
 class _Scripted:
-    """Before a trainer among the bases: its model says what the script says."""
+    """Mixin before a trainer: replaces its model by the script."""
 
     script: Script
 

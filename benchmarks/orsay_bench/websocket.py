@@ -1,4 +1,4 @@
-"""The least WebSocket client: short text frames, one fixed mask, one request in flight, no compression."""
+"""Minimal WebSocket client: short text frames, one fixed mask, one request in flight, no compression."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The least HTTP/1.1 client that still checks an answer: raw sockets, one request in flight per connection.
+"""Minimal HTTP/1.1 client that checks answers: raw sockets, one request in flight per connection.
 
 It checks the status, that the body is complete (Content-Length or chunked) and, when asked, that the
 body holds certain bytes. Everything else would cost the generator time that the server could use.

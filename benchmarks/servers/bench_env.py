@@ -15,7 +15,7 @@ def answer(text: str) -> ToolOutput:
 
 
 class EchoEnvironment(Environment):
-    """Says what it was told, at once or after a while."""
+    """Echoes text, at once or after a delay."""
 
     replayable = os.environ.get("BENCH_REPLAYABLE") == "yes"
     splits: ClassVar[dict[str, list[dict[str, Any]]]] = {

@@ -1,4 +1,4 @@
-"""The least echo environment on OpenEnv, served the way OpenEnv does it.
+"""Minimal echo environment on OpenEnv, served in OpenEnv's own way.
 
 python echo_openenv.py sync 19103     # a plain step()
 python echo_openenv.py async 19104    # step_async()

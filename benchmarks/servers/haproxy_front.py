@@ -1,4 +1,4 @@
-"""HAProxy in front of one server: the least that anything in front can cost. Arguments: its URL, our port."""
+"""HAProxy in front of one server, as a lower bound for gateways. Arguments: its URL, our port."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The ceiling: the bytes of a finished echo call as one fixed answer, from a bare ASGI function on uvicorn.
+"""Upper bound: the bytes of an echo call's answer as one constant, from a bare ASGI function on uvicorn.
 
 python raw_asgi.py 19105
 
-No routing, no sessions, no tool, no validation: whatever a Python server does comes on top of this.
+No routing, no sessions, no tool, no validation: a Python server's work adds to this.
 """
 
 import sys

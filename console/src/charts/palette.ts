@@ -1,5 +1,5 @@
 // Colours of the plots. Every colour of a series stands out from its background by at least 3:1, and neighbours differ
-// in lightness as well as in hue, so that they can be told apart without colour vision.
+// in lightness as well as in hue, so that they can be distinguished without colour vision.
 
 export type Scheme = "light" | "dark";
 

@@ -15,7 +15,7 @@ export type Outcome =
 
 const TRIES = 6;
 
-/** Runs the tool, at most once however often the connection breaks. `started` is told the call's id. */
+/** Runs the tool, at most once however often the connection breaks. `started` gets the call's id. */
 export async function callTool(
   sid: string,
   environment: string,

@@ -1,9 +1,8 @@
-"""A calculator for text that anybody may have typed: exact, bounded in time and memory, and never raising
-anything but CalculatorError.
+"""Calculator for untrusted text: exact, bounded in time and memory; raises only CalculatorError.
 
-Three walls stand before the arithmetic: the length of the text, the characters it may hold (no letters, so no
-names, calls, attributes or strings), and the few syntax nodes that are walked. Numbers are fractions with
-a bounded number of bits, and powers are refused before they are computed.
+Three checks come before the arithmetic: the length of the text, the allowed characters (no letters, so no
+names, calls, attributes or strings), and the allowed syntax nodes. Numbers are fractions with a bounded
+number of bits, and large powers are refused before they are computed.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _THOUSANDS = re.compile(r"(?<![0-9.,])[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])")
 
 
 class CalculatorError(ValueError):
-    """The text cannot be calculated; the message is for the one who typed it."""
+    """The text cannot be calculated; the message is for its author."""
 
 
 def calculate(text: str) -> Fraction:

@@ -1,9 +1,9 @@
 """Grading with math-verify, in a process of its own.
 
-What a model wrote can take for ever to compare (a tower of powers is enough), and math-verify's own time
-limits are alarms, which work in a main thread only. So a child process does the comparing, with a limit on
-its processor time and memory. A text that meets those limits is no answer, hence wrong; anything else
-that goes wrong raises, since a failed grader must not look like a wrong answer.
+A comparison may take unbounded time (a tower of powers is enough), and math-verify's own time limits are
+alarms, which work in a main thread only. So a child process compares, with limits on CPU time and memory. A
+text that exceeds them is wrong; other failures raise, since a failed grader must not look like a wrong
+answer.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _UNREADABLE_EXITS = (-signal.SIGPROF, -signal.SIGSEGV)
 
 
 class GraderFailed(RuntimeError):
-    """No verdict: the grader could not be run. Never a statement about the answer."""
+    """The grader could not be run, so there is no verdict about the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether the message gives the right answer, and what was read as the answer."""
+    """Verdict on a message, with the text that was read as its answer."""
 
     correct: bool
     read: str
 
 
 class Grader:
-    """Hands messages to child processes, which start when first needed and end with this process.
+    """Pool of grading processes, which start on first use and end with this process.
 
     Thread safe. A message may use ``cpu_limit_s`` of processor time; ``wall_limit_s`` is for a child that
     neither answers nor uses the processor.
@@ -127,7 +127,7 @@ class _Child:
         try:
             self._process.stdin.close()
         except BrokenPipeError:
-            # The process is gone, and with it the request that still sat in the buffer.
+            # The process ended before it read the buffered request.
             self._process.kill()
         self._process.stdout.close()
         return self._process.wait()

@@ -1,7 +1,6 @@
 """The grading process: a line of JSON in, a line of JSON out, until the input ends.
 
-Meeting the limit on processor time kills the process, also in the middle of a C function; that is what the
-default action of SIGPROF is for.
+The CPU time limit kills the process, also in the middle of a C function, by the default action of SIGPROF.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ def answer_part(message: str) -> str:
 
 
 def grade(message: str, numerator: int, denominator: int) -> dict[str, Any]:
-    """The verdict on ``message``; what math-verify cannot read is wrong."""
+    """The verdict on ``message``; a text that math-verify cannot parse is wrong."""
     read: list[Any] = []
     try:
-        # Its time limits are off: this process has one that cannot be missed.
+        # math-verify's time limits are off: this process has its own.
         read = parse(answer_part(message), parsing_timeout=0)
         correct = verify(Rational(numerator, denominator), read, timeout_seconds=0)
     except (Exception, MemoryError, RecursionError):

@@ -12,11 +12,11 @@ from .problems import solution
 __all__ = ["Observer", "Player", "play", "play_wrong"]
 
 Observer = Callable[[str, Mapping[str, Any], ToolOutput], object]
-"""Told of every call: tool, arguments, answer."""
+"""Callback for every call: tool, arguments, answer."""
 
 
 class Player(Protocol):
-    """As much of a client's session as a player needs."""
+    """Interface of a client's session for players."""
 
     async def prompt(self) -> Any: ...
 
@@ -26,7 +26,7 @@ class Player(Protocol):
 
 
 async def play(session: Player, observe: Observer | None = None) -> float:
-    """Find the expression that the story describes, have it calculated, and answer with the result."""
+    """Find the expression for the problem, have it calculated, and answer with the result."""
     question = _text(await session.prompt()).partition("\n\n")[0]
     arguments = {"expression": solution(question) or "0"}
     worked_out = await session.call("calculator", arguments)

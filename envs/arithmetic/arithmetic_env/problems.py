@@ -1,4 +1,4 @@
-"""Word problems by index: the same index gives the same problem everywhere and for ever.
+"""Word problems by index, deterministic on every platform and Python version.
 
 Every draw is a hash of split, index and the count of draws before, so nothing depends on the random number
 generator of a Python version, and making problem 90,000 makes no other. Splits use different people:

@@ -1,7 +1,7 @@
-"""The stories. Their numbers are drawn from ranges, or derived from drawn ones so that answers are tidy.
+"""Templates of word problems. Numbers are drawn from ranges, or derived so that answers are short.
 
-``solution`` uses only numbers that stand in the text. A number that is drawn but not told (``hidden``)
-is the quantity that has to be found.
+``solution`` uses only numbers in the text. A number that is drawn but not in the text (``hidden``) is the
+quantity to find.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["NAMES", "TEMPLATES", "THINGS", "Template"]
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One story: its text, the ranges of its numbers, and the expression that solves it."""
+    """One template: its text, the ranges of its numbers, and the expression that solves it."""
 
     level: int
     text: str

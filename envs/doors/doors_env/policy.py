@@ -13,11 +13,11 @@ from .tasks import WORDS
 __all__ = ["Observer", "Player", "play", "play_blind", "play_word"]
 
 Observer = Callable[[str, Mapping[str, Any], ToolOutput], object]
-"""Told of every call: tool, arguments, answer."""
+"""Callback for every call: tool, arguments, answer."""
 
 
 class Player(Protocol):
-    """As much of a client's session as a player needs."""
+    """Interface of a client's session for players."""
 
     async def prompt(self) -> Any: ...
 

@@ -1,8 +1,8 @@
-"""Tasks, and the word that opens the door of each; a task itself does not tell it.
+"""Tasks, and the code word of each, which the task itself does not contain.
 
-There are five doors and five words, and each of the 25 pairs of them is one task: 20 to train on and 5 held
-out, arranged so that nothing but looking helps. Each door has four words in the training tasks and the fifth
-in the held-out one: who opens doors by heart is right every fourth time in training, and never when held out.
+There are five doors and five words, and each of the 25 pairs is one task: 20 for training and 5 held out, so
+that memorization does not help. Each door has four words in the training tasks and the fifth in the held-out
+one: a memorized word is right in a quarter of the training tasks, and in no held-out task.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class EchoEnvironment(Environment):
         "train": [{"id": f"echo-{number}", "target": word} for number, word in enumerate(WORDS)]
     }
 
-    # No constructor, setup or teardown of its own: such a session costs the server next to nothing.
+    # No constructor, setup or teardown: the server skips inherited ones, which saves time for each session.
 
     @property
     def target(self) -> str:
@@ -52,7 +52,7 @@ class EchoEnvironment(Environment):
         )
 
     def list_task_tools(self) -> ListToolsOutput:
-        """Show ``hint`` inside sessions only: it is left out of the environment's own listing."""
+        """List ``hint`` inside sessions only, not in the environment's own listing."""
         hint = ToolSpec(
             name="hint",
             description="Tell how the episode is won. Costs nothing and earns nothing.",

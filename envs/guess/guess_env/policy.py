@@ -11,11 +11,11 @@ from orsay_protocol import TextBlock, ToolOutput
 __all__ = ["Observer", "Player", "play", "play_stubborn"]
 
 Observer = Callable[[str, Mapping[str, Any], ToolOutput], object]
-"""Told of every call: tool, arguments, answer."""
+"""Callback for every call: tool, arguments, answer."""
 
 
 class Player(Protocol):
-    """As much of a client's session as a player needs."""
+    """Interface of a client's session for players."""
 
     async def prompt(self) -> Any: ...
 

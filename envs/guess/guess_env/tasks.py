@@ -1,9 +1,8 @@
 """Tasks by index, and the hidden number of each.
 
-A task tells its split, its index, the range and the number of guesses; never the number. The number is a
-keyed hash of split and index, so it is the same in every worker and on every day, and a client
-that reads tasks learns nothing from them. Who knows the key knows the numbers: set ``GUESS_KEY`` where
-players could read this source.
+A task has its split, its index, the range and the number of guesses, but not the number. The number is a
+keyed hash of split and index, so it is the same in every worker, and tasks reveal nothing about it. The key
+determines the numbers: set ``GUESS_KEY`` if players can read this source.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def make_task(split: str, index: int) -> JSONObject:
 
 
 def own_task(task_spec: JSONObject) -> JSONObject:
-    """``task_spec`` as made here. Raises ValueError for any other: a narrower range would be a gift."""
+    """``task_spec`` as made here. Raises ValueError for any other, such as one with a narrower range."""
     split, index = task_spec.get("split"), task_spec.get("index")
     if split in SPLITS and isinstance(index, int) and 0 <= index < TASKS_PER_SPLIT:
         task = make_task(split, index)

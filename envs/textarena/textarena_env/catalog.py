@@ -1,7 +1,7 @@
-"""Which games are offered, and what is known about each: players, rewards, limits. Imports no game.
+"""Catalog of the games, with their players, rewards and limits. Imports no game.
 
-The names are those under which the package registers its games. README.md shows this catalog as a table,
-and says why other games are missing.
+The names are those of the package's registry. README.md has this catalog as a table, and the reasons for
+missing games.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Game:
 
     @property
     def calls(self) -> int:
-        """Actions after which an episode is over, whatever they are: one invalid one is forgiven per turn."""
+        """Maximum number of actions of an episode: one invalid action is forgiven per turn."""
         return 2 * self.turns + 2
 
 

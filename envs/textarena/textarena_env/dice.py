@@ -1,8 +1,8 @@
-"""A generator of random numbers for each episode, for a package that draws from the module ``random``.
+"""Random number generators per episode, for a package that uses the module ``random``.
 
-The package's games call ``random.choice`` and the like, and seed the one generator of the process. In its
-modules the name ``random`` is made to mean ``Dice``: within ``rolled_by`` it draws from the generator of one
-episode, elsewhere it is the module as ever. So episodes disturb neither each other nor anything else.
+The package's games call ``random.choice`` and the like, and seed the global generator. In its modules the
+name ``random`` is replaced by ``Dice``: inside ``rolled_by`` it uses the generator of one episode, elsewhere
+the module. So episodes are independent of each other and of other code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _generator: ContextVar[random.Random | None] = ContextVar("generator", default=N
 
 
 class Dice:
-    """Stands where a module has imported ``random``."""
+    """Replacement for the module ``random``."""
 
     def __getattr__(self, name: str) -> Any:
         generator = _generator.get()
@@ -33,14 +33,14 @@ _DICE = Dice()
 
 
 def put_dice_into(module: ModuleType) -> None:
-    """Let ``random`` mean the dice in that module, if it has imported it whole."""
+    """Replace ``random`` in that module, if it has ``import random``."""
     if vars(module).get("random") is random:
         module.__dict__["random"] = _DICE
 
 
 @contextmanager
 def rolled_by(generator: random.Random) -> Iterator[None]:
-    """Let the dice draw from ``generator`` meanwhile, on this thread or task only."""
+    """Use ``generator`` inside the block, on this thread or task only."""
     token = _generator.set(generator)
     try:
         yield

@@ -1,6 +1,6 @@
 """One episode: the player's seat in a game of the package, and the scripted opponent in the other.
 
-Text in, text out. The rules, the moves, what an invalid one costs and the reward are the package's.
+Text in, text out. Rules, moves, penalties and rewards are the package's.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Match:
         return self.outcome is not None
 
     def act(self, action: str) -> str:
-        """What the player is told after ``action``; and there is an outcome, if that was the last.
+        """Messages to the player after ``action``; sets ``outcome`` if that was the last.
 
-        Raises ValueError after the end, and whatever a game raises for text that it cannot read.
+        Raises ValueError after the end; a game's exceptions for text that it cannot parse pass through.
         """
         if self.over:
             raise ValueError("the game is over")
@@ -81,7 +81,7 @@ class Match:
         return "\n\n".join(filter(None, (self._line(*message) for message in self.play.read(self.seat))))
 
     def _line(self, sender: int, text: str, kind: str) -> str:
-        """As the package shows it to a model, without echoing the player's own actions."""
+        """A message in the package's format for models, without the player's own actions."""
         if kind == "action":
             return "" if sender in (self.seat, -1) else f"[Player {sender}] {text.strip()}"
         return text.strip("\n")

@@ -1,4 +1,4 @@
-"""What the seed decides where the package's own reset decides nothing.
+"""Options of games with a fixed puzzle, derived from the seed.
 
 A few games are registered with one fixed puzzle. Their constructors take others: these come from the seed.
 """

@@ -1,4 +1,4 @@
-"""The border to the package ``textarena``: the only module that imports it, and makes its games.
+"""Adapter of the package ``textarena``: the only module that imports it, and makes its games.
 
 Games that download word lists or ask a model elsewhere are not in the catalog: nothing here needs a network.
 Some of the others print while they play; a container's log is for the server, so they are silenced.
@@ -22,7 +22,7 @@ __all__ = ["Messages", "PackageGame", "make"]
 
 Kind = Literal["prompt", "action", "other"]
 Messages = list[tuple[int, str, Kind]]
-"""Who says it (-1: the game itself), what, and whether that is the rules, a player's action, or another."""
+"""A message: its sender (-1: the game itself), its text, and its kind: rules, a player's action, or other."""
 
 _lock = threading.Lock()
 _KINDS: dict[Any, Kind] = {
@@ -63,10 +63,10 @@ class PackageGame:
         return bool(self.bare.state.turn > before)
 
     def read(self, player: int) -> Messages:
-        """What that player was told since the last time."""
+        """Messages to that player since the last read."""
         told: Sequence[tuple[int, Any, Any]] = self.bare.state.observations[player]
         self.bare.state.observations[player] = []
-        # Some games exchange arguments when they repeat the player's own action, and say a number.
+        # Some games swap arguments when they repeat the player's own action: the text is a number.
         return [
             (sender, text, _KINDS.get(kind, "other")) for sender, text, kind in told if isinstance(text, str)
         ]
@@ -87,7 +87,7 @@ def make(name: str, *, players: int, seed: int, options: Mapping[str, Any]) -> P
     options: arguments for its constructor, in place of the registered ones.
     """
     generator = random.Random(seed)
-    # One at a time: while they invent a puzzle, some games keep notes in their module.
+    # One at a time: some games keep module state while they generate a puzzle.
     with _lock:
         _prepare(name)
         with rolled_by(generator):
@@ -102,7 +102,7 @@ def make(name: str, *, players: int, seed: int, options: Mapping[str, Any]) -> P
 
 
 def _put_in_order(state: Any) -> None:
-    """Some games give an invalid move's reward as its reason, and the reason as its reward: exchange them."""
+    """Swap reason and reward of an invalid move, which some games confuse."""
     told = state.set_invalid_move
 
     def set_invalid_move(reason: Any, reward: Any = -1.0) -> None:
@@ -112,7 +112,7 @@ def _put_in_order(state: Any) -> None:
 
 
 def _prepare(name: str) -> None:
-    """Import the game's modules, and give them dice and silence."""
+    """Import the game's modules, and replace their ``random`` and ``print``."""
     entry = textarena.envs.registration.ENV_REGISTRY[name].entry_point
     package = entry.partition(":")[0].rpartition(".")[0]
     importlib.import_module(entry.partition(":")[0])

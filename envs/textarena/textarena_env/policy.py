@@ -14,11 +14,11 @@ from orsay_protocol import TextBlock, ToolOutput
 __all__ = ["Observer", "Player", "play", "play_nonsense"]
 
 Observer = Callable[[str, Mapping[str, Any], ToolOutput], object]
-"""Told of every call: tool, arguments, answer."""
+"""Callback for every call: tool, arguments, answer."""
 
 
 class Player(Protocol):
-    """As much of a client's session as a player needs."""
+    """Interface of a client's session for players."""
 
     async def prompt(self) -> Any: ...
 
@@ -43,7 +43,7 @@ async def play(session: Player, observe: Observer | None = None) -> float:
 
 
 async def play_nonsense(session: Player, observe: Observer | None = None) -> float:
-    """Say what no game understands until it is over."""
+    """Send invalid actions until the game is over."""
     while True:
         output = await _act(session, "I would rather not.", observe)
         if output.finished:
