@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import gc
+import json
+import os
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -181,3 +184,14 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     gc.disable()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main())
+
+
+def run_mode(modes: Mapping[str, Callable[[], Awaitable[Result]]], options: argparse.Namespace) -> None:
+    """Run the chosen mode on the chosen core, and print its result with mode and number of sessions."""
+    if options.core is not None:
+        os.sched_setaffinity(0, {options.core})
+
+    async def go() -> Result:
+        return await modes[options.mode]()
+
+    print(json.dumps({"mode": options.mode, "sessions": options.sessions, **run(go)}))

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import os
 import time
 from collections.abc import Awaitable, Callable
 
-from .loops import Answers, Result, closed_loop, open_loop, run
+from .loops import Answers, Result, closed_loop, open_loop, run_mode
 from .processes import Clock, ProcessTree, memory_of
 from .websocket import WebSocketChannel, frame, open_websocket
 from .wire import Target, ask
@@ -157,8 +155,6 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> None:
     options = parser().parse_args()
-    if options.core is not None:
-        os.sched_setaffinity(0, {options.core})
     load = OpenEnvLoad(options)
     modes: dict[str, Callable[[], Awaitable[Result]]] = {
         "calls": load.calls,
@@ -166,11 +162,7 @@ def main() -> None:
         "rate": load.rate,
         "memory": load.memory,
     }
-
-    async def go() -> Result:
-        return await modes[options.mode]()
-
-    print(json.dumps({"mode": options.mode, "sessions": options.sessions, **run(go)}))
+    run_mode(modes, options)
 
 
 if __name__ == "__main__":

@@ -12,12 +12,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Generator
 
-from .loops import Answers, Result, all_at_once, closed_loop, open_loop, quantiles, run
+from .loops import Answers, Result, all_at_once, closed_loop, open_loop, quantiles, run_mode
 from .processes import Clock, ProcessTree, memory_of
 from .wire import Channel, HttpChannel, Target, connect, drain
 
@@ -287,8 +286,6 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> None:
     options = parser().parse_args()
-    if options.core is not None:
-        os.sched_setaffinity(0, {options.core})
     load = OrsLoad(options)
     modes: dict[str, Callable[[], Awaitable[Result]]] = {
         "calls": load.calls,
@@ -299,11 +296,7 @@ def main() -> None:
         "hold": load.hold,
         "burst": load.burst,
     }
-
-    async def go() -> Result:
-        return await modes[options.mode]()
-
-    print(json.dumps({"mode": options.mode, "sessions": options.sessions, **run(go)}))
+    run_mode(modes, options)
 
 
 if __name__ == "__main__":

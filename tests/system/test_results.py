@@ -58,16 +58,22 @@ async def test_a_stream_may_be_cut_anywhere(served: ServerProcess, api: Api) -> 
 # at most once
 
 
-@pytest.mark.conformance("D2")
-@pytest.mark.parametrize("key", [None, "key-1"], ids=["same body", "idempotency key"])
-async def test_a_retry_after_a_break_before_the_task_id_attaches_to_the_running_call(
-    served: ServerProcess, api: Api, log: Log, key: str | None
-) -> None:
+async def call_and_break(served: ServerProcess, api: Api, log: Log, key: str | None) -> dict[str, str]:
+    """Start a call that waits, and break its connection; returns the headers that repeat it."""
     await api.create(log=str(log.path))
     body = {"name": "add_later", "input": {"gate": log.gate("open")}}
     headers = {"Idempotency-Key": key} if key else {}
     await send_and_vanish(served.url, raw_request("/call", api.sid, body, **headers))
     await log.has("add")
+    return headers
+
+
+@pytest.mark.conformance("D2")
+@pytest.mark.parametrize("key", [None, "key-1"], ids=["same body", "idempotency key"])
+async def test_a_retry_after_a_break_before_the_task_id_attaches_to_the_running_call(
+    served: ServerProcess, api: Api, log: Log, key: str | None
+) -> None:
+    headers = await call_and_break(served, api, log, key)
     await asyncio.sleep(0.05)  # the server notices the broken connection
     retry = asyncio.ensure_future(api.call("add_later", gate=log.gate("open"), headers=headers))
     await asyncio.sleep(0.1)
@@ -82,11 +88,7 @@ async def test_a_retry_after_a_break_before_the_task_id_attaches_to_the_running_
 async def test_a_retry_after_a_break_attaches_to_the_finished_call(
     served: ServerProcess, api: Api, log: Log, key: str | None
 ) -> None:
-    await api.create(log=str(log.path))
-    body = {"name": "add_later", "input": {"gate": log.gate("open")}}
-    headers = {"Idempotency-Key": key} if key else {}
-    await send_and_vanish(served.url, raw_request("/call", api.sid, body, **headers))
-    await log.has("add")
+    headers = await call_and_break(served, api, log, key)
     await asyncio.sleep(0.05)
     log.open("open")
     await asyncio.sleep(0.1)
