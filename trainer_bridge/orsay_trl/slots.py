@@ -51,7 +51,7 @@ def eval_dataset(rows: Rows) -> Dataset:
 
 
 def rollout_dataset(rows: Rows) -> Dataset:
-    """The training tasks for a rollout function, which finds the task of a prompt in the message."""
+    """The training tasks for a rollout function, with the task in the prompt's message."""
     return dataset.to_dataset(dataset.for_rollouts(rows.columns("train")))
 
 
@@ -71,7 +71,7 @@ def group_reward(rows: Rows) -> GroupReward:
 
 
 def callback(environments: Environments) -> TrainerCallback:
-    """Labels sessions with the step, and ends them with the training, rather than the process."""
+    """Callback that labels sessions with the step, and ends them when training ends."""
     from .trainer.callback import EnvironmentCallback  # needs transformers, which is an extra
 
     return EnvironmentCallback(environments.members())

@@ -40,7 +40,7 @@ class EnvironmentSpec:
         )
 
     Takes the arguments of ``trl.experimental.openreward.OpenRewardSpec`` and has its properties. Making one
-    sends nothing; it can be pickled, and the copy connects anew.
+    sends nothing; it can be pickled, and the copy connects again.
 
     Args:
         target: URL of any ORS server, or ``owner/name`` in the OpenReward catalog (needs ``openreward``).
@@ -80,7 +80,7 @@ class EnvironmentSpec:
             ``run_name``, else the name of its ``output_dir``, else the model's name and the date.
         attach: From the second batch on the trainer plays a batch's episodes at the same time, by ``attach``.
 
-    Raises ValueError for arguments that cannot be meant.
+    Raises ValueError for contradictory or invalid arguments.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class EnvironmentSpec:
         return EnvironmentFactory(self.live)
 
     def callback(self) -> TrainerCallback:
-        """Labels sessions with the step, and ends them with the training, rather than with the process."""
+        """Callback that labels sessions with the step, and ends them when training ends."""
         return slots.callback(self)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""An ``@evaluation_test`` of Eval Protocol as a scorer of episodes, so that one test evaluates and trains."""
+"""Scorer of episodes by an ``@evaluation_test`` of Eval Protocol, so that one test evaluates and trains."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class EvaluationTest:
     async def score(
         self, rollout_id: str, messages: Sequence[Message], answer: str, rewards: Sequence[float]
     ) -> float:
-        """Score of an episode by the test; 0.0 where it gives none."""
+        """Score of an episode by the test; 0.0 without one."""
         models = importlib.import_module("eval_protocol.models")
         row = models.EvaluationRow(
             messages=[

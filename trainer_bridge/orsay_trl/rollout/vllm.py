@@ -1,7 +1,7 @@
 """Sampling from a vLLM server over ``/v1/completions``: token ids go in, token ids and logprobs come out.
 
-The server should run with ``--logprobs-mode processed_logprobs``; where that makes a difference, the first
-request asks it. Everything that it answers is compared with what was asked before it is trained on.
+The server should run with ``--logprobs-mode processed_logprobs``; if that makes a difference, the first
+request checks it. Every answer is validated against its request before it is used for training.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _ROUNDING = 1e-3  # of the logprob of a certain token
 
 
 class ServerLost(SamplerError):
-    """The server cannot be reached, or fails by itself, and went on so for all retries."""
+    """The server is unreachable or fails, also after all retries."""
 
 
 class RequestRefused(SamplerError):
-    """The server read the request and refused it."""
+    """The server refused the request."""
 
 
 class UnknownModel(SamplerError):
@@ -58,7 +58,7 @@ class PromptChanged(UnusableAnswer):
 
 
 class RawLogprobs(UnusableAnswer):
-    """The server answers logprobs of another distribution than the one that it samples from."""
+    """The server returns logprobs of another distribution than the sampled one."""
 
 
 class _Logprobs(BaseModel):
@@ -327,12 +327,12 @@ class VLLMSampler:
 
 
 def server_url(base_url: str) -> str:
-    """The root of a server, whose URL may be given as for OpenAI clients, ending in ``/v1``."""
+    """Root URL of a server, from a URL that may end in ``/v1``, as for OpenAI clients."""
     return base_url.rstrip("/").removesuffix("/v1")
 
 
 def _is_filtered(sampling: Sampling) -> bool:
-    """Test for a distribution other than the model's own."""
+    """True for a distribution other than the model's own."""
     return sampling.temperature != 0 and (
         sampling.temperature != 1
         or sampling.top_p < 1
@@ -356,7 +356,7 @@ def _parsed(kind: type[_Parsed], answer: Answer) -> _Parsed:
 
 
 def _error_of(answer: Answer, redact: Redact) -> tuple[str, str | None]:
-    """Message and parameter of an error, in vLLM's form or whatever else came."""
+    """Message and parameter of an error, in vLLM's format or any other."""
     try:
         error = json.loads(answer.body)["error"]
         return redact(str(error["message"])), error.get("param")

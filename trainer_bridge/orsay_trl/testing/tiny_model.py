@@ -1,4 +1,4 @@
-"""A tiny Qwen3 model and its tokenizer, made on the spot: training can be tried without a model hub or a GPU.
+"""A tiny untrained Qwen3 model and its tokenizer, for trying training without a model hub or a GPU.
 
 The chat template is the one that the installed TRL carries, byte for byte, so that TRL, vLLM and the rollout
 function treat the tiny model as they treat a large one. Nothing here is pretrained.
@@ -18,9 +18,7 @@ __all__ = ["MARKS", "build", "model", "tokenizer"]
 PAD, TURN, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 
 MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
-"""Marks that are one token each, but no special ones: decoding keeps them, since tool calls are read from the
-text.
-"""
+"""Marks of one token each, but not special ones: decoding keeps them, since tool calls are parsed from text."""
 
 _CONTEXT = 4096  # tokens; a server may be set to allow fewer
 _EXAMPLES = (
@@ -142,7 +140,7 @@ def build(folder: Path, *, texts: Iterable[str] = (), seed: int = 0) -> Path:
 
 
 def _parts(texts: Iterable[str]) -> Iterable[str]:
-    """The texts between the marks: a merge must not learn what the marks will always cut."""
+    """The texts between the marks: merges must not cross a mark."""
     for text in texts:
         for mark in (PAD, TURN, END, *MARKS):
             text = text.replace(mark, "\0")
@@ -150,7 +148,7 @@ def _parts(texts: Iterable[str]) -> Iterable[str]:
 
 
 def _import(name: str) -> Any:
-    """Heavy packages are an extra, imported when a model is really made."""
+    """Import heavy packages of an extra, on first use."""
     from importlib import import_module  # beside its only use
 
     try:

@@ -1,8 +1,8 @@
-"""TRL's private parts: everything the bridge relies on that TRL does not promise.
+"""Access to TRL's private attributes: all uses of undocumented parts of TRL.
 
-TRL gives an environment and a reward function no reference to their trainer, and offers no hook in its tool
-loop. This module is the one place that looks behind it; ``tests/bridge/test_trl_internals.py`` compares the
-tables below with the installed release. It imports neither torch nor TRL.
+TRL gives an environment and a reward function no reference to their trainer, and has no hook in its tool
+loop. Only this module accesses TRL's internals; ``tests/bridge/test_trl_internals.py`` compares the tables
+below with the installed release. It imports neither torch nor TRL.
 """
 
 from __future__ import annotations
@@ -91,34 +91,34 @@ _FRAMES_OF_A_START = 32  # between the trainer and the start of a process, which
 
 
 def calling_trainer() -> Any:
-    """The trainer on whose behalf the caller is called, None where there is none.
+    """The trainer that calls the caller, or None.
 
-    TRL calls an environment from one of the trainer's methods. Other frames are left alone: to look at their
-    variables is to keep what these hold alive.
+    TRL calls an environment from one of the trainer's methods. Variables of other frames are not read, which
+    would keep their values alive.
     """
     return _caller_among(_FRAMES, is_trainer)
 
 
 def starting_trainer() -> Any:
-    """The trainer that pickles the caller for a process that it begins, None where there is none."""
+    """The trainer that pickles the caller for a new process, or None."""
     return _caller_among(_FRAMES_OF_A_START, is_trainer)
 
 
 def making_owner() -> Any:
-    """The trainer or rollout worker's loop that makes an environment, None where neither does."""
+    """The trainer or rollout worker's loop that makes an environment, or None."""
     return _caller_among(_FRAMES, lambda found: tokenizer_of(found) is not None)
 
 
 def trainer_of(log_metric: Any) -> Any:
-    """The trainer behind a reward function's ``log_metric``, None where there is none.
+    """The trainer of a reward function's ``log_metric``, or None.
 
-    TRL hands reward functions no trainer, but one of its methods.
+    TRL passes to reward functions a method of the trainer, but not the trainer.
     """
     return getattr(log_metric, "__self__", None)
 
 
 def is_trainer(found: Any) -> bool:
-    """Test for a trainer's state and arguments."""
+    """True for an object with a trainer's state and arguments."""
     return hasattr(getattr(found, "state", None), "global_step") and hasattr(found, "args")
 
 
@@ -137,17 +137,17 @@ def label_sessions(
 
 
 def tokenizer_of(owner: Any) -> Any:
-    """Tokenizer by which a trainer or a rollout worker's loop parses turns, None where there is none."""
+    """Tokenizer by which a trainer or a rollout worker's loop parses turns, or None."""
     return getattr(owner, "_tokenizer", None) or getattr(owner, "tokenizer", None)
 
 
 def factory_of(trainer: Any, row: Mapping[str, Any]) -> Any:
-    """Environment factory that TRL will use for a row, None where it has none by that name."""
+    """Environment factory that TRL will use for a row, or None."""
     return trainer.environment_factories.get(row.get("environment") if trainer._multi_environment else None)
 
 
 def tool_schemas(trainer: Any, index: int) -> Any:
-    """Tools that a rollout of the batch is offered."""
+    """Tools of a rollout of the batch."""
     return trainer._env_tools[trainer._batch_environments[index]]
 
 
@@ -172,12 +172,12 @@ def logprobs(trainer: Any, ids: Any, mask: Any, width: int) -> Any:
 
 
 def weights_asleep(generation: Any) -> bool:
-    """Test for a colocated engine that discarded its weights."""
+    """True for a colocated engine that discarded its weights."""
     return bool(generation._llm_weights_sleeping)
 
 
 def weights_discarded(generation: Any) -> None:
-    """Note that a colocated engine discarded its weights, so that TRL brings them again."""
+    """Note that a colocated engine discarded its weights, so that TRL sends them again."""
     generation._llm_weights_sleeping = True
 
 

@@ -1,4 +1,4 @@
-"""Failure of the process in which TRL's AsyncGRPO plays: the trainer must still be able to read why."""
+"""Failure handling in the rollout process of TRL's AsyncGRPO: the trainer must be able to read the reason."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["outlive_failure"]
 def outlive_failure() -> None:
     """Keep TRL's rollout process alive after a failure, until its trainer ends it or is itself gone.
 
-    The trainer reads what failed and then sets an event; in a shared event of Python that waits for ever when
-    the process that listened has died. Does nothing in any other process.
+    The trainer reads the failure and then sets an event; setting a shared event blocks forever if the waiting
+    process has died. Does nothing in any other process.
     """
     parent = multiprocessing.parent_process()
     if parent is None or multiprocessing.current_process().name != ROLLOUT_PROCESS:

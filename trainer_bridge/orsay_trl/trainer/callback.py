@@ -1,4 +1,4 @@
-"""Callback by which sessions follow a training: they carry its step, and end with it."""
+"""Trainer callback that labels sessions with the training step, and ends them with the training."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class EnvironmentCallback(TrainerCallback):  # type: ignore[misc]
         self._environments = list(environments)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Hook of the trainer at the begin of a step."""
+        """Hook of the trainer at the beginning of a step."""
         label_sessions(self._environments, state=state, args=args, model=kwargs.get("model"))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

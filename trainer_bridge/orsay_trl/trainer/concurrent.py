@@ -1,9 +1,9 @@
-"""TRL's GRPO trainer with the environment side concurrent and exact.
+"""TRL's GRPO trainer with concurrent episodes and exact masks.
 
-TRL's own trainer begins episodes and makes calls one after another, goes on generating after an episode is
-over, and lets a rollout that was lost to a fault take part in the loss, with advantage 0. This one opens a
-batch's episodes together, makes the calls of a turn together, generates nothing after the end, and masks what
-was lost. What is sampled, tokenised and scored stays TRL's.
+TRL's own trainer opens episodes and makes calls one after another, continues to generate after the end of an
+episode, and includes rollouts lost to a fault in the loss, with advantage 0. This one opens a batch's
+episodes and makes the calls of a turn concurrently, generates nothing after the end, and masks lost rollouts.
+Sampling, tokenization and scoring are TRL's.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _MEANS_OVER_ROLLOUTS = ("grpo", "sapo", "dr_grpo", "luspo")  # the other losses 
 
 
 class _Turns:
-    """State of the tool loop of one batch, followed from outside: which rollouts generate, which have ended.
+    """State of the tool loop of one batch, observed from outside: generating and ended rollouts.
 
-    TRL keeps its lists of rollouts in local variables but changes the lists that it was given, so that their
-    state can be read here.
+    TRL keeps its lists of rollouts in local variables but modifies the lists passed to it, which are read
+    here.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class _Turns:
         self.iteration = 0
 
     def playing(self, prompts: Sequence[list[int]]) -> list[int] | None:
-        """Places of the rollouts that are about to generate; None when that is not certain."""
+        """Positions of the rollouts that are about to generate; None if uncertain."""
         positions = [
             position
             for position, messages in enumerate(self.completions)
@@ -73,7 +73,7 @@ class ConcurrentEnvironments:
     _orsay_turns: _Turns | None = None
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """TRL's, and the end of all sessions whatever happens."""
+        """TRL's, and then the end of all sessions in any case."""
         try:
             return super().train(*args, **kwargs)  # type: ignore[misc]
         finally:
@@ -201,7 +201,7 @@ class ConcurrentEnvironments:
                 prompt_ids, images, multimodal_fields, num_generations, has_tool_images=has_tool_images
             )
         over = {position for position in positions if _is_over(self.environments[position])}  # type: ignore[attr-defined]
-        # Processes generate in step with each other, so with several none may leave out a turn.
+        # With several processes generation is collective: none may skip a turn.
         alone = self.accelerator.num_processes == 1  # type: ignore[attr-defined]
         asked = [j for j, position in enumerate(positions) if not alone or position not in over]
         ids: list[list[int]] = [[] for _ in positions]
@@ -235,7 +235,7 @@ class ConcurrentEnvironments:
         prompts: Sequence[list[int]],
         sampled: Sequence[list[int]],
     ) -> None:
-        """Read the turn as TRL is about to, and begin the calls that it will make."""
+        """Parse the turn like TRL, and start the calls that it will make."""
         messages = {}
         for position, ids, new in zip(positions, prompts, sampled, strict=True):
             room = self.max_completion_length - (len(ids) - len(turns.prompt_ids[position]))  # type: ignore[attr-defined]
@@ -249,7 +249,7 @@ class ConcurrentEnvironments:
         self._orsay_call_ahead(turns, messages)
 
     def _orsay_call_ahead(self, turns: _Turns, messages: Mapping[int, Mapping[str, Any]]) -> None:
-        """Begin the calls of all rollouts at the same time; TRL then asks for their results one by one."""
+        """Start the calls of all rollouts concurrently; TRL then reads their results one by one."""
         if turns.iteration >= self.max_tool_calling_iterations:  # type: ignore[attr-defined]
             return
         for position, message in messages.items():
@@ -267,7 +267,7 @@ class GRPOTrainer(ConcurrentEnvironments, trl.GRPOTrainer):  # type: ignore[misc
 
 
 def attach(trainer: Any) -> Any:
-    """Make a trainer, also one of a class of your own, play its episodes at the same time; returns it.
+    """Make a trainer, also of a custom class, play its episodes concurrently; returns it.
 
     It also ends all sessions when training ends. Safe to call twice. Raises TypeError for what is no
     ``trl.GRPOTrainer``, and RuntimeError for a release of TRL whose insides differ from those known here.
@@ -282,7 +282,7 @@ def attach(trainer: Any) -> Any:
 
 
 def attach_quietly(trainer: Any) -> None:
-    """``attach`` where it is possible."""
+    """``attach``, if possible."""
     if isinstance(trainer, trl.GRPOTrainer) and not isinstance(trainer, ConcurrentEnvironments):
         try:
             attach(trainer)
@@ -323,7 +323,7 @@ def _end_at_last_sample(
     completion_ids: Sequence[list[int]],
     logprobs: Sequence[list[float]] | None,
 ) -> None:
-    """Drop what follows the last sampled token: after the end of an episode nothing is read any more."""
+    """Drop tokens after the last sampled one: after the end of an episode the model reads nothing."""
     mask = tool_mask[position]
     length = len(mask)
     while length > 1 and mask[length - 1] == 0:

@@ -11,11 +11,11 @@ __all__ = ["RESERVED_COLUMNS", "columns", "for_rollouts", "seed_of", "to_dataset
 
 RESERVED_COLUMNS = (
     *("prompt", "task_index", "task_split", "task_spec", "seed", "environment"),
-    # Of these TRL makes pictures of the prompt, or arguments of reward functions.
+    # TRL uses these columns as images of the prompt, or as arguments of reward functions.
     *("image", "images", "prompts", "completion", "completions", "completion_ids", "environments"),
     *("trainer_state", "log_extra", "log_metric", "env_reward"),
 )
-"""Columns that a field of a task never becomes."""
+"""Reserved column names, which fields of tasks cannot use."""
 
 
 def columns(
@@ -56,7 +56,7 @@ def seed_of(seed: int, split: str, index: int) -> int:
 
 
 def for_rollouts(found: Mapping[str, Sequence[Any]], **more: Any) -> dict[str, Sequence[Any]]:
-    """The same rows with what names the task inside the message: ``task``, as a JSON text."""
+    """The same rows with the task in the message: ``task``, as JSON."""
     keys = [key for key in ("environment", "task_split", "task_index", "task_spec") if key in found]
     tasks = [
         json.dumps({**dict(zip(keys, values, strict=True)), **more})

@@ -1,8 +1,8 @@
-"""An environment as TRL drives it: a method for each tool, ``reset``, ``get_reward``, the episode's state.
+"""Environment class for TRL: a method for each tool, ``reset``, ``get_reward``, the episode's state.
 
-TRL lists the methods of the class and then reads them from the instance. What it finds there is a callable
-which at the same time is the tool's own schema, so that the model sees it whole: TRL and transformers pass a
-dictionary on as it is and would rebuild a lesser one from a function's signature.
+TRL lists the methods of the class and then reads them from the instance. There each is a callable that is
+also the tool's schema, so that the model gets the complete schema: TRL and transformers pass a dictionary on
+unchanged, and would build an incomplete one from a function's signature.
 """
 
 from __future__ import annotations
@@ -79,13 +79,13 @@ class RolloutEnvironment:
         for schema, attribute in zip(tools.schemas, attribute_names(tools.names).values(), strict=True):
             setattr(self, attribute, BoundTool(schema, self._call))
 
-    # TRL offers every public method of the class to the model, but for these two.
+    # TRL offers every public method of the class to the model, except these two.
 
     def reset(self, **row: Any) -> Content:
         """Begin the episode of a row of the dataset and return the environment's prompt.
 
-        The one before is closed. A prompt is returned also when a fault left no session: such a rollout is
-        masked, not scored.
+        The previous episode is closed. After a fault without a session a prompt is returned too: such a
+        rollout is masked, not scored.
         """
         self._close()
         self.scored_by_function = False
@@ -104,9 +104,7 @@ class RolloutEnvironment:
         """
         if self.episode is None or self.scored_by_function:
             return None
-        reward = (
-            self.episode.reward if self.live.options.get_reward else None
-        )  # which may mark the episode lost
+        reward = self.episode.reward if self.live.options.get_reward else None  # may mark the episode lost
         try:
             self.live.faults.check_latest([self.episode])
         except TooManyFaults:
@@ -133,7 +131,7 @@ class RolloutEnvironment:
 
     @property
     def finished(self) -> bool:
-        """End of the episode, by the environment."""
+        """True if the environment finished the episode."""
         return self.episode is not None and self.episode.finished
 
     @property
@@ -162,7 +160,7 @@ class RolloutEnvironment:
         return self.live.pool.run(self.episode.call(name, arguments)).content
 
     def _call_ahead(self, calls: list[tuple[str, dict[str, Any]]]) -> None:
-        """Begin calls that the trainer is about to make, in this order."""
+        """Start calls that the trainer is about to make, in this order."""
         if self.episode is None:
             return
         for name, arguments in calls:
@@ -178,12 +176,12 @@ class EnvironmentFactory:
 
     def __call__(self) -> RolloutEnvironment:
         if (owner := making_owner()) is not None:
-            # A worker's loop writes the whole conversation anew each turn, a trainer adds to its tokens.
+            # A worker's loop renders the whole conversation in each turn, a trainer appends tokens.
             guard(tokenizer_of(owner), rendered=not is_trainer(owner))
         return self._class(self.live)
 
     def __getstate__(self) -> dict[str, Any]:
-        # AsyncGRPO's rollouts are played by a process that knows nothing of the trainer.
+        # AsyncGRPO plays rollouts in a process without the trainer.
         if (trainer := starting_trainer()) is not None:
             label_sessions([self.live], args=trainer.args, model=trainer.model)
         return {"live": self.live}
@@ -211,7 +209,7 @@ def _method(attribute: str, name: str) -> Callable[..., Content]:
 
 
 def _spelled(arguments: Mapping[str, Any]) -> bytes | None:
-    """Arguments as JSON, for comparison (NaN is not NaN); None for those that are refused."""
+    """Arguments as JSON, for comparison (NaN is not NaN); None for invalid ones."""
     try:
         return encode_json(arguments)
     except errors.BadRequest:
@@ -219,7 +217,7 @@ def _spelled(arguments: Mapping[str, Any]) -> bytes | None:
 
 
 def _annotations(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Python types of a schema's properties, for people who look at the tool in a shell."""
+    """Python types of a schema's properties, for ``help`` in a shell."""
     found: dict[str, Any] = {
         name: _python_type(schema) for name, schema in (parameters.get("properties") or {}).items()
     }

@@ -44,10 +44,10 @@ class GroupReward:
 
     A group is what the trainer compares: each ``num_generations`` rollouts in a row, in an evaluation
     ``num_generations_eval``. A rollout lost to a fault takes no part and gets None; so does a whole group
-    whose scoring fails. Of a group in several processes, the first with a rollout to score it by scores all.
+    whose scoring fails. A group in several processes is scored by the first with a usable session.
 
-    Without ``log_metric``, by which TRL's GRPO trainer is found, the argument ``num_generations`` says how
-    large a group is. Raises ValueError without either, and for a group that plays several tasks.
+    The group size comes from TRL's GRPO trainer, found by ``log_metric``, else from ``num_generations``.
+    Raises ValueError without either, and for a group with several tasks.
     """
 
     __name__ = "group_reward"
@@ -119,7 +119,7 @@ async def _score(episodes: Sequence[Episode], candidates: list[GroupCandidate]) 
         except (errors.Fault, errors.ToolRefused, errors.ClientClosed) as exc:
             _log.warning("rollout %s could not score its group: %s", episode.id, exc)
             continue
-        if not all(abs(score) <= LARGEST_REWARD for score in scores):  # which also NaN is not
+        if not all(abs(score) <= LARGEST_REWARD for score in scores):  # False for NaN
             _log.warning("the scores of a group are not used, they go beyond %g: %s", LARGEST_REWARD, scores)
             break
         return list(scores)
@@ -159,10 +159,10 @@ def candidate(prompt: Any, completion: Completion, episode: Episode) -> GroupCan
 
 
 def _input(arguments: Any) -> dict[str, Any]:
-    """Arguments in the form that a message can hold; empty for those that no call can have."""
+    """Arguments for a message; empty for invalid ones."""
     try:
         found = json.loads(arguments) if isinstance(arguments, str) else arguments
-        from_json(b"[" * _LEVELS + encode_json(found) + b"]" * _LEVELS)  # as servers read the body
+        from_json(b"[" * _LEVELS + encode_json(found) + b"]" * _LEVELS)  # nesting as in the request body
     except (ValueError, RecursionError, errors.BadRequest):
         return {}
     return found if isinstance(found, dict) else {}

@@ -24,23 +24,23 @@ class Groups:
 
     @property
     def are_whole(self) -> bool:
-        """True if no group has rollouts in two processes; the answer is the same in all of them."""
+        """True if no group has rollouts in two processes; equal in all processes."""
         return self.count % self.size == 0
 
     def has(self, position: int) -> bool:
-        """A position of all is one of this process."""
+        """True if a global position belongs to this process."""
         return self.first <= position < self.first + self.count
 
     def local(self, position: int) -> int:
-        """The position here of a position of all."""
+        """The local position of a global one."""
         return position - self.first
 
     def number(self, position: int) -> int:
-        """The group of a position of this process; over all processes, from 0."""
+        """The global group number of a local position, from 0."""
         return (self.first + position) // self.size
 
     def here(self) -> dict[int, list[int]]:
-        """The positions of this process by group: the first and the last group may go on in others."""
+        """Local positions by group; the first and the last group may extend to other processes."""
         found: dict[int, list[int]] = {}
         for position in range(self.count):
             found.setdefault(self.number(position), []).append(position)
@@ -48,7 +48,7 @@ class Groups:
 
 
 def generations(trainer: Any) -> int | None:
-    """Rollouts in a group now: in an evaluation ``num_generations_eval``. None for no GRPO trainer."""
+    """Current group size: in an evaluation ``num_generations_eval``. None without a GRPO trainer."""
     training = getattr(getattr(trainer, "model", None), "training", True)
     size = getattr(trainer, "num_generations" if training else "num_generations_eval", None)
     return size if isinstance(size, int) and size > 0 else None
@@ -59,8 +59,8 @@ def groups_of(
 ) -> Groups:
     """The groups of a batch of ``count`` rollouts of a trainer.
 
-    ``num_generations`` counts where there is no trainer. Raises ValueError where neither says how large a
-    group is, and where the batches of all processes are no whole groups, unless the last ``may_end_early``.
+    ``num_generations`` is used without a trainer. Raises ValueError without a group size, and if the batches
+    of all processes are not whole groups, unless the last ``may_end_early``.
     """
     size = generations(trainer)
     if size is None and isinstance(num_generations, int) and not isinstance(num_generations, bool):
@@ -84,7 +84,7 @@ def groups_of(
 
 
 def require_one_task(number: int, tasks: Sequence[str]) -> None:
-    """Raises ValueError where the rollouts of a group, each named by what it plays, play several tasks."""
+    """Raises ValueError if the rollouts of a group play several tasks."""
     different = sorted(set(tasks))
     if len(different) > 1:
         raise ValueError(

@@ -43,7 +43,7 @@ def log_episodes(
             faults=faults.get(prefix, ()),
         )
         for name, value in numbers.items():
-            if math.isfinite(value):  # others would be all that is left of the batch's mean
+            if math.isfinite(value):  # a non-finite value would spoil the batch's mean
                 log_metric(prefix + name, value)
 
 
@@ -86,7 +86,7 @@ def episode_metrics(
 
 
 def _components(episode: Episode) -> dict[str, float]:
-    """Numbers that the environment names in ``metadata["rewards"]``, of the last call that has them."""
+    """Numbers in ``metadata["rewards"]`` of the last call that has them."""
     for metadata in reversed(episode.metadata):
         parts: Any = (metadata or {}).get("rewards")
         if isinstance(parts, Mapping):

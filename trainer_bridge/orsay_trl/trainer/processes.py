@@ -9,7 +9,7 @@ __all__ = ["everywhere"]
 
 
 def everywhere(value: Any) -> list[Any]:
-    """Value of each process, in the order of their ranks; all of them must call it at the same place."""
+    """All-gather: the value of each process, by rank; a collective call."""
     distributed = sys.modules.get("torch.distributed")  # without torch there are no other processes
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return [value]

@@ -22,7 +22,7 @@ __all__ = ["EnvironmentReward", "GroupReward", "candidate"]
 class EnvironmentReward:
     """Reward function: the reward of each rollout's episode, None after a fault.
 
-    Where the environment has a terminal tool, the model's last plain message is handed in first. With
+    If the environment has a terminal tool, it gets the model's last plain message first. With
     ``log_metric`` and ``log_extra``, as TRL gives them, it logs the metrics and the rollouts' ids. Raises
     TooManyFaults when more of a batch is lost than the spec allows.
     """
@@ -41,7 +41,7 @@ class EnvironmentReward:
         **_: Any,
     ) -> list[float | None]:
         if environments is None:
-            if env_reward is not None:  # of a rollout function, which has scored already
+            if env_reward is not None:  # a rollout function has scored already
                 return list(env_reward)
             # AsyncGRPO hands over no environments; there get_reward() of each is the reward.
             return [None] * len(completions or prompts or ())
@@ -64,7 +64,7 @@ class EnvironmentReward:
 
 
 def _grade_messages(environments: Sequence[RolloutEnvironment], completions: Sequence[Completion]) -> None:
-    """Hand the last plain message of each unfinished episode to its terminal tool, all at the same time."""
+    """Pass the last plain message of each unfinished episode to its terminal tool, concurrently."""
     completion_of = {id(e): completion for e, completion in zip(environments, completions, strict=True)}
     for live, group in _by_environment(environments):
         if live.tools.terminal is None:
@@ -82,7 +82,7 @@ def _grade_messages(environments: Sequence[RolloutEnvironment], completions: Seq
 
 
 def _last_message(completion: Completion) -> str | None:
-    """The text with which the model ended its turn, None when it ended otherwise: with a call, or cut off."""
+    """The final text of the model's last turn, None if it ends with a call or is truncated."""
     if isinstance(completion, str):
         return completion
     if not completion or completion[-1]["role"] != "assistant" or completion[-1].get("tool_calls"):
@@ -100,9 +100,9 @@ def _by_environment(
 
 
 def _require_prompts_of_groups(environments: Sequence[RolloutEnvironment], log_metric: Any) -> None:
-    """vLLM in server mode samples a group from its first prompt: what was sampled from another is lost.
+    """Require one prompt per group, since vLLM in server mode samples a group from its first prompt.
 
-    Raises ValueError where sessions of one group began with different prompts.
+    Raises ValueError if sessions of one group have different prompts.
     """
     trainer = trainer_of(log_metric)
     if not getattr(trainer, "use_vllm", False) or getattr(trainer, "vllm_mode", None) != "server":
