@@ -18,7 +18,7 @@ __all__ = ["MARKS", "build", "model", "tokenizer"]
 PAD, TURN, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 
 MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
-"""Marks of one token each, but not special ones: decoding keeps them, since tool calls are parsed from text."""
+"""Marks of one token each, but not special ones: decoding keeps them, as tool calls are parsed from text."""
 
 _CONTEXT = 4096  # tokens; a server may be set to allow fewer
 _EXAMPLES = (
