@@ -237,7 +237,7 @@ def make_sessions(
     )
 
 
-def make_shared(**more: Any) -> Shared:
+def make_shared(**more: Any) -> Shared[Session]:
     """For a Session without a table around it. Needs a running event loop."""
 
     def on_lost(session: Session, fault: str, reason: str) -> None:

@@ -7,19 +7,18 @@ that. Most requests here come in one read and are answered in one write.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, TypeAlias, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from .writing import OneWrite
 
-if TYPE_CHECKING:
-    from .asgi import Application, Receive, Send
-
 __all__ = ["Cycle", "cycle_of"]
 
+Application: TypeAlias = Callable[..., Awaitable[None]]
 _NOBODY_WAITS = cast("asyncio.Event", SimpleNamespace(set=bool))
 
 
@@ -65,7 +64,7 @@ class Cycle(RequestResponseCycle):
 
     async def _run(self, app: Application) -> None:
         try:
-            await self.run_asgi(app)  # type: ignore[arg-type]  # uvicorn names its own types
+            await self.run_asgi(app)
         finally:
             self._connection.tasks.discard(self._task)
             del self._task  # an idle connection keeps its last cycle
@@ -109,7 +108,7 @@ class Cycle(RequestResponseCycle):
         return True
 
 
-def cycle_of(channel: Receive | Send) -> Cycle | None:
+def cycle_of(channel: Callable[..., object]) -> Cycle | None:
     """The cycle whose ``receive`` or ``send`` it is; None below another server, or a middleware."""
     cycle = getattr(channel, "__self__", None)
     return cycle if isinstance(cycle, Cycle) else None

@@ -68,7 +68,7 @@ class Session(Lifecycle):
 
     def __init__(
         self,
-        shared: Shared,
+        shared: Shared[Session],
         sid: str,
         owner: str,
         info: EnvironmentInfo,

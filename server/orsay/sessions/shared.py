@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
 from orsay_protocol.faults import FaultClass
 
@@ -14,17 +14,17 @@ from .calls import CallTotals
 from .limits import SessionLimits
 from .meter import Meter
 
-if TYPE_CHECKING:
-    from .session import Session
-
 __all__ = ["Shared"]
+
+S = TypeVar("S")
 
 
 @dataclass(slots=True)
-class Shared:
+class Shared(Generic[S]):
     """Objects that all sessions of a server share. ``limits`` and ``log_calls`` may change meanwhile.
 
-    ``on_lost`` is called when the runtime lost a session, ``evict`` when stored results are over their bound.
+    ``S`` is the class of sessions: a parameter, so that ``session`` can import this module. ``on_lost`` is
+    called when the runtime lost a session, ``evict`` when stored results are over their bound.
     """
 
     limits: SessionLimits
@@ -32,7 +32,7 @@ class Shared:
     faults: FaultLog
     task_ids: Iterator[str]
     now: Callable[[], float]
-    on_lost: Callable[[Session, FaultClass, str], None]
+    on_lost: Callable[[S, FaultClass, str], None]
     evict: Callable[[Call], None]
     log_calls: bool
     meter: Meter
