@@ -1,4 +1,4 @@
-"""Flags that the smaller examples share, and what they mean for ``GRPOConfig``; ``grpo.py`` has its own."""
+"""Shared flags of the smaller examples, and their arguments of ``GRPOConfig``; ``grpo.py`` has its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["parser", "settings"]
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """For an example that says in ``description`` what it does and how it is started."""
+    """Parser for an example; ``description`` is its docstring."""
     made = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )

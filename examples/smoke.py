@@ -1,7 +1,7 @@
-"""What ``--smoke`` puts in the place of a GPU: a tiny model that can call tools, and small numbers.
+"""``--smoke``: a tiny model that can call tools, and small sizes, to run an example without a GPU.
 
-The model is made on the spot and imitates scripted episodes for a few seconds, with random arguments. It
-knows nothing of the environment, but plays; everything else is real.
+The model is made by the script and imitates scripted episodes for a few seconds, with random arguments, so
+that it calls tools without skill; everything else is real.
 
     python examples/smoke.py FOLDER --url http://127.0.0.1:8080    # writes such a model, for a vLLM to serve
 """

@@ -1,4 +1,4 @@
-"""AsyncGRPO on a CPU: what takes the place of FlashAttention 3 and of NCCL, and a worker that sends no seed.
+"""AsyncGRPO on a CPU: replacements for FlashAttention 3 and NCCL, and a worker that sends no seed.
 
 The rollout worker is TRL's own, in a process of its own, and samples from a real server; a vLLM on a CPU may
 die of a seed.

@@ -127,7 +127,7 @@ def measure(kind: str, folder: Path, postgres: RunningPostgres | None, options: 
 
 
 def tables(parts: dict[str, Part]) -> tuple[list[list[str]], list[list[str]]]:
-    """Of the requests, and of the pages: first, median and 95th percentile."""
+    """Tables of requests and of pages: first, median and 95th percentile."""
     requests = [(kind, name) for kind in parts for name in ("", " with keys")]
     pages = [(kind, " browser") for kind in parts]
     return _table(parts, requests, "request"), _table(parts, pages, "page, in the browser")

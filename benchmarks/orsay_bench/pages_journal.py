@@ -119,7 +119,7 @@ def _settle(store: Store) -> None:
 
 
 def _index(store: Store) -> tuple[int, float]:
-    """Rows that are left, and the seconds that it took."""
+    """Number of unindexed sessions, and the duration."""
     began = time.perf_counter()
     while True:
         with store.reading() as connection:

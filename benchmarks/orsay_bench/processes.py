@@ -12,7 +12,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Of one process or a tree of them; `pss_kib` counts a page shared by n processes as 1/n."""
+    """Memory of a process or a process tree; `pss_kib` counts a page shared by n processes as 1/n."""
 
     rss_kib: int
     pss_kib: int

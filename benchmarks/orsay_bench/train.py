@@ -178,7 +178,7 @@ class Book:
         self.runs: list[Run] = []
 
     def tables(self) -> tuple[list[list[str]], list[list[str]]]:
-        """Of contenders, and of clients; each with its head."""
+        """Tables of contenders and of clients, each with its head."""
         judged = not self._about.get("quick")
         found = line_cells(lines(self.runs), self._plan.episodes, judged=judged)
         return found, cost_cells(costs(self.runs))

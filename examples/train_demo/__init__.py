@@ -1,1 +1,1 @@
-"""Proof that a model learns: a tiny one, made on the spot, is trained on the doors environment with GRPO."""
+"""Demonstration that a model learns: a new, tiny one is trained on the doors environment with GRPO."""

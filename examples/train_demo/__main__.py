@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run, report, and tell by the exit code whether the model learned."""
+    """Run and report; the exit code is 0 if the model learned."""
     options = parser()
     args = options.parse_args(arguments)
     if args.steps < 1:
@@ -93,7 +93,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _quiet() -> None:
-    """Leave the screen to the curve; what goes wrong still raises."""
+    """Silence libraries, so that the curve has the screen; errors still raise."""
     os.environ.update(TRL_EXPERIMENTAL_SILENCE="1", HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers|trl")
     warnings.filterwarnings("ignore", category=UserWarning, module="transformers|trl|train_demo")

@@ -23,7 +23,7 @@ _TURNS, _TOKENS = 3, 192
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """How it went: ``episodes`` were played, of which ``faults`` were lost and do not count."""
+    """Result of an evaluation: ``episodes`` were played; ``faults`` of them were lost and do not count."""
 
     tasks: int
     episodes: int
@@ -66,7 +66,7 @@ def evaluate(spec: EnvironmentSpec, policy: Policy, *, times: int) -> Evaluation
 
 
 async def by_looking(episode: Episode) -> None:
-    """The script that cannot lose: it opens the door with the word that it saw there."""
+    """The optimal script: it opens the door with the word that it saw there."""
     seen = await episode.call("look", {"door": episode.row["door"]})
     await episode.call("open", {"code": seen.text.split()[-1]})
 

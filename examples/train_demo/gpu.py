@@ -1,6 +1,6 @@
 """The same run with a larger random model on a GPU: how many steps a second, and where the time goes.
 
-What is measured is speed; a random model of this size learns nothing in so few steps.
+It measures speed; a random model of this size learns nothing in so few steps.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _EPISODES, _WARM_UP_STEPS, _UNTIMED = 200, 60, 2
 
 
 def missing() -> str | None:
-    """What to tell who has no GPU; None where there is one."""
+    """Error message without a GPU; None with one."""
     import torch
 
     if torch.cuda.is_available():

@@ -1,4 +1,4 @@
-"""What a run came to: report.json for programs, report.md for people, and the curve as reward.png."""
+"""Report of a run: report.json for programs, report.md for readers, and the curve as reward.png."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Report:
     optimizer_steps: int
     episodes_per_batch: int
     warm_up_loss: list[float] = field(default_factory=list)
-    """Of the first step and of the last."""
+    """Metric at the first and at the last step."""
     batches: list[Batch] = field(default_factory=list)
     held_out_before: Evaluation | None = None
     held_out_after: Evaluation | None = None
@@ -45,7 +45,7 @@ class Report:
     """Largest |logprob of the sampler - logprob of the trainer| in the run; by rollout function only."""
     seconds: dict[str, float] = field(default_factory=dict)
     cpu_seconds: float = 0.0
-    """Of the trainer and of the servers that it started."""
+    """CPU time of the trainer and of its servers."""
 
     @property
     def first_batch(self) -> float:
@@ -64,7 +64,7 @@ class Report:
 
     @property
     def learned(self) -> bool:
-        """Whether the run shows what it is for."""
+        """True if the run shows that the model learned."""
         assert self.held_out_after is not None
         reached = min(self.held_out_after.reward, self.last_five) >= REACH
         return self.first_batch < BEGIN_BELOW and reached

@@ -25,7 +25,7 @@ __all__ = ["Plan", "run"]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do; the defaults are what teaches the model."""
+    """Options of a run; the model learns with the defaults."""
 
     seed: int = 0
     steps: int = 30 * training.STEPS_PER_BATCH
@@ -166,6 +166,6 @@ def _begin_report(plan: Plan, model: Any) -> Report:
 
 
 def _children_cpu_seconds() -> float:
-    """Of children that have ended; of the shell that became this process there may be some too."""
+    """CPU time of ended child processes, perhaps including those of the shell that became this process."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return ended.ru_utime + ended.ru_stime

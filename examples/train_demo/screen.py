@@ -1,4 +1,4 @@
-"""The run as it is seen in a terminal: what is being done, and the reward as a curve that grows."""
+"""Terminal output of the run: the current part, and the reward as a growing curve."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Curve:
 
 
 class Screen:
-    """Says what happens, and how long each part took; a curve is drawn in place where there is a terminal."""
+    """Prints each part with its duration; on a terminal, a curve is drawn in place."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False)

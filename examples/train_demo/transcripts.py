@@ -1,7 +1,7 @@
 """Scripted episodes as token ids, put together as a trainer will put together the model's own.
 
-What the model says is encoded by itself, and so is what stands between two of its turns: a token never spans
-the border, just as none can when the model samples its turns.
+The model's turns and the text between them are encoded separately, so that no token spans two parts, as in
+sampling.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Before training: a model that plays by the rules, and seldom well.
+"""Warm-up before training: a model that follows the rules but seldom wins.
 
-Reinforcement starts from what a model does already. A model made on the spot does nothing, so it first
-imitates scripted episodes, played through the server, which look at the door and then mostly say any word.
+Reinforcement learning starts from a model's behaviour. A new model has none, so it first imitates scripted
+episodes, played through the server, which look at the door and then mostly open it with a random word.
 """
 
 from __future__ import annotations

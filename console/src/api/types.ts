@@ -298,7 +298,7 @@ export interface ToolResultBlock {
 /**
  * Sessions, newest first. ``next`` is what to give as ``before`` for the next page; None at the end.
  *
- * ``unindexed`` counts the sessions that a search for text has not looked at yet.
+ * ``unindexed`` counts the sessions that are not in the search index yet.
  */
 export interface Page {
   items: Summary[];

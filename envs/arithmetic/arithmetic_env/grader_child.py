@@ -27,7 +27,7 @@ _MARKED = re.compile(r"answer ?(?:is ?[:=]?|[:=])\s?(.*[0-9].*)", re.IGNORECASE)
 
 
 def answer_part(message: str) -> str:
-    """What follows the last "Answer:" before a number, when there is one; else the end of the message."""
+    """The text after the last "Answer:" before a number, if there is one; else the end of the message."""
     message = _BOLD.sub("", message[-MESSAGE_CHARACTERS:].replace("\\$", "").replace("`", ""))
     message = _LINE_BREAKS.sub("\n", _BLANKS.sub(" ", message))
     marked = _MARKED.findall(message)

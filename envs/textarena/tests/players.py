@@ -23,11 +23,11 @@ NONSENSE = (
     "[z9z9]", "[split 1 1]", "[²,²,²]", "[h ² ²]", "[Ⅷ Ⅷ]", "[𝟙 𝟚]", "[0 0 0 0]", "[X 4]", "[col ²]",
     "[" + "9" * 3_900 + "]", "[" + "9" * 1_900 + " " + "9" * 1_900 + "]", "[up" * 1_300,
 )  # fmt: skip
-"""What a model might say instead of an action, or to break one."""
+"""Invalid and malformed actions."""
 
 
 def finish(match: Match, action: Callable[[Match], str]) -> list[tuple[str, str]]:
-    """Play to the end. Returns what was said and told, action by action."""
+    """Play to the end. Returns the pairs of action and answer."""
     record = []
     while not match.over:
         said = action(match)

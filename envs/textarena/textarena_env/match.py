@@ -20,7 +20,7 @@ TURN_LIMIT = "The limit of actions for this game is reached."
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an episode ended. ``cut_short``: by the limit of this environment, not by the package."""
+    """End of an episode. ``cut_short``: by the limit of this environment, not by the package."""
 
     reward: float
     reason: str

@@ -63,7 +63,7 @@ def _connect_four(game: Any, rng: random.Random) -> str:
 
 
 def _connects(board: Board, column: int, disc: str) -> bool:
-    """Whether ``disc`` in ``column`` makes four in a row."""
+    """True if ``disc`` in ``column`` makes four in a row."""
     row = max(r for r in range(len(board)) if board[r][column] == ".")
 
     def run(down: int, right: int) -> int:

@@ -72,7 +72,7 @@ class PackageGame:
         ]
 
     def info(self, player: int) -> dict[str, Any]:
-        """What the package notes for a player: role, reason for the end, turns, invalid move."""
+        """The package's record of a player: role, reason for the end, turns, invalid move."""
         return dict(self.bare.state.game_info[player])
 
     def progress(self) -> float | None:

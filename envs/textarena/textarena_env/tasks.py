@@ -19,7 +19,7 @@ TEST_TASKS = 1_000
 """Seeds of each game for testing."""
 FIRST_TEST_SEED = 1_000_000_000
 HIGHEST_SEED = 2**32 - 1
-"""What every generator takes that a game uses."""
+"""Bound on seeds that every generator of the games accepts."""
 
 Kind = Literal["train", "test"]
 _COUNTS: dict[Kind, int] = {"train": TRAIN_TASKS, "test": TEST_TASKS}
@@ -36,7 +36,7 @@ def splits() -> list[str | Split]:
 
 
 def num_tasks(split: str) -> int:
-    """How many tasks a split has. Raises ValueError for an unknown one."""
+    """Number of tasks in a split. Raises ValueError for an unknown one."""
     kind, games = _parts(split)
     return _COUNTS[kind] * len(games)
 
@@ -53,7 +53,7 @@ def make_task(split: str, index: int) -> JSONObject:
 
 
 def game_and_seed(task: JSONObject) -> tuple[Game, int]:
-    """What ``task`` asks for. Raises ValueError for an unknown game, a bad seed, or anything besides."""
+    """Game and seed of ``task``. Raises ValueError for an unknown game, a bad seed, or other fields."""
     extra = set(task) - {"id", "game", "seed"}
     if extra:
         raise ValueError(

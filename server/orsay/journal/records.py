@@ -1,7 +1,7 @@
 """Records for the journal, as the server makes them when something happens.
 
-Made on the event loop for every call, so they are plain tuples; the writer's thread turns them into rows.
-Bytes are JSON unless noted otherwise. ``hide`` takes the session's secrets out of everything (S3).
+Made on the event loop for every call, so they are plain tuples; the writer thread turns them into rows. Bytes
+are JSON unless noted otherwise. ``hide`` redacts the session's secrets in all fields (S3).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SessionOpened(NamedTuple):
 
 
 class SessionEnded(NamedTuple):
-    """A session that is over, however that came."""
+    """The end of a session, for any reason."""
 
     id: int
     ended_at: float
@@ -59,9 +59,9 @@ class SessionEnded(NamedTuple):
 class Prompted(NamedTuple):
     """A prompt, messages or tools that the client was shown; the first of its kind is kept.
 
-    ``number`` is its place among all that ended in a session that may go on, 0 in others, and ``after`` how
-    much had ended when it was asked (-1: not even setup). What was shown again has a ``digest`` and no
-    ``data``, and what failed a ``fault`` and no ``data``.
+    In a session that may be rebuilt, ``number`` is its position among all ended operations (else 0), and
+    ``after`` the number of operations that had ended when it was requested (-1: not even setup). A repeated
+    answer has a ``digest`` and no ``data``, a failure has a ``fault`` and no ``data``.
     """
 
     session: int
@@ -92,7 +92,7 @@ class CallStarted(NamedTuple):
 
 
 class CallEnded(NamedTuple):
-    """A call with its result; takes the place of its CallStarted, if there was one."""
+    """A call with its result; replaces its CallStarted, if there was one."""
 
     id: int
     session: int
@@ -121,7 +121,7 @@ class CallEnded(NamedTuple):
 
 
 class EvaluationSaved(NamedTuple):
-    """The state of an evaluation; takes the place of an earlier one of the same id."""
+    """The state of an evaluation; replaces an earlier one of the same id."""
 
     id: int
     name: str

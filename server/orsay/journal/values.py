@@ -1,4 +1,4 @@
-"""Stored form of bodies and results: their JSON text, large ones packed."""
+"""Stored form of bodies and results: JSON text, compressed if large."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pydantic_core import from_json, to_json
 __all__ = ["LARGE_CHARS", "input_of", "is_large", "pack", "result_of", "unpack"]
 
 LARGE_CHARS = 2048
-"""Longer texts are packed and stand beside their row."""
+"""Longer texts are compressed, and stored in ``large_values``."""
 
 _START = b"event: end\r\ndata: "
 _END = b"\r\n\r\n"
-_SHORT = 512  # bytes that compression would spare less than its own time is worth
-_STORED = struct.Struct("<BHH")  # one block, the last, as it is (RFC 1951, 3.2.4)
+_SHORT = 512  # bytes; compressing less is not worth the time
+_STORED = struct.Struct("<BHH")  # a single stored block (RFC 1951, 3.2.4)
 _SUM = struct.Struct(">I")
-_FAST = 1  # level of zlib: the next one makes them a tenth smaller in twice the time
+_FAST = 1  # zlib level: the next one takes twice the time for a tenth less
 
 
 def result_of(wire: bytes) -> str | None:
@@ -31,7 +31,7 @@ def result_of(wire: bytes) -> str | None:
 
 
 def input_of(kind: str, body: bytes) -> str:
-    """The JSON of what a tool was called with; for other kinds the whole body."""
+    """The JSON of a tool's input; for other kinds the whole body."""
     if kind != "call":
         return body.decode(errors="replace")
     try:
@@ -63,5 +63,5 @@ def pack(text: str) -> bytes:
 
 
 def unpack(data: bytes) -> str:
-    """The text that was packed."""
+    """The uncompressed text."""
     return zlib.decompress(data).decode()

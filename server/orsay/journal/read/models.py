@@ -1,4 +1,4 @@
-"""Models of what readers of the journal get: sessions as trajectories, runs as statistics.
+"""Read models of the journal: sessions as trajectories, runs as statistics.
 
 The console's JSON is made of these.
 
@@ -43,7 +43,7 @@ class _Read(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _DescribedAs:
-    """Annotation: JSON that was checked when it was written. Readers get it unchecked, with this schema."""
+    """Annotation: JSON validated on writing, which readers get without validation, with this schema."""
 
     model: type[BaseModel]
 
@@ -163,7 +163,7 @@ class Trajectory(Summary):
 class Page(_Read):
     """Sessions, newest first. ``next`` is what to give as ``before`` for the next page; None at the end.
 
-    ``unindexed`` counts the sessions that a search for text has not looked at yet.
+    ``unindexed`` counts the sessions that are not in the search index yet.
     """
 
     items: list[Summary]

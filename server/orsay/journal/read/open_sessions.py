@@ -31,8 +31,8 @@ __all__ = [
 class PastSession:
     """A session without an end.
 
-    ``lost`` is why it ended, ``lost_by`` the class of that fault; ``results`` and ``ends`` are how many
-    results, and how many ends of anything, the journal must have of it, where that is known.
+    ``lost`` is the reason of its end, ``lost_by`` the class of that fault; ``results`` and ``ends`` are the
+    numbers of results, and of all ended operations, that the journal must have, if known.
     """
 
     id: int
@@ -80,12 +80,12 @@ class PastCall:
 
     @property
     def refused(self) -> bool:
-        """True when it was refused after its stream had begun: nothing of the environment ran."""
+        """True if it was refused after its stream had begun: no environment code ran."""
         return self.fault == "overloaded"
 
     @property
     def body(self) -> bytes:
-        """A request's body that makes the same call."""
+        """Request body that repeats the call."""
         if self.kind != "call":
             return self.input
         return b'{"name":' + to_json(self.name) + b',"input":' + self.input + b"}"
@@ -93,7 +93,7 @@ class PastCall:
 
 @dataclass(frozen=True, slots=True)
 class PastAsk:
-    """The prompt, messages or tools were asked for, and answered in the ``number``-th end of their session.
+    """A request for prompt, messages or tools, answered as the ``number``-th ended operation of the session.
 
     ``digest`` is that of the answer; None for the first of its kind, which is kept whole, and for a fault.
     """
@@ -121,7 +121,7 @@ class PastContent:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A session that ended in the ordinary way."""
+    """A session with an end record."""
 
     sid: str
     owner: str
@@ -164,7 +164,7 @@ def ending(
     own = and_(table.session == session, table.number.is_not(None))
     count, faults = connection.execute(select(func.count(), func.count(table.fault)).where(own)).one()
     scored = select(table.reward).where(and_(own, table.reward.is_not(None))).order_by(table.number)
-    rewards = connection.scalars(scored).all()  # not summed up there: PostgreSQL refuses an infinite sum
+    rewards = connection.scalars(scored).all()  # summed here: PostgreSQL refuses an infinite sum
     last, total = (rewards[-1], finite(sum(rewards))) if rewards else (None, None)
     finished = connection.execute(select(func.count()).where(and_(own, table.finished))).scalar()
     first = connection.execute(

@@ -49,7 +49,7 @@ def trajectories(
     """A page of sessions, newest first; ``before`` is the ``next`` of the page above.
 
     A search for text first gives ``SEARCH_S`` seconds to the index; see ``search``. Raises ValueError for a
-    ``before`` that is no number, and JournalDown when the index has no place.
+    ``before`` that is no number, and JournalDown if the index cannot be stored.
     """
     wanted = wanted or Filter()
     last = None if before is None else int(before)
@@ -91,9 +91,7 @@ def _found(
 
 
 def _few(connection: Connection, wanted: Filter, before: int) -> set[int] | None:
-    """The sessions that pass the filters, if these are so few that looking up each match would take
-    longer.
-    """
+    """The sessions that pass the filters, if these are so few that looking up each match takes longer."""
     where = list(conditions(wanted))
     if not where:
         return None

@@ -1,4 +1,4 @@
-"""Course of one run: over its steps, else over time, with histograms of its rewards."""
+"""Time series of one run: over its steps, else over time, with histograms of its rewards."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def series(
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """Bounds over sessions that ended; ``low`` and ``high`` are rewards of those that no fault took away."""
+    """Bounds over ended sessions; ``low`` and ``high`` are rewards of those without a fault."""
 
     first_at: float | None
     last_at: float | None
@@ -126,7 +126,7 @@ def _histogram(connection: Connection, wanted: Filter, whole: _Bounds) -> Histog
 
 
 def _around(value: float) -> tuple[float, float]:
-    """A little less and a little more, within what a float holds."""
+    """A slightly wider range, within a float's."""
     apart = max(0.5, abs(value) / 1e6)
     most = sys.float_info.max
     return max(value - apart, -most), min(value + apart, most)

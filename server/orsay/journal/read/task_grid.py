@@ -15,7 +15,7 @@ from .models import TaskCell
 
 __all__ = ["task_map"]
 
-_MANY = 20_000  # sessions of a run; looked up one by one, more take longer than a walk through an index
+_MANY = 20_000  # sessions of a run; more are read faster by an index scan than one by one
 _SUMS = ("n", "scored", "rewards", "solved", "last_at")
 _c = sessions.c
 
@@ -59,18 +59,18 @@ class _Task(Scores):
     task_index: int | None = None
 
     def add(self, row: Row[Any]) -> None:
-        """A line of sums."""
+        """Add a row of sums."""
         self.add_scores(row)
         self.split, self.task_index = row.split, row.task_index
 
     def add_open(self, row: Row[Any], now: OpenTotals, success: float) -> None:
-        """A session that has not ended, but is finished."""
+        """Add an open session whose episode is finished."""
         self.add_finished(row.started_at, now, success)
         self.split, self.task_index = row.split, row.task_index
 
 
 def _is_large(connection: Connection, run: str) -> bool:
-    """True where SQLite should not look each of its sessions up."""
+    """True if SQLite should scan an index instead of looking up each session."""
     if connection.dialect.name != "sqlite":
         return False
     return connection.scalar(select(_c.id).where(_c.run == run).offset(_MANY).limit(1)) is not None

@@ -1,4 +1,4 @@
-"""Full-text index over sessions: a file of its own beside a SQLite journal, else tables in the database.
+"""Full-text index (inverted index) over sessions: a separate file for SQLite, else tables in the database.
 
 An index can always be made again. The file is apart so that filling it never holds up the writer of the
 journal.
@@ -24,11 +24,11 @@ __all__ = ["SearchStore", "Span", "forget", "search_file", "search_store"]
 _VERSION = 1
 _BUSY_S = 0.2
 Span = tuple[int, int]
-"""Sessions from the first to the second id have been looked at."""
+"""Range of session ids that are indexed."""
 
 
 class SearchStore(Protocol):
-    """The words of sessions, by the session's id; ``pending`` are those that may have more words one day."""
+    """Inverted index of sessions by id; ``pending`` are sessions that may still get more words."""
 
     def find(self, wanted: Sequence[Phrase], first: int, before: int, limit: int) -> list[int]:
         """Sessions from ``first`` on, before ``before``, with all the phrases, newest first."""
@@ -44,10 +44,10 @@ class SearchStore(Protocol):
         """Sessions that had not ended, with the number of their calls that are in the index."""
 
     def put(self, documents: Iterable[tuple[int, str, int | None]]) -> None:
-        """Session, its words, and for one that has not ended the number of its calls."""
+        """Add a session with its words and, if it is open, the number of its calls."""
 
     def drop(self, sessions: Sequence[int]) -> None:
-        """Forget them."""
+        """Remove sessions."""
 
     def oldest(self, limit: int) -> list[int]: ...
 
@@ -59,10 +59,9 @@ def search_file(path: Path) -> Path:
 
 @contextmanager
 def search_store(connection: Connection, *, fill: bool) -> Iterator[SearchStore | None]:
-    """The index of that journal. With ``fill``, what is put into it is kept when the block ends well.
+    """Open the index of that journal. With ``fill``, changes are committed at the end of the block.
 
-    None when it is to be filled and another process fills it now. Raises JournalDown when there is no place
-    for it.
+    With ``fill`` None if another process is filling it. Raises JournalDown if it cannot be stored.
     """
     if connection.dialect.name == "sqlite":
         path = search_file(Path(str(connection.engine.url.database)))
@@ -82,7 +81,7 @@ def search_store(connection: Connection, *, fill: bool) -> Iterator[SearchStore 
 
 
 def forget(connection: Connection) -> None:
-    """Empty the index of that journal: it is made again at the next search."""
+    """Delete the index of that journal; the next search builds it again."""
     if connection.dialect.name == "sqlite":
         _remove(search_file(Path(str(connection.engine.url.database))))
         return
@@ -111,9 +110,9 @@ def _is_alone(connection: Connection) -> bool:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """The file, made anew when it is damaged: nothing is lost that could not be made again."""
+    """Open the file; a damaged one is replaced, since the index can be rebuilt."""
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # it holds what users and models wrote
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # private: it holds texts of users and models
     except OSError as exc:
         raise JournalDown(
             f"the search index {path} cannot be written: {exc.strerror}", "let this user write to its folder"
@@ -233,7 +232,7 @@ class PostgresSearch:
         return {row.session: row.calls for row in found}
 
     def put(self, documents: Iterable[tuple[int, str, int | None]]) -> None:
-        """Add all with one statement: each takes a round trip, and a turn of a busy server."""
+        """Add all with one statement, since each is a round trip."""
         found = list(documents)
         self._run_arrays(
             "INSERT INTO search_words SELECT session, to_tsvector('simple', words)"

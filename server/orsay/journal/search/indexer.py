@@ -17,7 +17,7 @@ _REST_S = 0.2  # a fifth of one core at most: sessions are played meanwhile
 
 
 class CatchUp:
-    """One for each server. It works until everything can be found, the journal is down, or it is closed."""
+    """Background indexer of a server: runs until all sessions are indexed, or the journal is down."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -28,7 +28,7 @@ class CatchUp:
         return self._task is not None and not self._task.done()
 
     def go_on(self) -> None:
-        """Index the remaining sessions in the background. May be called as often as one likes."""
+        """Index the remaining sessions in the background. May be called repeatedly."""
         if not self.works:
             self._task = asyncio.get_running_loop().create_task(self._work())
 

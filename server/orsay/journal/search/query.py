@@ -1,7 +1,7 @@
 """Full text search over prompts, messages, inputs and results.
 
-Nothing is indexed when a session is written: that would cost those who play. Whoever searches gives a moment
-to the index, which goes on from the newest sessions to the oldest and keeps up with those that are new.
+Sessions are not indexed when they are written, which would slow calls down. A search first spends a bounded
+time on the index, which proceeds from the newest sessions to the oldest and adds new ones.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from .words import document, phrases, texts_of
 __all__ = ["catch_up", "matches"]
 
 _CHUNK = 50  # sessions that are read together
-_SETTLED = 10_000 << 22  # ids of ten seconds: so long another server may take to write a session
+_SETTLED = 10_000 << 22  # ids of ten seconds: another server may take that long to write a session
 _PENDING_AT_ONCE = 500
 _FIRST_BATCH, _LAST_BATCH = 200, 20_000
 _NEWEST = (1 << 63) - 1
 
 
 def catch_up(connection: Connection, seconds: float) -> int:
-    """Index sessions for about that long, or a few; returns how many have not been looked at.
+    """Index sessions for about that long, at least a few; returns the number of remaining ones.
 
-    0 means that everything can be found. Raises JournalDown when the index has no place.
+    Raises JournalDown if the index cannot be stored.
     """
     until = time.monotonic() + seconds
     with search_store(connection, fill=True) as store:
@@ -53,10 +53,10 @@ def catch_up(connection: Connection, seconds: float) -> int:
 def matches(
     connection: Connection, query: str, before: int | None = None, first: int = 0
 ) -> Generator[list[int], None, None]:
-    """Sessions from the id ``first`` on that hold what a person typed, newest first, in batches that grow.
+    """Sessions from the id ``first`` on that match a query, newest first, in growing batches.
 
-    All words must be there; the last letters of a word may be left out, and what stands in quotes must stand
-    so. A query without a letter or digit finds nothing.
+    All words must occur; a word matches as a prefix, quoted text as a phrase. A query without a letter or
+    digit finds nothing.
     """
     wanted = phrases(query)
     last, size = _NEWEST if before is None else before, _FIRST_BATCH
@@ -71,9 +71,7 @@ def matches(
 
 
 def _look_again(connection: Connection, store: SearchStore) -> None:
-    """Sessions that had not ended when they were indexed: the newest, since those of killed servers never
-    end.
-    """
+    """Index open sessions again: the newest ones, since those of killed servers never end."""
     pending = store.pending()
     some = sorted(pending)[-_PENDING_AT_ONCE:]
     if not some:
@@ -91,7 +89,7 @@ def _look_again(connection: Connection, store: SearchStore) -> None:
 
 
 def _index_new(connection: Connection, store: SearchStore, span: Span, newest: int, until: float) -> Span:
-    """Sessions after the span. It grows up to those that are so young that older ones may still turn up."""
+    """Index sessions after the range, except the latest seconds, where older ids may still appear."""
     low, high = span
     known = store.known(high + 1)
     last = high
@@ -108,7 +106,7 @@ def _index_new(connection: Connection, store: SearchStore, span: Span, newest: i
 
 
 def _index_old(connection: Connection, store: SearchStore, span: Span, until: float) -> Span:
-    """Sessions before the span, from the newest on."""
+    """Index sessions before the range, from the newest on."""
     low, high = span
     while True:
         query = select(sessions.c.id).where(sessions.c.id < low).order_by(sessions.c.id.desc()).limit(_CHUNK)
@@ -131,7 +129,7 @@ def _left(connection: Connection, store: SearchStore, span: Span) -> int:
 
 
 def _forget_pruned(connection: Connection, store: SearchStore) -> None:
-    """Retention removes the oldest sessions first."""
+    """Remove pruned sessions, the oldest ones, from the index."""
     oldest = connection.execute(select(func.min(sessions.c.id))).scalar()
     store.drop([id for id in store.oldest(_CHUNK) if oldest is None or id < oldest])
 

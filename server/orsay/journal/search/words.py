@@ -1,8 +1,7 @@
-"""The words of a session, and those that a person looks for, both in one plain form.
+"""Normalization of texts and queries to words.
 
-Only letters and digits count, in lower case and without accents; characters of Chinese, Japanese and Korean
-are a word each, since no spaces part them. So no text that is typed can be more than words to a
-database.
+Words are letters and digits, in lower case and without accents; each Chinese, Japanese or Korean character is
+a word, since no spaces separate them. So no query can contain syntax of the database.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 
 __all__ = ["LONGEST_DOCUMENT", "Phrase", "as_fts5", "as_tsquery", "document", "normal", "phrases", "texts_of"]
 
-LONGEST_DOCUMENT = 200_000  # characters; what comes later in a session is not found
+LONGEST_DOCUMENT = 200_000  # characters; later text of a session is not searchable
 _LONGEST_QUERY = 1000
 _MOST_PHRASES = 24
 _APART = re.compile(r"[\W_]+")
@@ -25,7 +24,7 @@ _PARTS = re.compile(r'"([^"]*)"?|([^\s"]+)')
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """A sequence of words. The last may go on (``ban`` finds banana) unless the phrase stood in quotes."""
+    """A sequence of words. The last is a prefix (``ban`` finds banana) unless the phrase was quoted."""
 
     words: tuple[str, ...]
     open_end: bool
@@ -62,7 +61,7 @@ def texts_of(value: Any) -> Iterator[str]:
 
 
 def phrases(query: str) -> list[Phrase]:
-    """Phrases of a query: every word must occur, in any order; what stands in quotes, as it stands."""
+    """Phrases of a query: single words, and quoted sequences; all must occur, in any order."""
     found = []
     for quoted, bare in _PARTS.findall(query[:_LONGEST_QUERY]):
         words = tuple(normal(quoted or bare).split())

@@ -1,4 +1,4 @@
-"""Rows as they go into the tables: decoded, without secrets, large values apart, and by table."""
+"""Batches of rows for the tables: decoded, redacted, grouped by table, with large values apart."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ _call_before = itemgetter(*map(CallEnded._fields.index, _FIELDS["calls"][:_INPUT
 _call_after = itemgetter(*map(CallEnded._fields.index, _FIELDS["calls"][_INPUT + 2 :]))
 
 FIRST_STAYS = frozenset({"sessions", "prompts", "asks", "large_values"})
-"""Tables where the first row of a key is kept; in others the last one is."""
+"""Tables that keep the first row of a key; others keep the last one."""
 
 
 @dataclass(slots=True)
 class Batch:
-    """Rows that are committed together. Rows of one key are there once: the last one."""
+    """Rows that are committed together, one for each key: the last one."""
 
     sessions: dict[int, Params] = field(default_factory=dict)
     calls: dict[int, Params] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Batch:
     ends: dict[int, Params] = field(default_factory=dict)
 
     def keep(self, row: int, name: str, session: int, text: str | None) -> str | None:
-        """The text for the row's own column; a large one goes beside the row, and None is for the column."""
+        """The text for the row's column; None for a large one, which is stored in ``large_values``."""
         if text is None or not is_large(text):
             return text
         self.large_values[row, name] = (row, name, session, pack(text))
@@ -81,7 +81,7 @@ class Batch:
         return found
 
     def take(self, later: Batch) -> int:
-        """Have the rows of a later batch too; returns how many it had."""
+        """Merge the rows of a later batch; returns their number."""
         count = 0
         for name, rows in zip(COLUMNS, later.tables(), strict=True):
             if not rows:
@@ -97,7 +97,7 @@ class Batch:
 
 
 def encode(rows: Iterable[Row], batch: Batch | None = None) -> Batch:
-    """One batch of rows, or the batch with them. Order counts: what comes later of the same key is kept."""
+    """A batch of these rows, or ``batch`` with them. Later rows of the same key replace earlier ones."""
     batch = Batch() if batch is None else batch
     for row in rows:
         _ADDERS[type(row)](batch, row)
@@ -105,7 +105,7 @@ def encode(rows: Iterable[Row], batch: Batch | None = None) -> Batch:
 
 
 def _params(table: str, values: Mapping[str, Any]) -> Params:
-    """A row of the table; NULL in columns of which ``values`` say nothing."""
+    """A row of the table, with NULL in columns without a value."""
     return tuple(map(values.get, _FIELDS[table]))
 
 
@@ -195,7 +195,7 @@ def _evaluation_saved(batch: Batch, row: EvaluationSaved) -> None:
 
 
 def without(batch: Batch, sessions: Container[int]) -> tuple[Batch, int]:
-    """The batch without the rows of these sessions, and how many rows those were."""
+    """The batch without the rows of these sessions, and the number of removed rows."""
     kept, lost = Batch(evaluations=batch.evaluations), 0
     for name in COLUMNS.keys() - {"evaluations"}:
         columns = _FIELDS[name]
@@ -207,14 +207,14 @@ def without(batch: Batch, sessions: Container[int]) -> tuple[Batch, int]:
 
 
 def single(batch: Batch) -> Iterator[Batch]:
-    """The rows of the batch, each in one of its own."""
+    """One batch for each row."""
     for each in fields(batch):
         for key, row in getattr(batch, each.name).items():
             yield Batch(**{each.name: {key: row}})
 
 
 def writable(batch: Batch) -> Batch:
-    """Without what databases do not take in a text: halves of characters, and zeros."""
+    """Text without characters that databases refuse: lone surrogates, and NUL."""
     for each in fields(batch):
         rows = getattr(batch, each.name)
         for key, row in rows.items():

@@ -1,6 +1,6 @@
-"""Retention: which sessions are to go when the journal is too old, too many or too large, and how they go.
+"""Retention: selects and removes sessions beyond the bounds on age, number and size.
 
-Sessions that may still be played stay. Evaluations stay.
+Open sessions and evaluations are kept.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ __all__ = [
 ]
 
 AT_ONCE = 10
-"""Sessions that are removed in one transaction: the writer waits for it."""
+"""Sessions to remove in one transaction, which blocks the writer."""
 
 PAGES_AT_ONCE = 256
-"""Pages of a SQLite file that are given back in one transaction."""
+"""Pages of a SQLite file to release in one transaction."""
 
 _PLANNED = 2_000
 _DAY_S = 86_400
-_SILENT_S = 30 * _DAY_S  # a session without an end: its server was killed and never came back
-_ROOM = 0.95  # of the bytes allowed is what is left: else every minute would have something to remove
-_KEPT_FREE = 0.25  # of a file's pages may be empty: what comes fills them
-_POSTGRES_SIZES = {  # what a row takes besides its texts, with its part of the indexes
+_SILENT_S = 30 * _DAY_S  # an open session of this age belongs to a server that was killed
+_ROOM = 0.95  # share of the allowed bytes to keep: hysteresis
+_KEPT_FREE = 0.25  # share of a file's pages that may be empty, for new rows
+_POSTGRES_SIZES = {  # size of a row besides its texts, with its part of the indexes
     sessions: ("0", 1_500),
     calls: ("coalesce(octet_length(input), 0) + coalesce(octet_length(result), 0)", 400),
     prompts: ("coalesce(octet_length(text), 0)", 120),
@@ -49,7 +49,7 @@ _LOCK = 0x6F727361790002
 
 
 def to_remove(connection: Connection, options: JournalOptions, now: float) -> list[int]:
-    """Sessions to remove now, the oldest first, at most some thousands: ask again afterwards."""
+    """Sessions to remove now, the oldest first, at most some thousands: call again afterwards."""
     gone = _gone(now)
     found: list[int] = []
     if options.max_age_days is not None:
@@ -65,7 +65,7 @@ def to_remove(connection: Connection, options: JournalOptions, now: float) -> li
 
 
 def _gone(now: float) -> ColumnElement[bool]:
-    """Sessions that are not played any more."""
+    """Condition for sessions that are no longer played."""
     since = now - _SILENT_S
     played = exists().where(calls.c.session == sessions.c.id, calls.c.started_at > since)
     silent = and_(sessions.c.ended_at.is_(None), sessions.c.started_at < since, ~played)
@@ -92,8 +92,8 @@ def _excess(connection: Connection, options: JournalOptions) -> int:
 
 
 def remove(connection: Connection, ids: Sequence[int]) -> None:
-    """Remove these sessions with all that belongs to them; some at once, see ``AT_ONCE``."""
-    if connection.dialect.name == "postgresql":  # several servers may do so: one after the other
+    """Remove these sessions with all their rows; call with ``AT_ONCE`` at most."""
+    if connection.dialect.name == "postgresql":  # serialize several servers
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
     for table in (calls, prompts, asks, scores, values):
         connection.execute(delete(table).where(table.c.session.in_(ids)))
@@ -140,7 +140,7 @@ def _estimate(connection: Connection, table: Any) -> int:
 
 
 def free_pages(connection: Connection) -> int:
-    """Empty pages of a SQLite file that are too many to keep for what comes; 0 for PostgreSQL."""
+    """Number of surplus empty pages of a SQLite file; 0 for PostgreSQL."""
     if connection.dialect.name != "sqlite":
         return 0
     pages, free = _pragma(connection, "page_count"), _pragma(connection, "freelist_count")
@@ -148,9 +148,9 @@ def free_pages(connection: Connection) -> int:
 
 
 def give_back(connection: Connection) -> None:
-    """Return some empty pages of a SQLite file to the disk."""
+    """Release some empty pages of a SQLite file."""
     driver: Any = connection.connection.driver_connection
-    # Each step gives back one page: a script is stepped to its end. It commits what was begun before.
+    # Each step releases one page: executescript steps to the end. It commits an open transaction.
     driver.executescript(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE});")
 
 
