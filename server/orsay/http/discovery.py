@@ -114,7 +114,7 @@ class _Discovery:
         return _json(answer.model_dump_json().encode())
 
     async def list_environments(self) -> Response:
-        """Names in lower case; the first is the default. Those of places that are not up yet come later."""
+        """Names in lower case; the first is the default. Those of runtimes that are not up yet come later."""
         if not self._runtime.environments:
             self._info("")
         return _json(to_json([info.key for info in self._runtime.environments]))

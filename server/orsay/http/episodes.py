@@ -44,7 +44,7 @@ _STREAM_HEADERS = (
 )
 _TASK_ID = b"event: task_id\r\ndata: %b\r\n\r\n"
 _OK = b'{"status":"ok"}'
-_LONGEST_WAIT_S = 1.0  # for a place that does not report, and once more for the journal
+_LONGEST_WAIT_S = 1.0  # for a runtime that does not report, and once more for the journal
 _TRACE = TRACE.lower().encode()
 _MARK = ((ORSAY.lower().encode(), b"1"),)
 _READY = (*_MARK, (STATE.lower().encode(), b"ready"))

@@ -1,8 +1,8 @@
-"""Web pages that may use a server without keys, and those that may not.
+"""Protection of a server without keys against foreign web pages (CSRF, DNS rebinding).
 
-Whoever reaches such a server may play there, and a page in that person's browser would reach it as well. Two
-headers that no page can choose identify it: ``Host``, the name in the URL, which by DNS rebinding may lead
-here, and ``Origin``, the page's own.
+Everyone who can reach such a server may use it, and so may any page in their browsers. Two headers that a
+page cannot choose identify it: ``Host``, the name in the URL, which may point here by DNS rebinding, and
+``Origin``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SHOWN = 100
 
 
 class Guard:
-    """Judges requests to a server without keys: where there are keys, a page has none to show.
+    """Check of requests to a server without keys; with keys it is not necessary, as a page has none.
 
     ``origins`` are those of other pages that may use it: ``https://app.example.org``,
     ``https://*.example.org``, or ``*``.

@@ -1,4 +1,4 @@
-"""Bounds of connections that no client of good will meets, and the log lines about those that do."""
+"""Limits of connections, far beyond ordinary clients, and rate-limited log lines about violations."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Door:
     transfer_time_s: float
     connections: int
     descriptors: int
-    """Sockets of this number and above are what the server keeps for itself."""
+    """Number of the first socket that is reserved for the server itself."""
     lingering: int = 0
-    """Connections that got their last answer, and have not ended."""
+    """Connections that got their last answer, and are not closed yet."""
     _notes: Notes = field(default_factory=Notes)
 
     @property

@@ -62,7 +62,7 @@ def _is_address(name: str) -> bool:
 class Names:
     """The names of a server: addresses, those of loopback, ``names``, and with ``private`` all private ones.
 
-    An address leads to itself, whatever a name server says. One word alone and what is below a reserved
+    An address leads to itself, independent of name servers. One word alone and what is below a reserved
     ending are private: there are no public names of that kind, but who answers for names in the network of
     this machine may choose what they lead to.
 

@@ -1,4 +1,4 @@
-"""The last answer of a connection, for a client that is not listened to any longer."""
+"""The last answer of a connection, whose further requests are not read."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """HTTP connections as uvicorn handles them, with bounds for what a client may send, and how slowly.
 
-uvicorn takes heads of any size, requests in advance of any number, and waits for all of it for ever.
+uvicorn accepts heads of any size and any number of pipelined requests, and waits for them without a limit.
 """
 
 from __future__ import annotations
