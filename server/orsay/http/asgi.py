@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any, TypeAlias
 
-from .cycle import cycle_of
+from .cycle import Cycle
 
 __all__ = [
     "JSON",
@@ -16,6 +16,7 @@ __all__ = [
     "Send",
     "address_of",
     "break_off",
+    "cycle_of",
     "has_gone",
     "has_left",
     "replay",
@@ -38,6 +39,18 @@ def address_of(scope: Scope) -> str:
     return str(client[0]) if client else ""
 
 
+def cycle_of(channel: Receive | Send) -> Cycle | None:
+    """The cycle whose ``receive`` or ``send`` it is; None below another server, or a middleware."""
+    cycle = getattr(channel, "__self__", None)
+    return cycle if isinstance(cycle, Cycle) else None
+
+
+def _any_cycle_of(channel: Receive | Send) -> Any:
+    """As ``cycle_of``, also for the cycles of an unchanged uvicorn, whichever parser it uses."""
+    cycle = getattr(channel, "__self__", None)
+    return cycle if hasattr(cycle, "disconnected") else None
+
+
 def replay(body: bytes, receive: Receive) -> Receive:
     """``receive`` for an application that reads the body itself, when it has been read already."""
     parts = [body]
@@ -56,9 +69,9 @@ def has_gone(receive: Receive) -> bool:
     uvicorn keeps a flag. Elsewhere ``receive`` blocks while the client is there, so one step of it is enough;
     the step is taken back.
     """
-    cycle = cycle_of(receive)
+    cycle = _any_cycle_of(receive)
     if cycle is not None:
-        return cycle.disconnected
+        return bool(cycle.disconnected)
     waiting = receive()
     if not isinstance(waiting, Coroutine):
         return False
@@ -72,13 +85,13 @@ def has_gone(receive: Receive) -> bool:
 
 def has_left(receive: Receive) -> bool:
     """``has_gone`` before the body was read, where no step can be taken back: False unless uvicorn knows."""
-    cycle = cycle_of(receive)
-    return cycle is not None and cycle.disconnected
+    cycle = _any_cycle_of(receive)
+    return cycle is not None and bool(cycle.disconnected)
 
 
 async def break_off(receive: Receive, send: Send) -> None:
     """Close the connection below an answer that has begun: nobody is to take it for a whole one."""
-    cycle = cycle_of(send)
+    cycle = _any_cycle_of(send)
     if cycle is None or cycle.response_complete:
         return
     cycle.transport.abort()

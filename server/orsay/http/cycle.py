@@ -16,14 +16,14 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from .writing import OneWrite
 
-__all__ = ["Cycle", "cycle_of"]
+__all__ = ["Cycle"]
 
-Application: TypeAlias = Callable[..., Awaitable[None]]
+_Application: TypeAlias = Callable[..., Awaitable[None]]
 _NOBODY_WAITS = cast("asyncio.Event", SimpleNamespace(set=bool))
 
 
 class Cycle(RequestResponseCycle):
-    """One request of a connection. Where an application has ``receive`` and ``send``, see ``cycle_of``."""
+    """One request of a connection. Where there is ``receive`` or ``send`` only, see ``asgi.cycle_of``."""
 
     transport: OneWrite  # type: ignore[assignment]  # stands for the transport of the connection
 
@@ -57,12 +57,12 @@ class Cycle(RequestResponseCycle):
         self.waiting_for_100_continue = expects_100
         self.body = bytearray()
 
-    def start(self, app: Application) -> None:
+    def start(self, app: _Application) -> None:
         """Have the application answer, in a task of the server."""
         self._task = self._connection.loop.create_task(self._run(app))
         self._connection.tasks.add(self._task)
 
-    async def _run(self, app: Application) -> None:
+    async def _run(self, app: _Application) -> None:
         try:
             await self.run_asgi(app)
         finally:
@@ -106,12 +106,6 @@ class Cycle(RequestResponseCycle):
             self.transport.close()
         self.on_response()
         return True
-
-
-def cycle_of(channel: Callable[..., object]) -> Cycle | None:
-    """The cycle whose ``receive`` or ``send`` it is; None below another server, or a middleware."""
-    cycle = getattr(channel, "__self__", None)
-    return cycle if isinstance(cycle, Cycle) else None
 
 
 @lru_cache(64)

@@ -180,7 +180,7 @@ class EpisodeEndpoints:
         handle = session.ready_handle
         if handle is None or len(cycle.body) > self._max_body:
             return False
-        wanted = _CALL.validate_json(cycle.body)
+        wanted = _CALL.validate_json(bytes(cycle.body))  # a bytearray takes a quarter longer
         if wanted.task_id is not None:
             return False
         body = cycle.take_body()

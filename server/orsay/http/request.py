@@ -11,8 +11,7 @@ from typing import TypeAlias
 
 from ..auth import ANYONE
 from ..errors import BadRequest, TooLarge
-from .asgi import JSON, Headers, Receive, Scope, Send, has_gone, send_once
-from .cycle import cycle_of
+from .asgi import JSON, Headers, Receive, Scope, Send, cycle_of, has_gone, send_once
 
 __all__ = ["Endpoint", "Request"]
 

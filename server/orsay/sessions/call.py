@@ -162,6 +162,10 @@ class Call:
         """The bytes beyond the first ``sent`` of a result that runs, or ended in a fault."""
         return bytes(self._chunks[sent:]) if self._chunks is not None else b""
 
+    def refuse(self, reason: Refused) -> None:
+        """Note that the runtime refused the call, which did not run."""
+        self.refused = reason
+
     def compute(self, outcome: Outcome, now: float) -> None:
         """Take the runtime's outcome; readers see it after ``publish``."""
         self.computed = outcome

@@ -449,7 +449,7 @@ class Session(Lifecycle):
         if error is not None:
             error.redact(self.hide)
         if isinstance(error, Refused):
-            call.refused = error
+            call.refuse(error)
             error = Faulted(error.fault or "internal", error.detail)
         return Outcome(fault=error or Faulted("internal", "the runtime gave no answer"))
 

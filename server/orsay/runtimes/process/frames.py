@@ -155,13 +155,14 @@ def unpack_outcome(payload: bytes) -> Outcome:
     if flags & _DISCARDED:
         (size,) = _LENGTH.unpack_from(wire)
         wire, discarded = wire[_LENGTH.size : _LENGTH.size + size], wire[_LENGTH.size + size :]
-    return Outcome(
+    return Outcome(  # by position: names would take as long again
         wire,
         reward if flags & _REWARD else None,
         bool(flags & _FINISHED),
-        discarded=discarded,
-        queue_s=queue_s if flags & _TIMED else None,
-        run_s=run_s if flags & _TIMED else None,
+        None,
+        discarded,
+        queue_s if flags & _TIMED else None,
+        run_s if flags & _TIMED else None,
     )
 
 
