@@ -3,7 +3,8 @@
 That takes a tenth of the CPU time of a fresh process. A *template* is a single-threaded child of the server
 that has imported what workers import. It forks a worker as a grandchild, whose parent ends at once; the
 server is the subreaper for that moment, and so becomes the worker's parent, as it is of a fresh process.
-Hashes have the template's seed: a worker that is to have another one is a fresh process, as ever.
+Hashes have the template's seed: a worker that is to have another one is a fresh process, as ever. So are
+all workers where the system is not Linux, which alone knows subreapers and process descriptors.
 """
 
 from __future__ import annotations
@@ -123,6 +124,8 @@ def _fork_workers(template: _Template) -> None:
 
 def split_off() -> None:
     """Make a fork of this process, which has to be single-threaded, the template of its workers."""
+    if sys.platform != "linux":
+        return
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork() == 0:
         _serve(os.dup2(theirs.fileno(), 3))
@@ -142,6 +145,8 @@ def is_template(pid: int) -> bool:
 @functools.cache
 def fork_workers_here() -> None:
     """From now on, this process starts its workers from a template, a fresh process: it may have threads."""
+    if sys.platform != "linux":
+        return
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
