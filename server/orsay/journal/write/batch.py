@@ -50,6 +50,9 @@ _INPUT = _FIELDS["calls"].index("input")
 assert _FIELDS["calls"][_INPUT : _INPUT + 2] == ("input", "result")
 _call_before = itemgetter(*map(CallEnded._fields.index, _FIELDS["calls"][:_INPUT]))
 _call_after = itemgetter(*map(CallEnded._fields.index, _FIELDS["calls"][_INPUT + 2 :]))
+_SECRETS = _FIELDS["sessions"].index("secrets")
+_session_before = itemgetter(*map(SessionOpened._fields.index, _FIELDS["sessions"][:_SECRETS]))
+_session_after = itemgetter(*map(SessionOpened._fields.index, _FIELDS["sessions"][_SECRETS + 1 :]))
 
 FIRST_STAYS = frozenset({"sessions", "prompts", "asks", "large_values"})
 """Tables that keep the first row of a key; others keep the last one."""
@@ -125,7 +128,7 @@ def _session_opened(batch: Batch, row: SessionOpened) -> None:
             labels=row.labels and hide.json(row.labels),
         )
     secrets = isinstance(row.hide, Redactor)
-    batch.sessions[row.id] = _params("sessions", {**row._asdict(), "secrets": secrets})
+    batch.sessions[row.id] = (*_session_before(row), secrets, *_session_after(row))
     batch.large_values[row.id, "request"] = (row.id, "request", row.id, pack(request))
 
 

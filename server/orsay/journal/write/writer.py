@@ -23,7 +23,7 @@ from ...errors import JournalDown
 from ...logs import get_logger
 from ..database import Store
 from ..options import JournalOptions
-from ..records import CallEnded, Row, SessionEnded, SessionOpened
+from ..records import CallEnded, Prompted, Row, SessionEnded, SessionOpened
 from .retention import PAGES_AT_ONCE, free_pages, give_back, remove, steps, to_remove
 from .thread import Chore, WriterThread
 from .wal import AGE_S, IS_HERE, MOST_ROWS, Segment, WriteAheadLog
@@ -406,6 +406,12 @@ def _resolve(future: asyncio.Future[bool], well: bool) -> None:
 
 
 def _size(row: Row) -> int:
+    if isinstance(row, SessionOpened):
+        return _ROW_BYTES + 2 * len(row.request)  # its other texts are short, or parts of the request
+    if isinstance(row, SessionEnded):
+        return _ROW_BYTES + len(row.end_reason)
+    if isinstance(row, Prompted):
+        return _ROW_BYTES + len(row.data)
     size = _ROW_BYTES
     for part in row:
         if type(part) is str or type(part) is bytes:
