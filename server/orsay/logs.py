@@ -11,8 +11,9 @@ import logging
 import queue
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Literal, TextIO, cast
 
 import structlog
@@ -108,21 +109,18 @@ def configure(
     target = stream if stream is not None else sys.stderr
     writer = LogWriter(target)
     on_terminal = style == "console" or (style == "auto" and target.isatty())
-    renderers: list[Any] = (
-        [_spell_out, structlog.dev.ConsoleRenderer(colors=target.isatty(), sort_keys=False)]
-        if on_terminal
-        else [
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(_json),
-            _spell_out_line,
+    processors: list[Any] = (
+        [
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
+            _spell_out,
+            structlog.dev.ConsoleRenderer(colors=target.isatty(), sort_keys=False),
         ]
+        if on_terminal
+        else [_json_line]
     )
     structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="%H:%M:%S" if on_terminal else "iso", utc=not on_terminal),
-            *renderers,
-        ],
+        processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
         logger_factory=lambda *_: writer,
         cache_logger_on_first_use=False,
@@ -138,12 +136,27 @@ def set_level(level: Literal["debug", "info", "warning", "error"]) -> None:
     )
 
 
-def _json(event: Any, default: Callable[[Any], Any]) -> str:
-    """JSON of an event; an encoder takes longer to make than to use."""
+def _json_line(logger: object, method: str, event: structlog.typing.EventDict) -> str:
+    """The line of an event: one processor, since a session's end is logged, and four would take longer.
+
+    Control characters are spelled as JSON spells them, so that it stays the same JSON.
+    """
+    structlog.processors.add_log_level(logger, method, event)
+    now = time.time()
+    event["timestamp"] = f"{_second(int(now))}.{int(now % 1 * 1e6):06d}Z"
+    if "exc_info" in event:
+        event = structlog.processors.format_exc_info(logger, method, event)
     try:
-        return _encode(event)
+        line = _encode(event)
     except TypeError:
-        return json.dumps(event, default=default, ensure_ascii=False)
+        line = json.dumps(event, default=repr, ensure_ascii=False)
+    return safe(line)
+
+
+@lru_cache(2)
+def _second(number: int) -> str:
+    """A second since 1970, in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(number))
 
 
 def _spell_out(logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
@@ -166,11 +179,6 @@ def _spelled(value: Any) -> Any:
         return one_line(value)
     shown = repr(value)
     return value if shown.isprintable() else one_line(shown)
-
-
-def _spell_out_line(logger: object, method: str, line: str) -> str:
-    """Escape control characters in a line of JSON, which uses the same escapes."""
-    return safe(line)
 
 
 class _Relay(logging.Handler):
