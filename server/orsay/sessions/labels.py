@@ -27,10 +27,13 @@ class Labels:
     other: str | None = None
 
 
+_NONE = Labels()
+
+
 def parse_labels(header: str | None) -> Labels:
     """Parse the header; never raises: text that is no JSON object is the name of the run."""
     if not header:
-        return Labels()
+        return _NONE
     if not header.startswith("{"):
         return Labels(run=header[:_LONGEST])
     try:

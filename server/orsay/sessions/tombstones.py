@@ -7,8 +7,7 @@ thousands that do not would keep the memory of all of them from going back to th
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from orsay_protocol.faults import FaultClass
 
@@ -33,8 +32,7 @@ def sentence(reason: EndReason, limit_s: float = 0.0) -> str:
     return _SENTENCES[reason].format(limit_s)
 
 
-@dataclass(frozen=True, slots=True)
-class Tombstone:
+class Tombstone(NamedTuple):
     """Reason why a session ended; shared by all that ended for the same reason."""
 
     reason: str
