@@ -544,7 +544,7 @@ async def test_answered_calls_leave_nothing_but_their_stored_results() -> None:
             after = alive(Cycle, PendingRequest, Call)
         more = {name: after[name] - before[name] for name in after}
         assert more["Cycle"] <= 25 and more["PendingRequest"] <= 1 and more["Call"] <= 12, more
-        pending = cast("Any", server.running.app)._call_at_once.__self__._pending
+        pending = cast("Any", server.running.app)._episodes._pending
         assert not pending.since
 
 

@@ -32,7 +32,7 @@ from ..logs import get_logger
 from ..runtimes.base import Runtime
 from .asgi import Application, Headers, Receive, Scope, Send, address_of, break_off, has_left, replay
 from .cycle import Cycle
-from .episodes import EpisodeEndpoints
+from .episodes import AtOnce, EpisodeEndpoints
 from .errors import error_answer, validation_answer
 from .guard import Guard
 from .loading import Loading
@@ -76,8 +76,8 @@ class HttpApp:
         self._behind_proxy = (
             ProxyHeadersMiddleware(cast("Any", self._answer), trusted_proxies) if trusted_proxies else None
         )
-        self._call_at_once = episodes.call_at_once
-        self._call_paths: set[str] = set()
+        self._episodes = episodes
+        self._at_once: dict[tuple[str, str], AtOnce] = {}
         self._endpoints = episodes.table
         self._methods = {action: method for method, action in episodes.table}
         self._exact: dict[tuple[str, str], Endpoint] = {
@@ -92,7 +92,8 @@ class HttpApp:
         prefix = f"/{environment}" if environment else ""
         for (method, action), endpoint in self._endpoints.items():
             self._exact[method, f"{prefix}/{action}"] = endpoint
-        self._call_paths.add(f"{prefix}/call")
+        for (method, action), begin in self._episodes.at_once.items():
+            self._at_once[method, f"{prefix}/{action}"] = begin
 
     async def load_rest(self) -> None:
         """Load the FastAPI part, in a thread, once."""
@@ -133,12 +134,14 @@ class HttpApp:
             await self.mounts.answer_socket(request.scope, request.receive, request.send)
 
     def at_once(self, cycle: Cycle) -> bool:
-        """Begin to answer a tool call that is here as a whole; False for what takes a task.
+        """Begin to answer a request that is here as a whole; False for what takes a task.
 
-        The call is answered by a callback of its session: a task for each would be a tenth of its cost.
+        Calls and the other requests of each episode are answered by callbacks of the session: a task for each
+        would be a tenth of its cost.
         """
         scope: Any = cycle.scope
-        if scope["path"] not in self._call_paths or scope["method"] != "POST" or not self._loading.over:
+        begin = self._at_once.get((scope["method"], scope["path"]))
+        if begin is None or not self._loading.over:
             return False
         headers: Headers = dict(scope["headers"])
         if not _FORWARDED.isdisjoint(headers):  # the proxy may have to be trusted first
@@ -149,7 +152,7 @@ class HttpApp:
                 request.owner = self._keys.owner(headers)
             else:
                 self._guard.check(request)
-            return self._call_at_once(request, cycle, self._defer)
+            return begin(request, cycle, self._defer)
         except Exception as exc:
             self._defer(cycle, request, partial(_fail, exc))
             return True

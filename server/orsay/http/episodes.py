@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncIterator, Callable, MutableMapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from orsay_protocol.headers import ORSAY, STATE, TRACE
 from orsay_protocol.redact import redactor
@@ -27,15 +27,16 @@ from ..runtimes.outcome import Outcome
 from ..sessions.call import Call, Reader
 from ..sessions.registry import Sessions
 from ..sessions.session import Session
-from ..sessions.timers import Delay
+from ..sessions.timers import Delay, joined
 from .asgi import has_gone
 from .choice import choose
 from .cycle import Cycle
 from .opening import open_request, run_of, secrets_of, traceparent_of
 from .pending import Defer, PendingRequest, PendingRequests
+from .reply import Reply
 from .request import Endpoint, Request
 
-__all__ = ["EpisodeEndpoints"]
+__all__ = ["AtOnce", "EpisodeEndpoints"]
 
 _STREAM_HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -50,6 +51,8 @@ _MARK = ((ORSAY.lower().encode(), b"1"),)
 _READY = (*_MARK, (STATE.lower().encode(), b"ready"))
 _STARTING = (*_MARK, (STATE.lower().encode(), b"starting"))
 _CALL = CallTool.__pydantic_validator__
+
+AtOnce: TypeAlias = Callable[[Request, Cycle, Defer], bool]
 
 
 class EpisodeEndpoints:
@@ -86,6 +89,13 @@ class EpisodeEndpoints:
             ("GET", "task_tools"): self.task_tools,
             ("POST", "score_group"): self.score_group,
         }
+        self.at_once: dict[tuple[str, str], AtOnce] = {
+            ("POST", "call"): self.call_at_once,
+            ("GET", "prompt"): self.prompt_at_once,
+            ("POST", "create"): self.create_at_once,
+            ("POST", "delete"): self.delete_at_once,
+        }
+        """Beginnings of requests that came as a whole; False for what takes a task."""
 
     # beginning and end
 
@@ -102,7 +112,35 @@ class EpisodeEndpoints:
 
     async def create(self, request: Request) -> None:
         sid = request.session_id()
-        body = CreateSession.model_validate_json(await request.body(self._max_body) or b"null")
+        session = self._begin_create(sid, request, await request.body(self._max_body))
+        if session.opening is not None:
+            await joined(session.opening)
+        session.touch()
+        await request.send_json(to_json({"sid": sid}), headers=_state_of(session))
+
+    def create_at_once(self, request: Request, cycle: Cycle, defer: Defer) -> bool:
+        """``create`` without a task, for a whole request."""
+        if len(cycle.body) > self._max_body:
+            return False
+        sid = request.session_id()
+        body = cycle.take_body()
+        if body is None:
+            return False
+        session = self._begin_create(sid, request, body)
+        opening = session.opening
+        reply = Reply(request, cycle, defer)
+
+        def created() -> None:
+            if opening is not None:
+                opening.result()
+            session.touch()
+            reply.send_json(to_json({"sid": sid}), _state_of(session))
+
+        reply.after(opening, created)
+        return True
+
+    def _begin_create(self, sid: str, request: Request, data: bytes) -> Session:
+        body = CreateSession.model_validate_json(data or b"null")
         secrets = secrets_of(request)
         if secrets is None:
             secrets = {name: value for name, value in (body.secrets or {}).items() if value is not None}
@@ -117,18 +155,34 @@ class EpisodeEndpoints:
             traceparent=traceparent_of(request),
         )
         client = request.header(b"user-agent") or ""
-        session = await self._sessions.create(sid, request.owner, info, wanted, client)
-        state = _READY if session.state == "ready" else _STARTING
-        trace = (_TRACE, (session.trace or "").encode())
-        await request.send_json(to_json({"sid": sid}), headers=(*state, trace))
+        return self._sessions.begin_create(sid, request.owner, info, wanted, client)
 
     async def delete(self, request: Request) -> None:
         sid = request.session_id()
-        answer: dict[str, Any] = {"sid": sid}
         fault = await self._sessions.delete(sid, request.owner)
+        await request.send_json(self._deleted(sid, fault))
+
+    def delete_at_once(self, request: Request, cycle: Cycle, defer: Defer) -> bool:
+        """``delete`` without a task, for a live session."""
+        sid = request.session_id()
+        session = self._sessions.live.get((request.owner, sid))
+        closing = None if session is None else self._sessions.begin_close(session, "deleted")
+        if session is None or closing is None:
+            return False
+        reply = Reply(request, cycle, defer)
+
+        def torn_down() -> None:
+            answer = self._deleted(sid, closing.result())
+            reply.after(session.end_durable, lambda: reply.send_json(answer))
+
+        reply.after(closing, torn_down)
+        return True
+
+    def _deleted(self, sid: str, fault: Faulted | None) -> bytes:
+        answer: dict[str, Any] = {"sid": sid}
         if fault is not None:
             answer["fault"] = self._faults.event(fault).model_dump(by_alias=True)
-        await request.send_json(to_json(answer))
+        return to_json(answer)
 
     async def ping(self, request: Request) -> None:
         self._sessions.get(request.session_id(), request.owner)
@@ -139,6 +193,15 @@ class EpisodeEndpoints:
     async def prompt(self, request: Request) -> None:
         session = self._sessions.get(request.session_id(), request.owner)
         await request.send_json(await session.ask(await session.ready(), "prompt"))
+
+    def prompt_at_once(self, request: Request, cycle: Cycle, defer: Defer) -> bool:
+        """``prompt`` without a task, for a session that is ready."""
+        session = self._sessions.get(request.session_id(), request.owner)
+        handle = session.ready_handle
+        if handle is None:
+            return False
+        session.start_ask(handle, "prompt", Reply(request, cycle, defer).on_result)
+        return True
 
     async def messages(self, request: Request) -> None:
         session = self._sessions.get(request.session_id(), request.owner)
@@ -324,3 +387,9 @@ class _OpenStream(EventSourceResponse):
     @staticmethod
     async def _listen_for_exit_signal() -> None:
         await asyncio.get_running_loop().create_future()  # cancelled with the other tasks of the stream
+
+
+def _state_of(session: Session) -> tuple[tuple[bytes, bytes], ...]:
+    """Headers of the answer to ``create``."""
+    state = _READY if session.state == "ready" else _STARTING
+    return (*state, (_TRACE, (session.trace or "").encode()))

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ..errors import Faulted, Refused
 
 __all__ = [
+    "ClosesByCallback",
     "EnvironmentInfo",
     "Gauge",
     "Gauged",
@@ -26,6 +27,7 @@ __all__ = [
     "Listener",
     "OnResult",
     "OpenSession",
+    "OpensByCallback",
     "Operation",
     "Progress",
     "Runtime",
@@ -161,6 +163,8 @@ class Handle(Protocol):
     Callbacks in place of futures save each call a turn of the event loop.
     """
 
+    __slots__ = ()
+
     def start(
         self,
         operation: Operation,
@@ -207,6 +211,29 @@ class Runtime(Protocol):
 
     async def stop(self) -> None:
         """Release everything; sessions were closed before."""
+
+
+class ClosesByCallback(Handle):
+    """Base of handles that close without a task too."""
+
+    __slots__ = ()
+
+    def start_close(self, on_result: OnResult) -> None:
+        """As ``close``; stops the opening where that has not ended."""
+        raise NotImplementedError
+
+
+class OpensByCallback:
+    """Base of runtimes that open sessions without a task too, where nothing has to be awaited first."""
+
+    def start_open(
+        self, request: OpenSession, listener: Listener, on_result: OnResult
+    ) -> ClosesByCallback | None:
+        """As ``open``; None where ``open`` has to be awaited.
+
+        ``on_result`` is called later, with None or the error, and not for a session that is closed meanwhile.
+        """
+        raise NotImplementedError
 
 
 class Gauge(NamedTuple):

@@ -37,7 +37,9 @@ _RANK: dict[State, int] = {
 
 
 class Lifecycle:
-    """State of a session, its handle in the runtime, and the tasks that open and close it.
+    """State of a session, its handle in the runtime, and the futures of its opening and closing.
+
+    These are tasks where the runtime has to be awaited, and plain futures where it calls back.
 
     ``ready_handle`` is the handle while the state is *ready*, else None. It changes in this class only.
     """
@@ -49,8 +51,8 @@ class Lifecycle:
         self._handle: Handle | None = None
         self.ready_handle: Handle | None = None
         self._error: Faulted | Refused | None = None
-        self._opening: asyncio.Task[None] | None = None
-        self._closing: asyncio.Task[Faulted | None] | None = None
+        self._opening: asyncio.Future[None] | None = None
+        self._closing: asyncio.Future[Faulted | None] | None = None
         self._waiters: set[asyncio.Future[None]] | None = None
 
     @property
@@ -59,27 +61,27 @@ class Lifecycle:
 
     @property
     def handle(self) -> Handle | None:
-        """The environment in its runtime; None before its constructor has run and after the end."""
+        """The environment in its runtime; None before it is there and after the end."""
         return self._handle
 
     @property
-    def opening(self) -> asyncio.Task[None] | None:
-        """The task that constructs or rebuilds the environment, until that is over."""
+    def opening(self) -> asyncio.Future[None] | None:
+        """Done when the environment is constructed or rebuilt; None after that."""
         return self._opening
 
     @property
-    def closing(self) -> asyncio.Task[Faulted | None] | None:
-        """The task that tears the environment down; its result is the fault of teardown."""
+    def closing(self) -> asyncio.Future[Faulted | None] | None:
+        """Done when the environment is torn down, with the fault of teardown."""
         return self._closing
 
     # transitions
 
-    def begin_opening(self, task: asyncio.Task[None]) -> None:
-        """``task`` constructs or rebuilds the environment."""
-        self._opening = task
+    def begin_opening(self, opening: asyncio.Future[None]) -> None:
+        """The environment is being constructed or rebuilt until ``opening`` is done."""
+        self._opening = opening
 
-    def constructed(self, handle: Handle) -> None:
-        """The environment is in its runtime; the journal may not know of it yet."""
+    def take_handle(self, handle: Handle) -> None:
+        """The environment has a place in its runtime; it may still be under construction there."""
         self._handle = handle
         if self._state == "ready":  # setup was over first
             self.ready_handle = handle
@@ -90,9 +92,9 @@ class Lifecycle:
         if self._state == "opening":
             self._state = "starting"  # requests keep waiting
 
-    def begin_closing(self, error: SessionGone, task: asyncio.Task[Faulted | None]) -> None:
-        """``task`` tears the environment down."""
-        self._closing = task
+    def begin_closing(self, error: SessionGone, closing: asyncio.Future[Faulted | None]) -> None:
+        """The environment is torn down until ``closing`` is done."""
+        self._closing = closing
         self._enter("closing", error)
 
     def release_handle(self) -> Handle | None:
@@ -123,7 +125,7 @@ class Lifecycle:
             raise gone.with_traceback(None)
         if self._state == "failed" and self._error is not None:
             raise self._error.with_traceback(None)  # else each raise would add to the last one's traceback
-        if self._handle is None or (after_setup and self._state != "ready"):
+        if self._handle is None or self._state == "opening" or (after_setup and self._state != "ready"):
             raise Starting("Environment still starting.")
         return self._handle
 

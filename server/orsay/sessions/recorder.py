@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from orsay_protocol.redact import NOTHING, Redactor, redactor
+from orsay_protocol.redact import NOTHING, Redactor
 
 from ..auth import short_name
 from ..errors import Faulted, Refused
@@ -67,6 +67,7 @@ class Recorder:
         environment: str,
         request: OpenSession,
         digest: bytes,
+        hide: Redactor,
         *,
         task: str,
         client: str,
@@ -79,8 +80,8 @@ class Recorder:
         """
         now = time.time()
         labels = parse_labels(request.run)
+        secrets = None if hide is NOTHING else hide  # short ones are not hidden, but may be guessed
         run = labels.run or _unlabelled(owner, now)
-        hide = redactor(request.secrets.values()) if any(request.secrets.values()) else None
         opening = SessionOpened(
             id=new_id(),
             sid=sid,
@@ -90,21 +91,21 @@ class Recorder:
             task_index=request.index,
             task=task,
             owner=owner,
-            client=(client if hide is None else hide.plain(client))[:_LONGEST_CLIENT],
+            client=hide.plain(client)[:_LONGEST_CLIENT],
             run=run,
             labelled=labels.run is not None,
             step=labels.step,
             rollout=labels.rollout,
             labels=labels.other,
             trace=request.trace or "",
-            digest=digest.hex() if hide is None else "",  # short secrets could be guessed from it
+            digest=digest.hex() if secrets is None else "",  # short secrets could be guessed from it
             replayable=replayable,
             hash_seed=hash_seed,
             started_at=now,
             request=request.model_dump_json(exclude={"secrets"}).encode(),
-            hide=hide,
+            hide=secrets,
         )
-        return Record(self.writer, opening.id, hide, replayable=replayable, opening=opening)
+        return Record(self.writer, opening.id, secrets, replayable=replayable, opening=opening)
 
 
 def _unlabelled(owner: str, now: float) -> str:
@@ -164,9 +165,15 @@ class Record:
 
     def session_opened(self) -> asyncio.Future[bool]:
         """Write that the constructor has run, or failed by a fault of the environment."""
+        durable: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.write_opening(partial(_settle, durable))
+        return durable
+
+    def write_opening(self, on_durable: OnDurable) -> None:
+        """As ``session_opened``, by callback."""
         assert self._opening is not None
         row, self._opening = self._opening, None
-        return self._write(row)
+        self._writer.add(row, on_durable)
 
     def opening_failed(self, error: BaseException) -> None:
         """Write that the constructor failed; of a session that was refused nothing is kept."""

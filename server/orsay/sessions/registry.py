@@ -10,7 +10,8 @@ import contextlib
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,6 @@ from orsay_protocol.redact import redactor
 
 from ..errors import (
     Faulted,
-    OpeningLost,
     Overloaded,
     Refused,
     SessionConflict,
@@ -30,11 +30,12 @@ from ..errors import (
 )
 from ..faults import FaultLog
 from ..logs import get_logger
-from ..runtimes.base import EnvironmentInfo, Handle, OpenSession, Runtime
+from ..runtimes.base import ClosesByCallback, EnvironmentInfo, Handle, OpenSession, Runtime
 from .call import Call, task_ids
 from .calls import CallTotals
 from .limits import CallLimits, SessionLimits
 from .meter import Meter
+from .opener import Opener, deleted_early, fail
 from .recorder import task_name
 from .session import Session, SessionKey
 from .shared import Shared
@@ -97,6 +98,7 @@ class Sessions:
             meter=self.meter,
             needs_journal=needs_journal,
         )
+        self._opener = Opener(runtime, self._shared, self._spawn, self._remove)
 
     def __len__(self) -> int:
         return len(self._live)
@@ -129,6 +131,16 @@ class Sessions:
         Returns when the constructor has run and the journal knows of the session. ``client`` is the user
         agent. Raises SessionConflict, Overloaded, ShuttingDown, and what ``Runtime.open`` raises.
         """
+        session = self.begin_create(sid, owner, info, request, client)
+        if session.opening is not None:
+            await joined(session.opening)
+        session.touch()
+        return session
+
+    def begin_create(
+        self, sid: str, owner: str, info: EnvironmentInfo, request: OpenSession, client: str = ""
+    ) -> Session:
+        """``create`` up to where it waits: for ``Session.opening``, unless that is None."""
         body = request.model_dump_json(exclude={"run", "trace", "traceparent"}).encode()
         digest = hashlib.blake2b(body, digest_size=16).digest()
         key = owner, sid
@@ -139,14 +151,11 @@ class Sessions:
         if session is None:
             self._admit(owner)
             session = self._new(sid, owner, info, digest, request, client)
-            self._add(session, self._open(session, request))
+            self._add(session, self._opener.start(session, request))
         elif session.digest != digest:
             raise SessionConflict(f"Session already exists: {sid!r} was created with another request")
         elif session.state in ("closing", "closed"):
             raise SessionGone("Session deleted")
-        if session.opening is not None:
-            await joined(session.opening)
-        session.touch()
         return session
 
     def _admit(self, owner: str) -> None:
@@ -177,6 +186,7 @@ class Sessions:
                 info.name,
                 request,
                 digest,
+                hide,
                 task=task,
                 client=client,
                 replayable=info.replayable,
@@ -195,11 +205,11 @@ class Sessions:
             record=record,
         )
 
-    def _add(self, session: Session, work: Coroutine[Any, Any, None]) -> None:
-        """Add the session to the table while ``work`` opens it."""
+    def _add(self, session: Session, opening: asyncio.Future[None]) -> None:
+        """Add the session to the table; it is there when ``opening`` is done."""
         self._live[session.key] = session
         self._per_owner[session.owner] += 1
-        session.begin_opening(self._spawn(work))
+        session.begin_opening(opening)
 
     def _remove(self, session: Session) -> None:
         if self._live.get(session.key) is session:
@@ -207,35 +217,6 @@ class Sessions:
             self._per_owner[session.owner] -= 1
             if not self._per_owner[session.owner]:
                 del self._per_owner[session.owner]
-
-    async def _open(self, session: Session, request: OpenSession) -> None:
-        try:
-            session.constructed(await self.runtime.open(request, session))
-            await self._record_opening(session)
-        except asyncio.CancelledError:
-            if session.state == "closing":
-                raise SessionGone("Session deleted while it was constructed") from None
-            raise
-        except BaseException as error:
-            if isinstance(error, Faulted | Refused):
-                error.redact(session.hide)
-            if session.state != "closing":
-                self._remove(session)
-                session.opening_failed(error)
-                if isinstance(error, Faulted) and error.fault == "worker_lost":
-                    raise OpeningLost(error.message) from error
-            raise
-        session.opened()
-        self.meter.session_opened(session.info.name)
-
-    async def _record_opening(self, session: Session) -> None:
-        """Wait until the journal knows of the session. Raises Overloaded where it must and does not."""
-        if session.record is None or await session.record.session_opened() or not self._shared.needs_journal:
-            return
-        handle = session.release_handle()
-        if handle is not None:
-            await handle.close()
-        raise Overloaded("the journal takes no sessions, and this server plays none without it")
 
     # sessions from before a restart
 
@@ -251,7 +232,7 @@ class Sessions:
             raise Starting("the server is shutting down; the session continues after a restart")
         info, digest = EnvironmentInfo.unknown(past.environment), bytes.fromhex(past.digest)
         session = Session(self._shared, past.sid, past.owner, info, digest, record=recovery.resume(past))
-        self._add(session, self._rebuild_now(recovery, session, past))
+        self._add(session, self._spawn(self._rebuild_now(recovery, session, past)))
         return session
 
     async def _rebuild_now(self, recovery: Recovery, session: Session, past: PastSession) -> None:
@@ -346,14 +327,47 @@ class Sessions:
 
         A teardown that fails ends the session all the same; the fault is in the log, and returned.
         """
-        closing = session.closing
-        if closing is None:
-            if self._live.get(session.key) is not session:
-                return None  # its runtime has lost it meanwhile
-            gone = SessionGone(sentence(reason, limit_s))
-            closing = self._spawn(self._close(session, gone, reason))
-            session.begin_closing(gone, closing)
-        return await joined(closing)
+        closing = self.begin_close(session, reason, limit_s)
+        return None if closing is None else await joined(closing)
+
+    def begin_close(
+        self, session: Session, reason: EndReason, limit_s: float = 0.0
+    ) -> asyncio.Future[Faulted | None] | None:
+        """``close`` up to where it waits; None for a session that its runtime has lost."""
+        if session.closing is not None:
+            return session.closing
+        if self._live.get(session.key) is not session:
+            return None
+        gone = SessionGone(sentence(reason, limit_s))
+        handle, opening = session.handle, session.opening
+        awaited = isinstance(opening, asyncio.Task)
+        if opening is not None and not awaited and not opening.done():
+            fail(opening, deleted_early())
+        if awaited or not isinstance(handle, ClosesByCallback):
+            task = self._spawn(self._close(session, gone, reason))
+            session.begin_closing(gone, task)
+            return task
+        closing: asyncio.Future[Faulted | None] = asyncio.get_running_loop().create_future()
+        session.begin_closing(gone, closing)
+        handle.start_close(partial(self._torn_down, session, gone, reason, closing))
+        return closing
+
+    def _torn_down(
+        self,
+        session: Session,
+        gone: SessionGone,
+        reason: EndReason,
+        closing: asyncio.Future[Faulted | None],
+        _: object,
+        error: Faulted | Refused | None,
+    ) -> None:
+        fault = error if isinstance(error, Faulted) else None  # refused: the runtime is gone
+        try:
+            if fault is not None:
+                session.report(fault, during="teardown")
+        finally:
+            self._end(session, gone, reason)
+            closing.set_result(fault)
 
     async def _close(self, session: Session, gone: SessionGone, reason: EndReason) -> Faulted | None:
         try:

@@ -15,7 +15,7 @@ from orsay_protocol.redact import NOTHING, Redactor
 
 from ..errors import Faulted, Refused, SessionGone, Starting
 from ..logs import get_logger
-from ..runtimes.base import EnvironmentInfo, Handle, Operation, settle
+from ..runtimes.base import EnvironmentInfo, Handle, OnResult, Operation, settle
 from ..runtimes.outcome import Outcome
 from .call import Call, Reader
 from .calls import Calls
@@ -308,32 +308,33 @@ class Session(Lifecycle):
     async def ask(self, handle: Handle, operation: Operation) -> bytes:
         """JSON of the prompt, the messages or the tools of this session. Raises Faulted or Refused."""
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        set_answer = settle(future)
-        durable: asyncio.Future[bool] | None = None
+        self.start_ask(handle, operation, settle(future))
+        return await future
+
+    def start_ask(self, handle: Handle, operation: Operation, on_result: OnResult) -> None:
+        """``ask`` by callback, called when the answer may be shown."""
         after = self._clock if self._state == "ready" else -1
 
-        def on_result(answer: bytes | None, error: Faulted | Refused | None) -> None:
-            nonlocal durable
+        def answered(answer: bytes | None, error: Faulted | Refused | None) -> None:
+            durable = None
             if self._handle is handle:  # else the session has left that runtime
                 durable = self._record_prompt(operation, after, answer, error)
-            set_answer(answer, error)
+            if durable is None or durable.done():
+                shown(answer, error)
+            else:
+                durable.add_done_callback(lambda _: shown(answer, error))
 
-        self._uses += 1
-        try:
-            handle.start(operation, b"", on_result, limit_s=self.limit_s(operation))
-            answer = await future
-            if durable is not None:
-                await joined(durable)
-        except Refused as refused:
-            refused.redact(self.hide)
-            raise
-        except Faulted as fault:
-            self.report(fault)
-            raise
-        finally:
+        def shown(answer: bytes | None, error: Faulted | Refused | None) -> None:
             self._uses -= 1
             self.touch()
-        return answer
+            if isinstance(error, Faulted):
+                self.report(error)
+            elif error is not None:
+                error.redact(self.hide)
+            on_result(answer, error)
+
+        self._uses += 1
+        handle.start(operation, b"", answered, limit_s=self.limit_s(operation))
 
     def _record_prompt(
         self, operation: Operation, after: int, answer: bytes | None, error: Faulted | Refused | None

@@ -15,15 +15,18 @@ from collections.abc import Iterator, Sequence
 from ...errors import Faulted, LoadError, Overloaded, Refused, ShuttingDown, Starting
 from ...logs import get_logger
 from ..base import (
+    ClosesByCallback,
     EnvironmentInfo,
     Gauge,
     Listener,
     OnResult,
+    OpensByCallback,
     OpenSession,
     Operation,
     Progress,
     Stop,
     TaskQuery,
+    settle,
 )
 from .frames import Kind, WorkerConfig
 from .worker_connection import WorkerConnection
@@ -34,9 +37,10 @@ _log = get_logger(__name__)
 _WATCH_S = 0.25
 _BACKOFF_S = (0.0, 0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
 _LIMIT_MARGIN_S = 2.0
+_to_json = OpenSession.__pydantic_serializer__.to_json
 
 
-class ProcessRuntime:
+class ProcessRuntime(OpensByCallback):
     """Hosts what ``config.targets`` name in ``workers`` processes."""
 
     def __init__(
@@ -270,21 +274,39 @@ class ProcessRuntime:
             raise Starting("no worker process is ready yet") from None
 
     def _fittest(self, *, for_session: bool = True) -> WorkerConnection | None:
-        best: WorkerConnection | None = None
-        for worker in self._workers:
-            if worker.gone or worker.retiring:
-                continue
-            if for_session and not self._takes_sessions(worker):
-                continue
-            if best is None or _load(worker, self._stall_s) < _load(best, self._stall_s):
-                best = worker
-        return best
+        fit = [
+            worker
+            for worker in self._workers
+            if not (worker.gone or worker.retiring) and (not for_session or self._takes_sessions(worker))
+        ]
+        if len(fit) < 2:
+            return fit[0] if fit else None
+        return min(fit, key=lambda worker: _load(worker, self._stall_s))
 
     def _is_young(self, worker: WorkerConnection) -> bool:
         return self._session_limit is None or worker.opened < self._session_limit
 
     async def open(self, request: OpenSession, listener: Listener) -> ProcessHandle:
         worker = self._fittest() or await self._wait_for_worker()
+        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        handle = self._open_in(worker, request, listener, settle(opened))
+        try:
+            await opened
+        except asyncio.CancelledError:
+            with contextlib.suppress(Faulted, Refused):
+                await handle.close()  # the worker may have opened it by now
+            raise
+        return handle
+
+    def start_open(
+        self, request: OpenSession, listener: Listener, on_result: OnResult
+    ) -> ProcessHandle | None:
+        worker = self._fittest()
+        return None if worker is None else self._open_in(worker, request, listener, on_result)
+
+    def _open_in(
+        self, worker: WorkerConnection, request: OpenSession, listener: Listener, on_result: OnResult
+    ) -> ProcessHandle:
         limit = self._config.setup_time_limit_s
         for info in self.environments:
             if info.key == request.key and info.setup_time_limit_s is not None:
@@ -295,18 +317,7 @@ class ProcessRuntime:
         if not self._takes_sessions(worker):
             self._balance()  # so that the next session finds a worker waiting
         handle = ProcessHandle(worker, number, self._config.teardown_time_limit_s)
-        try:
-            state = await worker.ask(Kind.OPEN, request.model_dump_json().encode(), limit, session=number)
-        except asyncio.CancelledError:
-            with contextlib.suppress(Faulted, Refused):
-                await handle.close()  # the worker may have opened it by now
-            raise
-        except BaseException:
-            worker.detach(number)
-            raise
-        if state == b"ready":
-            worker.set_up(number)
-            listener.setup_ended(None)
+        handle.open(_to_json(request), limit, listener, on_result)
         return handle
 
     async def tasks(self, query: TaskQuery) -> bytes:
@@ -333,16 +344,38 @@ _KINDS: dict[Operation, Kind] = {
 }
 
 
-class ProcessHandle:
+class ProcessHandle(ClosesByCallback):
     """A session in a worker process."""
 
-    __slots__ = ("_number", "_open", "_teardown_limit_s", "_worker")
+    __slots__ = ("_number", "_open", "_stop_opening", "_teardown_limit_s", "_worker")
 
     def __init__(self, worker: WorkerConnection, number: int, teardown_limit_s: float) -> None:
         self._worker = worker
         self._number = number
         self._teardown_limit_s = teardown_limit_s
         self._open = True
+        self._stop_opening: Stop | None = None
+
+    def open(self, request: bytes, limit_s: float, listener: Listener, on_result: OnResult) -> None:
+        """Have the worker open the session; ``on_result`` is not called when it is closed meanwhile."""
+
+        def opened(state: bytes | None, error: Faulted | Refused | None) -> None:
+            self._stop_opening = None
+            if error is not None:  # the listener hears first that the worker is lost
+                asyncio.get_running_loop().call_soon(self._opening_failed, on_result, error)
+            elif self._open:
+                if state == b"ready":
+                    self._worker.set_up(self._number)
+                    listener.setup_ended(None)
+                on_result(None, None)
+
+        self._stop_opening = self._worker.start(Kind.OPEN, request, opened, limit_s, session=self._number)
+
+    def _opening_failed(self, on_result: OnResult, error: Faulted | Refused) -> None:
+        if self._open:
+            self._open = False
+            self._worker.detach(self._number)
+            on_result(None, error)
 
     def start(
         self,
@@ -362,13 +395,21 @@ class ProcessHandle:
             session=self._number,
         )
 
-    async def close(self) -> None:
+    def start_close(self, on_result: OnResult) -> None:
         first, self._open = self._open, False
+        if self._stop_opening is not None:
+            self._stop_opening()
         self._worker.mute(self._number)
-        try:
-            await self._worker.ask(
-                Kind.CLOSE, b"", self._teardown_limit_s + _LIMIT_MARGIN_S, session=self._number
-            )
-        finally:
+
+        def closed(value: bytes | None, error: Faulted | Refused | None) -> None:
             if first:
                 self._worker.detach(self._number)
+            on_result(value, error)
+
+        limit_s = self._teardown_limit_s + _LIMIT_MARGIN_S
+        self._worker.start(Kind.CLOSE, b"", closed, limit_s, session=self._number)
+
+    async def close(self) -> None:
+        closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.start_close(settle(closed))
+        await closed

@@ -1,0 +1,130 @@
+"""Opening of a session: its environment in the runtime, then its row in the journal.
+
+By callbacks where the runtime calls back, since a task and its futures are a tenth of what an episode costs;
+otherwise in a task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ..errors import Faulted, OpeningLost, Overloaded, Refused, SessionGone
+from ..runtimes.base import ClosesByCallback, OpensByCallback, OpenSession, Runtime
+from .session import Session
+from .shared import Shared
+
+__all__ = ["Opener", "deleted_early", "fail"]
+
+
+class Opener:
+    """One for each server. ``spawn`` starts a task, ``remove`` takes a session out of the table."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        shared: Shared[Session],
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        remove: Callable[[Session], None],
+    ) -> None:
+        self._runtime = runtime
+        self._shared = shared
+        self._spawn = spawn
+        self._remove = remove
+
+    def start(self, session: Session, request: OpenSession) -> asyncio.Future[None]:
+        """Open the session; the future is done when the journal has it, and fails as ``Sessions.create``.
+
+        A task is cancelled when the session is deleted meanwhile. A plain future fails then, and the session
+        has its handle from the start, which stops the opening when it is closed.
+        """
+        runtime = self._runtime
+        opening = self._begin(runtime, session, request) if isinstance(runtime, OpensByCallback) else None
+        return opening or self._spawn(self._open(session, request))
+
+    def _begin(
+        self, runtime: OpensByCallback, session: Session, request: OpenSession
+    ) -> asyncio.Future[None] | None:
+        """As ``_open``, by callbacks; None where the runtime has to be awaited."""
+        opening: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def constructed(_: object, error: Faulted | Refused | None) -> None:
+            if opening.done():  # deleted meanwhile
+                return
+            if error is not None:
+                fail(opening, self._opening_failed(session, error) or error)
+            elif session.record is None:
+                recorded(True)
+            else:
+                session.record.write_opening(recorded)
+
+        def recorded(committed: bool) -> None:
+            if opening.done():
+                return
+            if committed or not self._shared.needs_journal:
+                self._opened(session)
+                opening.set_result(None)
+                return
+            handle = session.release_handle()
+            assert isinstance(handle, ClosesByCallback)
+            handle.start_close(lambda _, error: constructed(None, error or _not_recorded()))
+
+        handle = runtime.start_open(request, session, constructed)
+        if handle is None:
+            return None
+        session.take_handle(handle)
+        return opening
+
+    async def _open(self, session: Session, request: OpenSession) -> None:
+        try:
+            session.take_handle(await self._runtime.open(request, session))
+            await self._record_opening(session)
+        except asyncio.CancelledError:
+            if session.state == "closing":
+                raise deleted_early() from None
+            raise
+        except BaseException as error:
+            lost = self._opening_failed(session, error)
+            if lost is not None:
+                raise lost from error
+            raise
+        self._opened(session)
+
+    async def _record_opening(self, session: Session) -> None:
+        """Wait until the journal knows of the session. Raises Overloaded where it must and does not."""
+        if session.record is None or await session.record.session_opened() or not self._shared.needs_journal:
+            return
+        handle = session.release_handle()
+        if handle is not None:
+            await handle.close()
+        raise _not_recorded()
+
+    def _opened(self, session: Session) -> None:
+        session.opened()
+        self._shared.meter.session_opened(session.info.name)
+
+    def _opening_failed(self, session: Session, error: BaseException) -> OpeningLost | None:
+        """Remove the session, unless it is being deleted. Returns what clients get in place of the error."""
+        if isinstance(error, Faulted | Refused):
+            error.redact(session.hide)
+        if session.state != "closing":
+            self._remove(session)
+            session.opening_failed(error)
+            if isinstance(error, Faulted) and error.fault == "worker_lost":
+                return OpeningLost(error.message)
+        return None
+
+
+def fail(future: asyncio.Future[None], error: BaseException) -> None:
+    """Set the exception, which need not be looked at."""
+    future.set_exception(error)
+    future.exception()
+
+
+def deleted_early() -> SessionGone:
+    return SessionGone("Session deleted while it was constructed")
+
+
+def _not_recorded() -> Overloaded:
+    return Overloaded("the journal takes no sessions, and this server plays none without it")
