@@ -28,10 +28,10 @@ _stderr = pytest.StashKey[IO[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # A shell without job control starts `scripts/test &` with SIGINT ignored; processes under test would
-    # inherit that.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A shell without job control ignores both in `scripts/test &`; processes under test would inherit that.
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
     # pytest takes the descriptor of stderr for itself while a test runs; this one stays.
     config.stash[_stderr] = os.fdopen(os.dup(sys.__stderr__.fileno() if sys.__stderr__ else 2), "w")
 
