@@ -15,7 +15,7 @@ __all__ = ["schema_tool"]
 
 
 class _AnyInput(BaseModel):
-    """Model of an input that is described by a given JSON schema."""
+    """Model that accepts what ``orsay_schema`` allows, and has it as its JSON schema."""
 
     model_config = ConfigDict(extra="allow", protected_namespaces=())
     orsay_schema: ClassVar[Mapping[str, Any]]

@@ -164,7 +164,7 @@ def class_name(name: str) -> str:
 
 
 def environment_name(given: Any, default: str) -> str:
-    """Public name of the environment: ``given``, else ``default`` with characters that a URL path allows.
+    """Public name of the environment: ``given``, else ``default`` without characters that a URL path forbids.
 
     Raises LoadError for a given name that is none.
     """

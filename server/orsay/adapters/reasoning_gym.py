@@ -50,7 +50,7 @@ class _Generator:
         return item
 
     def score(self, split: str, answer: str, item: dict[str, Any]) -> tuple[float, str]:
-        """The score, and the reason for a 0 that the scorer did not give itself.
+        """The score; and, for a 0 that stands for an exception of the scorer, that exception.
 
         Some scorers raise for an answer that they cannot read. That is a wrong answer, as long as the same
         scorer takes the right one; if it does not, the scorer is broken and raises here.

@@ -71,7 +71,7 @@ class Environment(ABC):  # noqa: B024  # an ABC so that authors may have abstrac
 
     splits: ClassVar[Splits] = ()
     """Split names with their tasks, ``{"train": tasks}``, or names alone when ``get_task`` or ``list_tasks``
-    have the tasks. ``tasks`` is any sequence of JSON objects; one that computes its items is never listed
+    provide the tasks. ``tasks`` is any sequence of JSON objects; one that computes its items is never listed
     to count or to get one."""
 
     call_time_limit_s: ClassVar[float | None] = None

@@ -113,7 +113,7 @@ async def find_counter(
 async def _rows(
     calls: Calls, name: str, value: dict[str, Any], count: int, sizes: set[int] | None = None
 ) -> list[list[float]]:
-    """Numbers of the first answers; fewer if the episode ends, or if no number moves by ``sizes``."""
+    """Numbers of ``count`` answers; fewer if the episode ends, or if no number moves by ``sizes``."""
     rows: list[list[float]] = []
     async with aclosing(calls(name, value)) as replies:
         async for reply in replies:

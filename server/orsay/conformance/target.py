@@ -126,7 +126,7 @@ class Target:
             raise Unreachable(f"{self.url} is no ORS server: {exc}") from exc
 
     async def is_ours(self) -> bool:
-        """True if the server declares itself an Orsay server: checks of promises apply."""
+        """True if the server declares itself an Orsay server: it has to keep our promises."""
         if (await self.get("/ready")).status_code == 200:
             return True
         return names.ORSAY.lower() in (await self.post("/create_session")).headers

@@ -1,8 +1,8 @@
 """Protection of a server without keys against foreign web pages (CSRF, DNS rebinding).
 
-Everyone who can reach such a server may use it, and so may any page in their browsers. Two headers that a
-page cannot choose identify it: ``Host``, the name in the URL, which may point here by DNS rebinding, and
-``Origin``.
+Anyone who can reach such a server may use it, and a foreign page in such a person's browser can reach it
+too. Two headers that a page cannot choose identify the page: ``Host``, the name in the URL, which may point
+here by DNS rebinding, and ``Origin``.
 """
 
 from __future__ import annotations

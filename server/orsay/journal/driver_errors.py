@@ -59,7 +59,7 @@ def is_about_rows(exc: BaseException) -> bool:
         return True
     if isinstance(found, sqlite3.Error):
         return isinstance(found, sqlite3.IntegrityError | sqlite3.DataError | sqlite3.InterfaceError)
-    state = getattr(found, "sqlstate", None)  # psycopg's attribute
+    state = getattr(found, "sqlstate", None)  # an attribute of psycopg, which may not be installed
     if isinstance(state, str):
         return state[:2] in _ABOUT_ROWS
     # refused by the driver: text with NUL, numbers out of range

@@ -14,7 +14,7 @@ _TOKEN = re.compile(
 _LOGIN = re.compile(rb"(https?:)?//([^\s/@:]*+)(?:(:)([^\s/@]*+))?@")
 # Variables, and placeholders for a password in documents.
 _STAND_IN = re.compile(rb"\$\{?\w+\}?|%\w+%|\{[^}]*\}+|<[^>]*>|[*.x]+|(?i:password|passwd|token)")
-_NO_PASSWORD = (b"", b"x-oauth-basic")  # password beside a token in place of the user name
+_NO_PASSWORD = (b"", b"x-oauth-basic")  # of a URL with a token as user name
 _TOKEN_BYTES = 16
 
 

@@ -152,7 +152,7 @@ class SessionDriver:
         while True:
             try:
                 return await self.touch().ready()
-            except Starting:  # raised without waiting in some states
+            except Starting:  # it may come at once, so pause before the next attempt
                 if self._sessions.stopping:
                     raise
                 await asyncio.sleep(_ASK_AGAIN_S)

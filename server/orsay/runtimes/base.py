@@ -154,7 +154,7 @@ class Listener(Protocol):
         """Setup is over; called once, before or after ``open`` returns."""
 
     def lost(self, fault: FaultClass, reason: str) -> None:
-        """The process or server of the session is gone; running operations have failed before."""
+        """The process or server of the session is gone; its running operations failed before this call."""
 
 
 class Handle(Protocol):
@@ -176,7 +176,7 @@ class Handle(Protocol):
     ) -> Stop:
         """Start an operation; the answer is an Outcome for call and score_group, JSON bytes for the others.
 
-        ``limit_s``: a host that is unresponsive for longer may be killed.
+        ``limit_s``: time after which the host may be killed if it is unresponsive too.
         The returned function requests a stop; ``on_result`` is still called.
         ``progress`` is called once a call has run for a while, queueing not included. If results come in
         pieces it gets all stream events but the last ones; these are then not part of the Outcome.

@@ -12,7 +12,7 @@ from ..errors import Faulted
 __all__ = ["Outcome", "episode_finished", "refusal"]
 
 
-@dataclass(slots=True)  # not frozen: that doubles the cost of an object that every call creates
+@dataclass(slots=True)  # not frozen, which would double the cost of an object that every call creates
 class Outcome:
     """Result of a call: ``wire`` (the events ``chunk`` and ``end``) or a fault, never both.
 

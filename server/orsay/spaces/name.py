@@ -44,7 +44,7 @@ class SpaceName:
     def url(self) -> str:
         """URL of its server, whose host name is one label: in lower case and without dots.
 
-        Only the hub knows the real one: names too long for a label get another.
+        The hub has the last word: it shortens names that are too long for a label in its own way.
         """
         label = re.sub(r"[^a-z0-9]+", "-", f"{self.owner}-{self.name}".lower()).strip("-")
         return f"https://{label}.hf.space"

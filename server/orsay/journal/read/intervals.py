@@ -11,7 +11,7 @@ from orsay_protocol.student import Z, t_quantile
 
 __all__ = ["Interval", "Moments", "finite", "mean_interval", "share_interval"]
 
-_CLEAR = 1e-6  # least share of the sum of squares that is left without the mean's: cancellation
+_CLEAR = 1e-6  # share of the sum of squares that must be left without the mean's: fewer digits say too little
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Moments:
             return cls()
         try:
             mean = math.fsum(values) / len(values)
-        except OverflowError:  # on the way, that is
+        except OverflowError:  # of the sum; the mean fits
             mean = float(sum(map(Fraction, values)) / len(values))
         return cls(len(values), mean, math.hypot(*(value - mean for value in values)))
 

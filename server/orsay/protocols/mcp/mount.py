@@ -35,8 +35,8 @@ _LAST_ANSWERS_S = 2.0
 class McpMount:
     """``/mcp`` for the first environment; ``/mcp/{env}`` and ``/{env}/mcp`` for each.
 
-    ``plain`` answers POST requests without ``Accept: text/event-stream`` on the same path, of OpenEnv's
-    clients.
+    ``plain`` answers a POST to the same path without a session id and without ``Accept: text/event-stream``,
+    as OpenEnv's clients send it.
     """
 
     operations = (

@@ -277,7 +277,7 @@ class Engine:
             ports=[port] if port else None,
             detach=True,  # with it, stdin stays open after the attached client disconnects
             stdin_open=True,
-            healthcheck={"test": ["NONE"]},  # the runtime probes the server itself
+            healthcheck={"test": ["NONE"]},  # the runtime probes the server itself, without a process for it
             host_config=host,
         )
         return str(made["Id"])

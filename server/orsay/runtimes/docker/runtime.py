@@ -122,7 +122,7 @@ class DockerRuntime:
         return self._pool.pick(for_session=for_session)
 
     async def open(self, request: OpenSession, listener: Listener) -> Handle:
-        """Open a session; raises Starting while containers start, also from zero."""
+        """Open a session; raises Starting while containers start, such as after a scale to zero."""
         replica = self._pick()
         replica.opening += 1
         try:

@@ -64,7 +64,7 @@ class ExecutionContext:
 
 
 class Episode:
-    """An environment instance with its calls. Create with ``open``; ``close`` may be called at any time."""
+    """An environment instance with its calls, made by ``open``. ``close`` works in any state, also twice."""
 
     __slots__ = (
         "_closing",

@@ -85,7 +85,7 @@ class Upstream:
 
     @property
     def up(self) -> bool:
-        """True if the last check succeeded."""
+        """True once the server has answered, until it is found to be down."""
         return self._watch.up
 
     @property
@@ -100,7 +100,7 @@ class Upstream:
 
     @property
     def environments(self) -> tuple[EnvironmentInfo, ...]:
-        """Hosted environments, as of the last successful check."""
+        """Hosted environments; while the server is down, those of the last time that it was up."""
         return self._watch.found.environments
 
     @property
