@@ -1,4 +1,4 @@
-"""WebSockets that are open, each with the key that let it in: they end when it is taken back."""
+"""Open WebSockets with their API keys: a WebSocket ends when its key is revoked."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _log = get_logger(__name__)
 
 
 class Admitted:
-    """Tasks of requests, each with its key: those of a revoked key are cancelled when the keys change.
+    """Registry of tasks with the key of their request; a change of the keys cancels tasks of revoked ones.
 
-    A task is in here between ``enter`` and ``leave``. ``revoked``: it was cancelled for its key.
+    A task is registered between ``enter`` and ``leave``.
     """
 
     def __init__(self, keys: Keys) -> None:
@@ -27,7 +27,7 @@ class Admitted:
         keys.watch(self._judge)
 
     def enter(self, request: Request) -> asyncio.Task[object] | None:
-        """The task that runs now works for that request."""
+        """Register the current task, which serves the request."""
         task = asyncio.current_task()
         self._under_way[task] = request
         return task
@@ -39,14 +39,14 @@ class Admitted:
             self.revoked(task)
 
     def revoked(self, task: asyncio.Task[object] | None) -> bool:
-        """True if the task was cancelled because its key was revoked; it may continue, to answer so."""
+        """True if the task was cancelled because its key was revoked; uncancels it, so that it can answer."""
         if task is None or task not in self._revoked:
             return False
         self._revoked.discard(task)
         return task.uncancel() == 0
 
     def _judge(self) -> None:
-        """The keys are others."""
+        """Cancel the tasks whose key is no longer accepted."""
         under_way = [each for each in self._under_way.items() if each[0] not in self._revoked]
         bad = [task for task, request in under_way if not self._is_good(request)]
         self._revoked.update(bad)

@@ -47,7 +47,7 @@ _FORWARDED = frozenset({b"x-forwarded-for", b"x-forwarded-proto"})  # headers of
 
 
 class HttpApp:
-    """Call it as an ASGI application. ``start`` and ``load_rest`` come first."""
+    """The ASGI application of a server. ``load_rest`` loads the FastAPI part ahead of its first request."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class HttpApp:
         self._rest: asyncio.Task[Application] | None = None
 
     def know(self, environment: str) -> None:
-        """Make the paths of an environment's sessions part of the fast look-up."""
+        """Add the paths of an environment's sessions to the table of exact paths."""
         prefix = f"/{environment}" if environment else ""
         for (method, action), endpoint in self._endpoints.items():
             self._exact[method, f"{prefix}/{action}"] = endpoint
@@ -96,7 +96,7 @@ class HttpApp:
             self._at_once[method, f"{prefix}/{action}"] = begin
 
     async def load_rest(self) -> None:
-        """Load the FastAPI part, in a thread, once."""
+        """Load the FastAPI part on a thread, once."""
         if self._rest is None:
             self._rest = asyncio.create_task(asyncio.to_thread(self._build_rest))
         await asyncio.shield(self._rest)
@@ -123,7 +123,7 @@ class HttpApp:
         return self._serve_later(request)
 
     async def _serve_later(self, request: Request) -> None:
-        """Answer once the environments are loaded; or a WebSocket."""
+        """Serve a WebSocket, or a request that arrived before the environments were loaded."""
         if not self._loading.over:
             await self._loading.wait(request.path, partial(has_left, request.receive))
             if has_left(request.receive):
@@ -134,7 +134,7 @@ class HttpApp:
             await self.mounts.answer_socket(request.scope, request.receive, request.send)
 
     def at_once(self, cycle: Cycle) -> bool:
-        """Begin to answer a request that is here as a whole; False for what takes a task.
+        """Begin to answer a completely received request without a task; False if it needs one.
 
         Calls and the other requests of each episode are answered by callbacks of the session: a task for each
         would be a tenth of its cost.
@@ -144,7 +144,7 @@ class HttpApp:
         if begin is None or not self._loading.over:
             return False
         headers: Headers = dict(scope["headers"])
-        if not _FORWARDED.isdisjoint(headers):  # the proxy may have to be trusted first
+        if not _FORWARDED.isdisjoint(headers):  # the middleware decides if the proxy is trusted
             return False
         request = Request(scope, headers, cycle.receive, cycle.send)  # type: ignore[arg-type]  # uvicorn's types
         try:
@@ -158,11 +158,11 @@ class HttpApp:
             return True
 
     def _defer(self, cycle: Cycle, request: Request, endpoint: Endpoint) -> None:
-        """Have an endpoint answer the rest of a request, in a task."""
+        """Start a task in which the endpoint answers the rest of the request."""
         cycle.start(lambda scope, receive, send: self._run(request, endpoint))
 
     async def _run(self, request: Request, endpoint: Endpoint | None = None) -> None:
-        """Have the endpoint answer, that of the request unless given; what it raises becomes the answer."""
+        """Await ``endpoint``, by default the request's own; an exception of it becomes the answer."""
         if request.scope["path"].endswith("/"):  # answered as without it: a redirect would cost a round trip
             request.scope = {**request.scope, "path": request.scope["path"].rstrip("/") or "/"}
         try:
@@ -186,8 +186,9 @@ class HttpApp:
                 await self._send_error(request, *error_answer(fault, self._faults))
 
     def _endpoint(self, request: Request) -> Endpoint:
-        """The endpoint for the request, whose owner is known then. Raises Unauthorized, Forbidden, BadRequest
-        and Starting, unless the path is open to anybody.
+        """Authenticate the request, set its owner, and return its endpoint.
+
+        Raises Unauthorized, Forbidden, BadRequest and Starting, except for paths that need no key.
         """
         path, method = request.scope["path"], request.scope["method"]
         if path not in _OPEN_PATHS:
@@ -209,11 +210,11 @@ class HttpApp:
         await request.send_json(body, status=status, headers=headers)
 
     def lets_in(self, scope: Scope) -> bool:
-        """A request under way needs no key, or has one that is good still."""
+        """True if a pending request needs no key, or its key is still accepted."""
         path: str = scope["path"].rstrip("/")
         try:
             self._keys.owner(dict(scope["headers"]))
-        except Starting:  # good, and not named yet
+        except Starting:  # accepted, but without a name so far
             return True
         except Unauthorized:
             return path in _OPEN_PATHS or self.mounts.find_open(scope["method"], path) is not None
@@ -234,7 +235,7 @@ class HttpApp:
         await self._rest.result()(request.scope, replay(body, request.receive), request.send)
 
     def _find(self, method: str, path: str) -> Endpoint | None:
-        """For another letter case, or an environment's name that is not ours."""
+        """Endpoint by the last part of the path: the name may be unknown, or in another letter case."""
         parts = path.strip("/").split("/")
         if len(parts) > 2:
             return None

@@ -1,4 +1,4 @@
-"""Plain ASGI requests and answers, for the endpoints where every microsecond counts."""
+"""Functions on plain ASGI messages, for endpoints where a framework would cost too much."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _any_cycle_of(channel: Receive | Send) -> Any:
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
-    """``receive`` for an application that reads the body itself, when it has been read already."""
+    """A ``receive`` that delivers a body again, for an application that reads the body itself."""
     parts = [body]
 
     async def again() -> MutableMapping[str, Any]:
@@ -64,10 +64,10 @@ def replay(body: bytes, receive: Receive) -> Receive:
 
 
 def has_gone(receive: Receive) -> bool:
-    """True if the client has disconnected; found without waiting and without a task.
+    """True if the client has disconnected; determined without waiting and without a task.
 
-    uvicorn keeps a flag. Elsewhere ``receive`` blocks while the client is there, so one step of it is enough;
-    the step is taken back.
+    uvicorn has a flag. With other servers ``receive`` blocks while the client is connected, so one step of
+    its coroutine, which is then closed, gives the answer.
     """
     cycle = _any_cycle_of(receive)
     if cycle is not None:
@@ -84,13 +84,13 @@ def has_gone(receive: Receive) -> bool:
 
 
 def has_left(receive: Receive) -> bool:
-    """``has_gone`` before the body was read, where no step can be taken back: False unless uvicorn knows."""
+    """``has_gone`` before the body is read, by uvicorn's flag only: a step of ``receive`` could lose data."""
     cycle = _any_cycle_of(receive)
     return cycle is not None and bool(cycle.disconnected)
 
 
 async def break_off(receive: Receive, send: Send) -> None:
-    """Close the connection below an answer that has begun: nobody is to take it for a whole one."""
+    """Abort the connection of a partial answer, so that no client mistakes it for a complete one."""
     cycle = _any_cycle_of(send)
     if cycle is None or cycle.response_complete:
         return
@@ -102,7 +102,7 @@ async def break_off(receive: Receive, send: Send) -> None:
 async def send_once(
     send: Send, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...] = (JSON,)
 ) -> None:
-    """A whole answer in one write; below our own server without messages (``Cycle.answer``)."""
+    """Send a complete answer in one write; with our own server without ASGI messages (``Cycle.answer``)."""
     cycle = cycle_of(send)
     if cycle is not None and cycle.answer(status, headers, body):
         return

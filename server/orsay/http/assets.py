@@ -1,4 +1,4 @@
-"""Files of the package as browsers get them: compressed once, with a mark by which they know them again."""
+"""Static files of the package for browsers: compressed once, with an ETag."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PACKED = frozenset({".ico", ".png", ".webp", ".woff2"})
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file as it is sent; ``packed`` is the same compressed, where that makes it smaller."""
+    """A static file. ``packed`` is its gzip form, None if that is not smaller; ``mark`` is its ETag."""
 
     body: bytes
     packed: bytes | None
@@ -42,7 +42,7 @@ class Asset:
 
 
 def read_asset(path: Path) -> Asset:
-    """Takes a while: for a thread. Raises OSError."""
+    """Read and compress a file; slow, so call it on a thread. Raises OSError."""
     body = path.read_bytes()
     packed = None if path.suffix in _PACKED else gzip.compress(body, 9, mtime=0)
     return Asset(
@@ -54,7 +54,7 @@ def read_asset(path: Path) -> Asset:
 
 
 async def send_asset(asset: Asset, headers: Headers, send: Send, *, keep: bytes, more: Pairs) -> None:
-    """The file, or that the browser has it already. ``keep`` says for how long it may do without asking."""
+    """Send the file, or 304 if the browser has it already. ``keep`` is the value of Cache-Control."""
     answer: Pairs = (
         (b"content-type", asset.kind),
         (b"cache-control", keep),

@@ -11,8 +11,8 @@ __all__ = ["choose"]
 def choose(runtime: Runtime, name: str | None, deployment: str | None) -> EnvironmentInfo:
     """The environment called ``name``, in any letter case.
 
-    Without a name, the one that ``deployment`` (the header X-Deployment, ``name`` or ``owner/name``) happens
-    to name, else the first: released clients send what their user called the environment there only.
+    Without a name, the one that ``deployment`` names (the header X-Deployment, ``name`` or ``owner/name``),
+    else the first: released clients send the user's name for the environment in that header only.
     Raises UnknownEnvironment, or Starting while environments that may be the right one are not known yet.
     """
     environments = runtime.environments

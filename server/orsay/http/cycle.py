@@ -1,7 +1,7 @@
-"""A request and its answer as uvicorn keeps them, with a short way for whole bodies and whole answers.
+"""uvicorn's request-response cycle, with a fast path for complete bodies and complete answers.
 
-uvicorn takes an answer as two messages, checks each header by two expressions, and has two coroutines for
-that. Most requests here come in one read and are answered in one write.
+uvicorn takes an answer as two messages through two coroutines, and checks each header with two regular
+expressions. Most requests here arrive in one read and are answered in one write.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _NOBODY_WAITS = cast("asyncio.Event", SimpleNamespace(set=bool))
 
 
 class Cycle(RequestResponseCycle):
-    """One request of a connection. Where there is ``receive`` or ``send`` only, see ``asgi.cycle_of``."""
+    """One request of a connection; ``asgi.cycle_of`` finds it from its ``receive`` or ``send``."""
 
-    transport: OneWrite  # type: ignore[assignment]  # stands for the transport of the connection
+    transport: OneWrite  # type: ignore[assignment]  # wraps the transport of the connection
 
-    # values of a new request, on the class: setting them on each one would double the cost of it
+    # defaults on the class: setting them on each instance would double its cost
     access_log = False
     chunked_encoding = None
     expected_content_length = 0
@@ -36,7 +36,7 @@ class Cycle(RequestResponseCycle):
     more_body = True
     response_started = False
     response_complete = False
-    _taken = False  # the body was
+    _taken = False  # True once the body was taken
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Cycle(RequestResponseCycle):
         self.body = bytearray()
 
     def start(self, app: _Application) -> None:
-        """Have the application answer, in a task of the server."""
+        """Start a task of the server in which the application answers."""
         self._task = self._connection.loop.create_task(self._run(app))
         self._connection.tasks.add(self._task)
 
@@ -70,7 +70,7 @@ class Cycle(RequestResponseCycle):
             del self._task  # an idle connection keeps its last cycle
 
     async def receive(self) -> Any:
-        """As uvicorn's, with an event where somebody waits for it."""
+        """As uvicorn's; the event is made when it is first needed."""
         if self.message_event is _NOBODY_WAITS:
             self.message_event = asyncio.Event()
             if self.body or not (self.more_body or self._taken):
@@ -78,7 +78,7 @@ class Cycle(RequestResponseCycle):
         return await super().receive()
 
     def take_body(self) -> bytes | None:
-        """The whole body, when all of it is here; else None, and ``receive`` gives it in parts."""
+        """The whole body if all of it has arrived; else None, and ``receive`` delivers it in parts."""
         if self.more_body or self.disconnected or self.response_complete:
             return None
         if self.flow.read_paused:
@@ -88,7 +88,7 @@ class Cycle(RequestResponseCycle):
         return body
 
     def answer(self, status: int, headers: tuple[tuple[bytes, bytes], ...], body: bytes) -> bool:
-        """Write a whole answer; False where ``send`` has to: it waits for a slow client.
+        """Write a complete answer. False if it needs ``send``, which waits for a slow client.
 
         Raises RuntimeError for a header with a line break.
         """

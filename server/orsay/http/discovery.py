@@ -1,4 +1,4 @@
-"""The endpoints without a session: what environments, tools and tasks there are."""
+"""Discovery endpoints, which need no session: environments, tools, splits and tasks."""
 
 from __future__ import annotations
 

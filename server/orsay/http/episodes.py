@@ -1,9 +1,9 @@
 """The endpoints of a session, as plain ASGI.
 
-A call whose tool ends within a moment is answered in one write; a longer one becomes an open stream. What
-counts is how long the tool runs, as its runtime reports, and not how long the answer waits in queues of the
-server, or overload would make each call dearer. After a second the stream is opened all the same. The
-environment's name in the path is not compared with the session's: the session id alone says which is meant.
+The call of a quick tool is answered in one write; a longer one becomes an open stream. The duration of the
+tool decides, as its runtime reports it, without the time in queues of the server: otherwise overload would
+make each call more expensive. After one second the stream is opened in any case. The environment's name in
+the path is not compared with the session's: the session id determines the environment.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class EpisodeEndpoints:
             ("POST", "create"): self.create_at_once,
             ("POST", "delete"): self.delete_at_once,
         }
-        """Beginnings of requests that came as a whole; False for what takes a task."""
+        """Handlers of completely received requests; each returns False if the request needs a task."""
 
     # beginning and end
 
@@ -119,7 +119,7 @@ class EpisodeEndpoints:
         await request.send_json(to_json({"sid": sid}), headers=_state_of(session))
 
     def create_at_once(self, request: Request, cycle: Cycle, defer: Defer) -> bool:
-        """``create`` without a task, for a whole request."""
+        """``create`` without a task, for a completely received request; else False."""
         if len(cycle.body) > self._max_body:
             return False
         sid = request.session_id()
@@ -144,7 +144,7 @@ class EpisodeEndpoints:
         secrets = secrets_of(request)
         if secrets is None:
             secrets = {name: value for name, value in (body.secrets or {}).items() if value is not None}
-        hide = redactor(secrets.values())  # held, so that it is made once
+        hide = redactor(secrets.values())  # a reference keeps it in the cache of redactors
         info = choose(self._sessions.runtime, body.env_name, request.header(b"x-deployment"))
         wanted = open_request(
             info,
@@ -163,7 +163,7 @@ class EpisodeEndpoints:
         await request.send_json(self._deleted(sid, fault))
 
     def delete_at_once(self, request: Request, cycle: Cycle, defer: Defer) -> bool:
-        """``delete`` without a task, for a live session."""
+        """``delete`` without a task, for a live session; else False."""
         sid = request.session_id()
         session = self._sessions.live.get((request.owner, sid))
         closing = None if session is None else self._sessions.begin_close(session, "deleted")
@@ -188,14 +188,14 @@ class EpisodeEndpoints:
         self._sessions.get(request.session_id(), request.owner)
         await request.send_json(_OK)
 
-    # what a session shows
+    # prompt, messages, tools
 
     async def prompt(self, request: Request) -> None:
         session = self._sessions.get(request.session_id(), request.owner)
         await request.send_json(await session.ask(await session.ready(), "prompt"))
 
     def prompt_at_once(self, request: Request, cycle: Cycle, defer: Defer) -> bool:
-        """``prompt`` without a task, for a session that is ready."""
+        """``prompt`` without a task, for a session that is ready; else False."""
         session = self._sessions.get(request.session_id(), request.owner)
         handle = session.ready_handle
         if handle is None:
@@ -238,7 +238,7 @@ class EpisodeEndpoints:
         await request.send_json(to_json({"cancelled": session.cancel(task_id, key)}))
 
     def call_at_once(self, request: Request, cycle: Cycle, defer: Defer) -> bool:
-        """``call`` without a task, for a whole request to a session that is ready; else False."""
+        """``call`` without a task, for a completely received request to a ready session; else False."""
         session = self._sessions.get(request.session_id(), request.owner)
         handle = session.ready_handle
         if handle is None or len(cycle.body) > self._max_body:
@@ -264,7 +264,7 @@ class EpisodeEndpoints:
         body: bytes,
         task_id: str | None,
     ) -> None:
-        """Start the call, or find it again, and answer with its stream of events."""
+        """Start the call, or find the one that the request repeats, and answer with its stream of events."""
         handle = await session.ready()
         key = None
         if task_id is not None:
@@ -283,12 +283,12 @@ class EpisodeEndpoints:
     async def _read(
         self, request: Request, session: Session, call: Call, gone: Reader, *, keyed: bool, waits: bool
     ) -> None:
-        """Answer with the outcome or the stream of events; ``waits``: for a quick tool first."""
+        """Answer with the outcome or a stream of events. ``waits``: give a quick tool time to end first."""
         complete = False
         try:
             if waits and call.outcome is None and not call.slow:
                 await call.changed(self._longest_wait)
-            if call.outcome is None and call.computed is not None:  # on its way through the journal
+            if call.outcome is None and call.computed is not None:  # not durable yet
                 await call.changed(self._longest_wait)
             if call.outcome is not None:
                 complete = keyed or not gone()
@@ -308,7 +308,7 @@ class EpisodeEndpoints:
         return _STREAM_HEADERS, _TASK_ID % call.task_id.encode() + result
 
     def rest(self, session: Session, call: Call, reader: Reader, *, keyed: bool) -> Endpoint:
-        """The endpoint that goes on for this reader of the call."""
+        """Endpoint that continues the answer to this reader of the call, in a task."""
 
         async def go_on(request: Request) -> None:
             await self._read(request, session, call, reader, keyed=keyed, waits=False)
@@ -316,10 +316,10 @@ class EpisodeEndpoints:
         return go_on
 
     async def _stream(self, session: Session, call: Call, request: Request) -> bool:
-        """Stream until the outcome; False if the client left before.
+        """Stream until the outcome; False if the client disconnected before.
 
-        The first second is streamed here, since a busy server has many streams that end in it; what is still
-        open then is left to sse-starlette, which sends comments and notices when the client goes.
+        The first second is streamed here, since on a busy server many streams end within it; after that
+        sse-starlette streams, which sends comments and detects a disconnect.
         """
         send = request.send
         await session.begin_stream(call)
@@ -344,7 +344,7 @@ class EpisodeEndpoints:
 
         async def events() -> AsyncIterator[bytes]:
             nonlocal complete, sent
-            yield PING  # the next one comes a whole interval from now
+            yield PING  # the next one follows after a full interval
             while call.outcome is None:
                 if call.has_chunks(sent):
                     part = call.chunks(sent)
@@ -364,7 +364,7 @@ class EpisodeEndpoints:
         return complete
 
     def _result(self, call: Call, sent: int = 0) -> bytes:
-        """The events that end the stream, but for the ``sent`` bytes that are out already."""
+        """The last events of the stream, without the first ``sent`` bytes of the result."""
         assert call.outcome is not None
         wire = call.outcome.wire
         if wire:
@@ -381,8 +381,11 @@ class EpisodeEndpoints:
 
 
 class _OpenStream(EventSourceResponse):
-    """Ends with its call. The original also ends with the process, by an event that all servers of a process
-    share and that belongs to the first one's loop; here the order of stopping is ours."""
+    """Event stream that ends with its call.
+
+    The base class also ends it with the process, by an event that all servers of a process share and that
+    belongs to the loop of the first one. Here the server controls the order of its shutdown.
+    """
 
     @staticmethod
     async def _listen_for_exit_signal() -> None:

@@ -1,4 +1,4 @@
-"""The one place where errors become status codes."""
+"""Translation of errors to status codes, headers and bodies, in this module only."""
 
 from __future__ import annotations
 
@@ -98,6 +98,6 @@ def _shown(problem: Mapping[str, Any]) -> Any:
         value = {**value, "secrets": _HIDDEN}
     try:
         text = to_json(value, serialize_unknown=True)
-    except ValueError:  # half of a surrogate pair
+    except ValueError:  # a lone surrogate
         return _HIDDEN
     return value if len(text) <= _LONGEST_INPUT else f"{text[:_LONGEST_INPUT].decode(errors='ignore')}…"

@@ -28,7 +28,7 @@ __all__ = ["build"]
 
 
 class _Request(Request):
-    """Reads JSON as all other endpoints do: Python's own parser takes half a surrogate pair for a letter."""
+    """Parses JSON as all other endpoints do: Python's own parser accepts lone surrogates."""
 
     async def json(self) -> Any:
         body = await self.body()
@@ -49,14 +49,14 @@ class _Route(APIRoute):
 
 
 def build(runtime: Runtime, faults: FaultLog, *, index_only: bool, more: Sequence[Operation] = ()) -> FastAPI:
-    """The application for everything that is not an endpoint of a session; ``more`` it only describes."""
+    """The application for all endpoints without a session; ``more`` are operations that it only documents."""
     app = FastAPI(
         title="Orsay",
         version=VERSION,
         description="Environments for reinforcement learning, over the Open Reward Standard.",
         docs_url=None,
         redoc_url=None,
-        redirect_slashes=False,  # a redirect would name the scheme and the host that a proxy in front hides
+        redirect_slashes=False,  # a redirect would name our scheme and host, not a proxy's
         **_quiet(),
     )
     app.include_router(discovery_router(runtime, index_only=index_only, route=_Route))
@@ -78,7 +78,7 @@ def build(runtime: Runtime, faults: FaultLog, *, index_only: bool, more: Sequenc
 
 
 def _quiet() -> dict[str, Any]:
-    """FastAPI releases with telemetry would export to wherever OTEL_ variables point; not unasked."""
+    """Option against the telemetry of newer FastAPI releases, which exports if OTEL_ variables are set."""
     if "telemetry" in inspect.signature(FastAPI.__init__).parameters:
         return {"telemetry": {"auto_configure": False}}
     return {}

@@ -38,10 +38,10 @@ class Guard:
         self._any_page = "*" in given
         self._pages = [_pattern(each) for each in given]
         self._notes = Notes()
-        self._good: set[bytes | None] = {None, b""}  # browsers always send it
+        self._good: set[bytes | None] = {None, b""}  # clients other than browsers may send no Host
 
     def check(self, request: Request) -> None:
-        """Raises Forbidden for a foreign name or page; BadRequest for two names or pages at once."""
+        """Raises Forbidden for a foreign name or page; BadRequest for a repeated Host or Origin."""
         headers = request.headers
         if len(headers) != len(request.scope["headers"]):
             self._judge_repeated(request.scope)
@@ -80,7 +80,7 @@ class Guard:
         origin = headers.get(b"origin")
         if origin is None:
             site, mode = headers.get(b"sec-fetch-site"), headers.get(b"sec-fetch-mode")
-            if site != b"cross-site" or mode == b"navigate":  # a person follows a link
+            if site != b"cross-site" or mode == b"navigate":  # the user follows a link
                 return
             page = "this is embedded in one of another site"
         else:
@@ -94,10 +94,10 @@ class Guard:
         )
 
     def _is_ours(self, origin: str, host: bytes) -> bool:
-        """The page is of a name of this server, at whatever port, or may use it as the settings say.
+        """True for a page under a name of this server, on any port, or of an origin that the settings allow.
 
-        A proxy in front may have taken port and scheme away; and who serves pages at another port of this
-        machine needs no browser to reach this one.
+        A proxy in front may have removed port and scheme; and a program that serves pages on another port of
+        this machine can reach the server without a browser.
         """
         found = _ORIGIN.fullmatch(origin)
         if found is not None and origin.startswith(("http://", "https://")):

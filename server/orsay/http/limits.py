@@ -23,12 +23,12 @@ _BETWEEN_LINES_S = 10.0
 
 @dataclass(slots=True)
 class Notes:
-    """Rate limiter of log lines that a client may cause without end: one in ten seconds for each event."""
+    """Rate limiter for log lines that clients can cause: one line in ten seconds for each event."""
 
     _lines: dict[str, _Line] = field(default_factory=dict)
 
     def add(self, event: str, *, serious: bool = False, **about: object) -> None:
-        """Log the event, unless a line about it is younger; ``times`` counts the events since that line."""
+        """Log the event, unless its last line is recent; ``times`` counts the events since that line."""
         line = self._lines.setdefault(event, _Line())
         line.times += 1
         now = time.monotonic()

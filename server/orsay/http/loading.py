@@ -1,4 +1,4 @@
-"""The load of the environments when the server starts, which requests wait out for a bounded time."""
+"""Loading of the environments at the start of a server; early requests wait for it, for a bounded time."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _AT_ONCE = frozenset({"console", "docs", "health", "metrics", "openapi.json", "r
 
 
 class Loading:
-    """Loading phase of the environments: over once ``finish`` was called, for good.
+    """Loading phase of the environments, which ``finish`` ends.
 
-    A request that waits holds its connection and nothing else: its body is not read yet, and the limit of
-    connections is the limit of such requests.
+    A waiting request holds only its connection: its body is not read yet, and the limit of connections is the
+    limit of waiting requests.
     """
 
     def __init__(self, wait_s: float, stopping: Callable[[], bool]) -> None:
@@ -27,7 +27,7 @@ class Loading:
         self._finished = asyncio.Event()
 
     def finish(self) -> None:
-        """The environments are there, and sessions may be opened."""
+        """End the phase: the environments are loaded, and sessions may be opened."""
         self.over = True
         self._finished.set()
 

@@ -41,13 +41,13 @@ class Mount(Protocol):
         """Entries of its endpoints in the OpenAPI document."""
 
     def find(self, path: str) -> Mapping[str, Endpoint]:
-        """Endpoints of that path by method; empty when the path is of no endpoint here."""
+        """Endpoints of that path by method; empty for a path that is not of this mount."""
 
     def find_socket(self, path: str) -> Endpoint | None:
-        """Endpoint of WebSockets on that path. It may raise until it accepts the connection."""
+        """Endpoint of WebSockets on that path. It may raise before it accepts the connection."""
 
     async def close(self) -> None:
-        """Sessions are closed: answer what still waits, and release everything."""
+        """Answer pending requests and release all resources; called after the sessions are closed."""
 
 
 @runtime_checkable
@@ -94,9 +94,9 @@ class Mounts:
         return tuple(pair for page in self._pages for pair in page.headers(path))
 
     async def answer_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """A WebSocket, from its handshake to its end."""
+        """Serve a WebSocket, from its handshake to its end."""
         request = Request(scope, dict(scope["headers"]), receive, send)
-        await receive()  # the request for the connection
+        await receive()  # websocket.connect
         try:
             request.owner = self._keys.owner(request.headers)
             if not request.owner:

@@ -1,4 +1,4 @@
-"""Names and addresses of hosts as requests give them, and which of them are a server's own."""
+"""Host names and addresses in requests, and the set of those that belong to a server."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _FROM_CONTAINERS = ("host.docker.internal", "gateway.docker.internal", "host.con
 def name_of(authority: str) -> str | None:
     """The name or address before the port: lower case, without brackets and final dot, addresses in one form.
 
-    None when it is neither. Addresses are taken in the one spelling that browsers send: ``2130706433`` and
-    ``0177.0.0.1`` are none.
+    None if it is neither. Addresses are accepted only in the form that browsers send: ``2130706433`` and
+    ``0177.0.0.1`` are refused.
     """
     found = _AUTHORITY.fullmatch(authority.lower()) if len(authority) <= _LONGEST else None
     if found is None:
@@ -42,7 +42,7 @@ def name_of(authority: str) -> str | None:
 
 
 def is_loopback(name: str) -> bool:
-    """True if every browser takes that name or address, as ``name_of`` returns it, for this machine."""
+    """True if every browser resolves that name or address, as ``name_of`` returns it, to its own machine."""
     if name == "localhost" or name.endswith(".localhost"):
         return True
     try:
@@ -52,7 +52,7 @@ def is_loopback(name: str) -> bool:
 
 
 def _is_address(name: str) -> bool:
-    """An address of a machine, as ``name_of`` gives it."""
+    """True for an address, as ``name_of`` returns it, except for the unspecified ones."""
     try:
         return not ipaddress.ip_address(name).is_unspecified
     except ValueError:
@@ -62,9 +62,9 @@ def _is_address(name: str) -> bool:
 class Names:
     """The names of a server: addresses, those of loopback, ``names``, and with ``private`` all private ones.
 
-    An address leads to itself, independent of name servers. One word alone and what is below a reserved
-    ending are private: there are no public names of that kind, but who answers for names in the network of
-    this machine may choose what they lead to.
+    Addresses are safe against DNS rebinding, since no name server resolves them. Single labels and names
+    below a reserved ending are private: nobody can register them publicly, but a name server of the local
+    network may resolve them to anything.
 
     One of ``names`` may be ``*.example.org``, for every name below that one, or ``*``.
     """

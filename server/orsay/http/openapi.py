@@ -1,6 +1,6 @@
-"""The published description of the endpoints that FastAPI does not route by itself.
+"""The OpenAPI document of all endpoints.
 
-FastAPI describes the discovery endpoints; the table here describes the rest, and both become one document.
+FastAPI describes the discovery endpoints, which it routes; the table here describes all others.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def describe(app: FastAPI, more: Sequence[Operation] = ()) -> dict[str, Any]:
     document = get_openapi(
         title=app.title, version=app.version, description=app.description, routes=app.routes
     )
-    document["servers"] = [{"url": "."}]  # beside this document, whatever a proxy puts in front of the paths
+    document["servers"] = [{"url": "."}]  # relative to this document: a proxy may add a prefix
     operations = [*_OPERATIONS, *more]
     references, schemas = _schemas(operations)
     components = document.setdefault("components", {})

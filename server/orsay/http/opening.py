@@ -17,7 +17,7 @@ from .request import Request
 __all__ = ["open_request", "run_of", "secrets_of", "traceparent_of"]
 
 _LONGEST_RUN = 512  # characters of a label that the log keeps
-_LONGEST_READ = 8_192  # characters of a label before secrets are taken out
+_LONGEST_READ = 8_192  # characters of a label that are searched for secrets
 
 
 def secrets_of(request: Request) -> dict[str, str] | None:

@@ -1,4 +1,4 @@
-"""A tool call's request while the call runs: a callback of the call, in place of a task that waits for it."""
+"""Requests that wait for a running tool call: callbacks of the call in place of waiting tasks."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .request import Endpoint, Request
 __all__ = ["Defer", "PendingRequest", "PendingRequests"]
 
 _log = get_logger(__name__)
-_LOOKS = 4  # at the requests, within the time that one may wait
+_LOOKS = 4  # checks for late requests within the time limit of one
 
 Defer: TypeAlias = Callable[[Cycle, Request, Endpoint], None]
-"""Have the endpoint answer the rest of a request, in a task."""
+"""Function that starts a task in which the endpoint answers the rest of a request."""
 
 
 class Answering(Protocol):
@@ -31,13 +31,14 @@ class Answering(Protocol):
         """Headers and body of the answer to a published call."""
 
     def rest(self, session: Session, call: Call, reader: Reader, *, keyed: bool) -> Endpoint:
-        """The endpoint that goes on for this reader of the call."""
+        """Endpoint that continues the answer to this reader of the call, in a task."""
 
 
 class PendingRequests:
-    """The requests whose calls run, in the order in which they came.
+    """Requests whose calls run, in order of arrival.
 
-    One that is neither answered nor reported slow after ``seconds``, or a quarter more, is deferred.
+    A request whose call is neither published nor reported slow after ``seconds``, or up to a quarter more, is
+    deferred to a task.
     """
 
     __slots__ = ("_looks", "_loop", "_seconds", "_until_look", "answering", "since")
@@ -49,10 +50,10 @@ class PendingRequests:
         self._until_look = Delay(seconds / _LOOKS)
         self._looks = False
         self.since: dict[PendingRequest, float] = {}
-        """Time of the loop at which each came."""
+        """Arrival times, on the clock of the loop."""
 
     def add(self, pending: PendingRequest, call: Call) -> None:
-        """Answer the call as soon as there is something to answer."""
+        """Answer the request once its call is published or reported slow."""
         if call.outcome is not None or call.slow:
             call.join(pending)
             pending.set_result()
@@ -82,9 +83,9 @@ class PendingRequests:
 
 
 class PendingRequest:
-    """``Reader`` of a call (as a function: True once the connection broke), and its ``Waiter``.
+    """One waiting request: a ``Waiter`` of its call, and a ``Reader`` that returns True after a disconnect.
 
-    ``keyed``: the call can be asked for again by its idempotency key.
+    ``keyed``: the client can request the call again by its idempotency key.
     """
 
     __slots__ = ("_call", "_cycle", "_defer", "_keyed", "_over", "_request", "_requests", "_session")
@@ -111,13 +112,13 @@ class PendingRequest:
 
     def __call__(self) -> bool:
         cycle = self._cycle
-        return cycle.disconnected or cycle.transport.is_closing()  # uvicorn hears of it a turn later
+        return cycle.disconnected or cycle.transport.is_closing()  # uvicorn sets its flag a turn later
 
     def done(self) -> bool:
         return self._over
 
     def set_result(self, result: None = None, /) -> None:
-        """Answer a published call; have a task go on with one that is slow, or late."""
+        """Answer a published call; defer one that is slow or late to a task."""
         self._over = True
         requests, call, cycle, session = self._requests, self._call, self._cycle, self._session
         requests.since.pop(self, None)
@@ -131,7 +132,7 @@ class PendingRequest:
         complete = self._keyed or not (cycle.disconnected or cycle.transport.is_closing())
         try:
             cycle.answer(200, *answering.whole(call))
-        except Exception:  # within the publication of the call, which is not to suffer
+        except Exception:  # must not disturb the publication of the call, which runs this
             _log.exception("answer_failed", task_id=call.task_id)
             cycle.transport.abort()
             complete = False

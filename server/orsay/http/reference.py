@@ -1,7 +1,7 @@
 """``/docs`` and ``/redoc``: two views of the OpenAPI document, by Swagger UI and by Redoc.
 
-Everything that they show comes from this server: their files are in the package, in ``pages``, and built with
-the console. All addresses are relative, so that a proxy may put a prefix before them.
+They load nothing from other servers: their files are in the package (``pages``), built with the console. All
+addresses are relative, so that a proxy may add a prefix.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ReferenceMount:
         """Do nothing: the mount holds no resources."""
 
     async def _page(self, path: str, request: Request) -> None:
-        """The page, with a nonce for the styles that it makes."""
+        """Send the page, with a nonce for the styles that its scripts add."""
         nonce = secrets.token_urlsafe(16)
         up = "../" if request.scope.get("raw_path", b"").endswith(b"/") else ""
         styles, scripts = _PAGES[path]

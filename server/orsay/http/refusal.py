@@ -18,7 +18,7 @@ _DISCARDED_BYTES = 4 * 1024 * 1024
 
 
 def refusal(status: int, detail: str, *more: str) -> bytes:
-    """An answer that needs no request; ``more`` are lines of its head."""
+    """Bytes of an answer that depends on no request; ``more`` are additional header lines."""
     body = to_json({"detail": detail})
     lines = [
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
@@ -31,11 +31,11 @@ def refusal(status: int, detail: str, *more: str) -> bytes:
 
 
 class LastAnswer(asyncio.Protocol):
-    """Writes ``answer``, which may be empty, and ends when the client does, or soon.
+    """Lingering close: writes ``answer``, which may be empty, and drops input until the client closes (2 s).
 
-    A socket that is closed while bytes of the client wait to be read resets the connection, and the client
-    may never see the answer; so they are read and dropped for a moment. With ``waits``, the answer is
-    given when the client has said something: some take one that comes before their question for a fault.
+    Closing a socket with unread input resets the connection, and the client may never see the answer. With
+    ``waits``, the answer follows the first data of the client: some clients treat an answer that precedes
+    their request as an error.
     """
 
     def __init__(self, writer: OneWrite, door: Door, answer: bytes, others: set[Any]) -> None:

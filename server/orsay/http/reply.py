@@ -1,4 +1,4 @@
-"""The answer to a request that was begun without a task: a callback's, or a task's where one is needed."""
+"""Answer to a request that is served without a task: from a callback, or in a task if it has to wait."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Pairs = tuple[tuple[bytes, bytes], ...]
 
 
 class Reply:
-    """One of the methods that answer is called once."""
+    """Answer to one request; exactly one of ``on_result``, ``send_json`` and ``fail`` is called, once."""
 
     __slots__ = ("_cycle", "_defer", "_request")
 
@@ -30,7 +30,7 @@ class Reply:
         self._defer = defer
 
     def after(self, future: asyncio.Future[Any] | None, go_on: Callable[[], None]) -> None:
-        """Call ``go_on`` when the future is done; what it raises becomes the answer."""
+        """Call ``go_on`` when the future is done; an exception of it becomes the answer."""
         if future is None or future.done():
             self._go_on(go_on)
         else:
@@ -50,10 +50,10 @@ class Reply:
             self.send_json(answer)
 
     def send_json(self, body: bytes, headers: Pairs = ()) -> None:
-        """Answer with JSON; where the client is slow to read, in a task."""
+        """Answer with JSON; in a task if the client reads slowly."""
         try:
             written = self._cycle.answer(200, (JSON, *headers), body)
-        except Exception:  # within a callback of others, who are not to suffer
+        except Exception:  # must not disturb the code that runs this callback
             _log.exception("answer_failed", path=self._request.path)
             self._cycle.transport.abort()
             return

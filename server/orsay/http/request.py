@@ -1,7 +1,7 @@
-"""One request, as every endpoint gets it: what came, whose it is, and where the answer goes.
+"""One request, as endpoints get it: ASGI scope and channels, headers, and the owner.
 
-The same idea as Starlette's ``Request``, with the owner beside it and without what plain ASGI has already:
-endpoints of a session are called a thousand times a second.
+Like Starlette's ``Request``, but with the owner, and without what plain ASGI has already: endpoints of a
+session are called thousands of times a second.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Request:
         return b"".join(parts)
 
     def has_gone(self) -> bool:
-        """The client has disconnected."""
+        """True once the client has disconnected."""
         return has_gone(self.receive)
 
     async def send_json(

@@ -1,4 +1,4 @@
-"""HTTP connections as uvicorn handles them, with bounds for what a client may send, and how slowly.
+"""uvicorn's HTTP/1.1 protocol, with limits on the size, the number and the duration of requests.
 
 uvicorn accepts heads of any size and any number of pipelined requests, and waits for them without a limit.
 """
@@ -28,10 +28,10 @@ from .writing import MOVED_BYTES, OneWrite
 __all__ = ["Connection"]
 
 _SLICE_BYTES = 16 * 1024  # a read of 256 KiB may hold 60,000 headers, which are counted after each slice
-_NOTHING_MORE = 1 << 60  # as if so much had come already: sends every read to where it is dropped
+_NOTHING_MORE = 1 << 60  # a count that sends each further read to the slow path, where it is dropped
 _SECOND_LOOK_S = 1.0
 _CHUNKED = b"chunked"
-_ANSWERED = SimpleNamespace(response_complete=True)  # in place of a cycle, where there is none
+_ANSWERED = SimpleNamespace(response_complete=True)  # stands for a cycle before the first request
 _VERSIONS = ("1.1", "1.0")
 _PLAIN = re.compile(rb"(?:/[\w.~-]+)+", re.ASCII).fullmatch  # a URL that is nothing but a path
 _FRAMING = (b"content-length", b"transfer-encoding")
@@ -47,11 +47,11 @@ class _Refusal(Exception):
 
 
 class Connection(HttpToolsProtocol):
-    """For ``uvicorn.Config(http=...)``, with the ``door`` filled in, and ``at_once``: it begins to answer a
-    request that is here as a whole, or returns False for one that takes a task.
+    """Protocol for ``uvicorn.Config(http=...)``, with ``door`` and ``at_once`` bound.
 
-    A read costs one addition and a few comparisons. Nothing is timed request by request: a look at what the
-    connection waits for, now and then, takes the place of uvicorn's timer for idle ones too.
+    ``at_once`` begins to answer a completely received request, or returns False for one that needs a task.
+    A read costs one addition and a few comparisons. Requests have no timers: a periodic check of what the
+    connection waits for also replaces uvicorn's timer for idle connections.
     """
 
     def __init__(
@@ -67,19 +67,19 @@ class Connection(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self._door = door
         self._at_once = at_once
-        self._unstarted: Cycle | None = None  # the request whose head has come in this read
+        self._unstarted: Cycle | None = None  # the request whose head was complete in this read
         self._unparsed = 0  # bytes since the last head, or piece of a body, was complete
         self._moved = 0  # bytes of the body since _since
-        self._since: float | None = None  # the time from which the client is waited for
+        self._since: float | None = None  # start of the wait for the client
         self._look_after_s = min(door.head_time_s, door.transfer_time_s, self.timeout_keep_alive)
         self._late: float | None = None
         self._watch: asyncio.TimerHandle | None = None
-        self._deaf = False  # what still comes is dropped
+        self._deaf = False  # further input is dropped
         self.url = b""
         self.headers = []
         self._upgrade: Literal["websocket", "none"] | None = None
         self._before: Any = None  # the cycle before an upgrade
-        self._earlier: list[RequestResponseCycle] = []  # those before ``cycle``, while it waits for them
+        self._earlier: list[RequestResponseCycle] = []  # unanswered ones that ``cycle`` waits for
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         descriptor = transport.get_extra_info("socket").fileno()
@@ -115,16 +115,16 @@ class Connection(HttpToolsProtocol):
 
     @property
     def running(self) -> RequestResponseCycle | None:
-        """The request that is being answered. Those behind it have not been looked at yet."""
+        """The request that is being answered; later ones are queued."""
         cycles = (*self._earlier, self.cycle)
         return next((each for each in cycles if each is not None and not each.response_complete), None)
 
     def break_off(self, status: int, detail: str) -> None:
-        """Close, with this answer unless one has begun; what runs has lost its reader."""
+        """Close the connection, with this answer unless one has begun; running calls lose this reader."""
         begun = self.running is not None and self.running.response_started
         self._say_last(b"" if begun else refusal(status, detail))
 
-    # what comes in
+    # input
 
     def data_received(self, data: bytes) -> None:
         self._unparsed += len(data)
@@ -208,7 +208,7 @@ class Connection(HttpToolsProtocol):
         scope["query_string"] = query
         keep_alive = version != "1.0" and parser.should_keep_alive()
         self.cycle = cycle = Cycle(scope, self, expects_100=self.expect_100_continue, keep_alive=keep_alive)
-        self.headers = []  # for trailers, which are dropped: they may not say what a head says
+        self.headers = []  # for trailers, which are dropped: they must not act as headers
         if earlier is None or earlier.response_complete:
             self._unstarted = cycle
         else:
@@ -244,15 +244,16 @@ class Connection(HttpToolsProtocol):
 
     @property
     def _phase(self) -> Literal["head", "body", "between"]:
-        """The part of a request that is to come. uvicorn makes a scope at its begin, a cycle after the head.
+        """The part of a request that is expected next.
 
-        A body that is answered before its end seems to have none: uvicorn does not say when it was there.
+        uvicorn makes a scope at the beginning of a request, and a cycle after its head. The end of a body
+        that was answered early is not visible: uvicorn does not report it.
         """
         if self.cycle is None or self.cycle.scope is not self.scope:
             return "head"
         return "body" if self.cycle.more_body else "between"
 
-    # upgrades, after which httptools reads no body: what it holds could pass for a request
+    # upgrades: httptools reads no body after one, so that its bytes could be taken for a request
 
     def _begin_upgrade(self) -> None:
         if self.parser.get_method() == b"CONNECT":
@@ -276,12 +277,12 @@ class Connection(HttpToolsProtocol):
         else:
             self._upgrade, self.cycle = None, self._before
             head = self._head_without_upgrade()
-            self.parser = _parser(self)  # the other one is at its end
+            self.parser = _parser(self)  # the other one has stopped at the upgrade
             self._feed(head)
             self._feed(rest)
 
     def _head_without_upgrade(self) -> bytes:
-        """A server that cannot upgrade answers as if nobody had asked for it."""
+        """The head without its Upgrade header, which a server that cannot upgrade ignores (RFC 9110, 7.8)."""
         version = self.parser.get_http_version().encode()
         lines = [self.parser.get_method() + b" " + self.url + b" HTTP/" + version]
         lines += [name + b": " + value for name, value in self.headers if name != b"upgrade"]
@@ -294,15 +295,15 @@ class Connection(HttpToolsProtocol):
             self._door.note("too_many_requests_in_advance", client=self._client)
             self.pipeline.popleft()
             self._end_with(earlier)
-            raise _Refusal(400, "too many requests in advance")  # the parser goes no further
+            raise _Refusal(400, "too many requests in advance")  # stops the parser
 
-    # what does not come
+    # timeouts
 
     def on_response_complete(self) -> None:
-        """In place of a timer for each request, one that looks now and then.
+        """As uvicorn's, with the periodic check in place of a timer for each request.
 
-        The next request begins a turn later: this may be within the publication of a call, with more to be
-        published, in a context that is not the next request's.
+        A pipelined request begins a turn later, in a context of its own: this method may run inside the
+        publication of a call, in the context of that call.
         """
         self.server_state.total_requests += 1
         if self.flow.read_paused and not self.transport.is_closing():
@@ -334,7 +335,7 @@ class Connection(HttpToolsProtocol):
             limit_s = self._door.transfer_time_s
             if self._moved >= MOVED_BYTES or self._is_waited_for_in_vain():
                 self._since = now
-                self._moved = 1  # not the first piece
+                self._moved = 1  # not 0, which means the first piece
         elif phase == "body":
             limit_s = max(self._door.transfer_time_s, self.timeout_keep_alive)
         elif phase == "between" and not self._unparsed:
@@ -343,7 +344,7 @@ class Connection(HttpToolsProtocol):
             limit_s = self._door.head_time_s
         wait_s = self._since + limit_s - now
         if wait_s <= 0 and self._late != self._since:
-            self._late = self._since  # the server itself may be late: what has come is read first
+            self._late = self._since  # the loop may be late: read first what has arrived
             wait_s = _SECOND_LOOK_S
         if wait_s > 0:
             self._watch = self.loop.call_later(min(wait_s, self._look_after_s), self._look)
@@ -351,7 +352,7 @@ class Connection(HttpToolsProtocol):
         self._time_out()
 
     def _is_waited_for_in_vain(self) -> bool:
-        """It is the server that does not read, or the client waits for the word to go on."""
+        """True if the client is not to blame: the server does not read, or owes it ``100 Continue``."""
         return self.flow.read_paused or self.cycle.waiting_for_100_continue
 
     def _time_out(self) -> None:
@@ -369,7 +370,7 @@ class Connection(HttpToolsProtocol):
             self._watch.cancel()
             self._watch = None
 
-    # the end
+    # closing
 
     def _hear_no_more(self) -> None:
         self._deaf = True
@@ -381,7 +382,7 @@ class Connection(HttpToolsProtocol):
         return self.client[0] if self.client else ""
 
     def _refuse(self, status: int, detail: str) -> None:
-        """Read no more of this client: give the answers that are due, then this one, and close."""
+        """Stop reading from this client; write pending answers, then this one, and close."""
         if self._deaf:
             return
         if status != 503:
@@ -399,13 +400,13 @@ class Connection(HttpToolsProtocol):
             self._say_last(b"" if begun else refusal(status, detail))
 
     def _end_with(self, cycle: RequestResponseCycle) -> None:
-        """Close when this request, which has come as a whole, is answered."""
+        """Close after the answer to this completely received request."""
         self._hear_no_more()
         cycle.keep_alive = False
         self.cycle = cycle
 
     def _close(self) -> None:
-        """The last answer is given. Where the client is still to send more, that is waited for a little."""
+        """Close after the last answer; with a lingering close if the client may still be sending."""
         if self._phase == "body" or self._deaf:
             self._say_last(b"")
         else:
@@ -428,13 +429,13 @@ class Connection(HttpToolsProtocol):
         self._writer.close_by(None)
         for cycle in (*self._earlier, self.cycle):
             if cycle is not None:
-                cycle.on_response = _nothing  # neither the next one, nor a timer for it
+                cycle.on_response = _nothing  # no next request, and no timer
                 _abandon(cycle)
         LastAnswer(self._writer, self._door, answer, self.connections).begin(self.loop, waits=waits)
 
 
 def _parser(protocol: Connection) -> httptools.HttpRequestParser:
-    """As uvicorn makes it: what comes after a last request is no error, since that is to be answered."""
+    """Parser as uvicorn makes it: data after a last request is no error, so that this one is answered."""
     parser = httptools.HttpRequestParser(protocol)
     if hasattr(parser, "set_dangerous_leniencies"):  # not before 0.6.3
         parser.set_dangerous_leniencies(lenient_data_after_close=True)
@@ -442,7 +443,7 @@ def _parser(protocol: Connection) -> httptools.HttpRequestParser:
 
 
 def _abandon(cycle: RequestResponseCycle) -> None:
-    """Its request broke off: what it still sends is dropped, and what waits for the body goes on."""
+    """Mark a broken request as disconnected: its answer is dropped, and a reader of its body is woken."""
     if not cycle.response_complete:
         cycle.disconnected = True
         cycle.waiting_for_100_continue = False

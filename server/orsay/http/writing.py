@@ -1,6 +1,6 @@
-"""The transport of a connection as its protocol sees it: one write per turn of the event loop.
+"""Wrapper of a connection's transport that writes once per turn of the event loop.
 
-uvicorn writes the head of an answer and its body apart, which is two system calls for each small answer.
+uvicorn writes head and body of an answer separately, which is two system calls for each small answer.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from .limits import Door
 __all__ = ["MOVED_BYTES", "OneWrite"]
 
 MOVED_BYTES = 256 * 1024
-"""A body or an answer moves on when so much of it does, in the time that the setting gives."""
+"""Least progress of a body or an answer within ``Door.transfer_time_s``; less counts as a stall."""
 _KEPT_BYTES = 64 * 1024
 
 
 class OneWrite:
-    """Keeps what is written until the end of this turn of the loop.
+    """Transport that buffers data until the end of the turn of the loop.
 
-    A client that does not read what it asked for is given up: the connection is broken off when it blocks,
-    or was closed, and less than ``MOVED_BYTES`` of what is left went out in the time for that.
+    A client that does not read its answers is disconnected: the connection is aborted if it is blocked or
+    closing, and less than ``MOVED_BYTES`` of the remaining data was sent within ``Door.transfer_time_s``.
     """
 
     __slots__ = (
@@ -40,7 +40,7 @@ class OneWrite:
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, door: Door) -> None:
         self._transport = transport
-        self.is_closing = transport.is_closing  # asked for with each answer: found here, not by __getattr__
+        self.is_closing = transport.is_closing  # called for each answer: faster than __getattr__
         self._loop = loop
         self._door = door
         self._parts: list[bytes] = []
@@ -56,11 +56,11 @@ class OneWrite:
             self._parts.append(data)
             return
         self._parts.append(data)
-        if len(data) > _KEPT_BYTES:  # many of them in one turn would be kept without anybody's counting
+        if len(data) > _KEPT_BYTES:  # the buffer has no limit of its own
             self._flush()
 
     def write_whole(self, data: bytes) -> None:
-        """Write the last data of this turn: at once, unless other data is kept."""
+        """Write the last data of this turn: at once, unless other data is buffered."""
         if self._parts:
             self.write(data)
         elif not self._ended and not self.is_closing():
@@ -73,7 +73,7 @@ class OneWrite:
             self._transport.write_eof()
 
     def close_by(self, ending: Callable[[], None] | None) -> None:
-        """Call ``ending`` in place of closing; that calls ``close_now`` or has the transport taken over."""
+        """Have ``close`` call ``ending``, which calls ``close_now`` or hands the transport over."""
         self._ending = ending
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class OneWrite:
         self._transport.set_protocol(protocol)
 
     def expect_reading(self) -> None:
-        """Expect the client to take what is left, from now on."""
+        """Start the time limit for the client to read the remaining data."""
         self._left = self._transport.get_write_buffer_size()
         if self._left:
             self._since = self._loop.time()
@@ -101,11 +101,11 @@ class OneWrite:
                 self._watch = self._loop.call_later(self._door.transfer_time_s, self._look)
 
     def all_read(self) -> None:
-        """Note that the client took what was left, or is gone."""
+        """End the time limit: the client has read the remaining data."""
         self._since = None
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """Stop the timer, after the connection is lost."""
         self._since = None
         if self._watch is not None:
             self._watch.cancel()
