@@ -2,8 +2,8 @@
 
 A call outlives the connection that asked for it. Its outcome is, in this order:
 
-    computed     the runtime gave it
-    durable      the journal committed it; without a journal at once
+    computed     the runtime has returned it
+    durable      the journal has committed it; without a journal at once
     published    readers may see it
 """
 
@@ -105,7 +105,7 @@ class Call:
         self.name = name
         self.body: bytes | None = body
         self.key = key
-        self.meaning: bytes | None = None  # of the body, once one that is spelled otherwise was seen
+        self.meaning: bytes | None = None  # digest of the body, once another spelling was compared
         self.detached = detached
         self.started_at = now
         self.streamed_at: float | None = None
@@ -144,7 +144,7 @@ class Call:
         self.row_id, self.start_durable = row_id, durable
 
     def on_chunk(self, events: bytes) -> None:
-        """Note that the call takes long, and take what is here of its result: whole stream events."""
+        """Mark the call as slow, and store what has arrived of its result: complete stream events."""
         if self.computed is not None:
             return
         self.slow = True
@@ -155,11 +155,11 @@ class Call:
         self.wake()
 
     def has_chunks(self, sent: int) -> bool:
-        """True if more than ``sent`` bytes of the result are here while the call runs."""
+        """True if more than ``sent`` bytes of the result have arrived while the call runs."""
         return self._chunks is not None and len(self._chunks) > sent
 
     def chunks(self, sent: int) -> bytes:
-        """The bytes beyond the first ``sent`` of a result that runs, or ended in a fault."""
+        """The bytes after the first ``sent`` of a partial result: the call runs, or ended in a fault."""
         return bytes(self._chunks[sent:]) if self._chunks is not None else b""
 
     def refuse(self, reason: Refused) -> None:
@@ -167,7 +167,7 @@ class Call:
         self.refused = reason
 
     def compute(self, outcome: Outcome, now: float) -> None:
-        """Take the runtime's outcome; readers see it after ``publish``."""
+        """Store the runtime's outcome; readers see it after ``publish``."""
         self.computed = outcome
         self.total_s = now - self.started_at
         self.stream_s = None if self.streamed_at is None else now - self.streamed_at
@@ -176,7 +176,7 @@ class Call:
             outcome.wire = bytes(self._chunks) + outcome.wire
 
     def publish(self, outcome: Outcome, now: float) -> None:
-        """Let readers see the outcome: the computed one, or the fault that it could not be made durable."""
+        """Show readers the outcome: the computed one, or a fault because it could not be made durable."""
         size = len(self.body or b"") + len(outcome.wire)
         if outcome.wire:
             self._chunks = None  # the wire begins with them
@@ -189,7 +189,7 @@ class Call:
             self.wake()
 
     def wake(self) -> None:
-        """Set the results of those that wait."""
+        """Set the results of all waiters."""
         waiters, self._waiters = self._waiters, None
         if waiters is not None:
             for waiter in waiters:

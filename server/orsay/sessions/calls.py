@@ -15,7 +15,7 @@ from .repeats import is_repeated
 
 __all__ = ["CallTotals", "Calls", "Share"]
 
-_SPARE = 8  # share of a session's results that may be over the bound: the oldest are looked for at once
+_SPARE = 8  # an eighth over the bound is allowed, so that one search evicts several results
 _LONGEST_KEY = 100  # characters that an error repeats
 
 
@@ -61,17 +61,17 @@ class CallTotals:
         return len(self._abandoned)
 
     def abandon(self, call: Call, now: float) -> None:
-        """Start the grace of a call."""
+        """Start the grace period of a call."""
         call.abandoned_at = now
         self._abandoned.add(call)
 
     def reclaim(self, call: Call) -> None:
-        """End the grace of a call."""
+        """End the grace period of a call."""
         call.abandoned_at = None
         self._abandoned.discard(call)
 
     def forget(self, call: Call) -> None:
-        """Remove a call that is not kept any more, abandoned or not."""
+        """Remove an evicted call, abandoned or not."""
         self._abandoned.discard(call)
 
     def stop_abandoned(self, before: float) -> None:
@@ -130,7 +130,7 @@ class Calls:
         return None
 
     def abandon(self, call: Call, now: float) -> None:
-        """Note that the last connection of the call broke before its result was out."""
+        """Note that the last connection of the call broke before its result was delivered."""
         if self._by_id.get(call.task_id) is call:
             self.abandoned += call.abandoned_at is None
             self._totals.abandon(call, now)
@@ -152,9 +152,7 @@ class Calls:
         return [call for call in self._by_id.values() if call.outcome is None]
 
     def add(self, call: Call, limits: SessionLimits | None = None) -> None:
-        """Add a call that is to run. Raises Overloaded when the server, or the owner, has as many running
-        calls as ``limits`` allow.
-        """
+        """Add a call that will run. Raises Overloaded if the server or the owner has reached ``limits``."""
         share, totals = self.share, self._totals
         if limits is not None:
             if totals.in_flight >= limits.max_calls:
@@ -181,7 +179,7 @@ class Calls:
         self.publish(call, outcome, now)
 
     def publish(self, call: Call, outcome: Outcome, now: float) -> None:
-        """Let readers see the outcome, and evict old results beyond the bounds."""
+        """Show readers the outcome, and evict old results beyond the bounds."""
         share, totals = self.share, self._totals
         self.running -= 1
         share.in_flight -= 1
@@ -197,7 +195,7 @@ class Calls:
             self._evict_oldest(limits, call)
 
     def _evict_oldest(self, limits: CallLimits, keep: Call) -> None:
-        """Evict until the bounds hold, or nothing but ``keep`` is stored."""
+        """Evict the oldest results until the bounds hold, or only ``keep`` is stored."""
         for call in list(self._by_id.values()):
             if (
                 len(self._by_id) - self.running <= limits.results_per_session
@@ -228,9 +226,9 @@ class Calls:
             self.evict(call)
 
     def clear(self) -> None:
-        """Evict every result and cancel what runs: the session is over.
+        """Evict all results and cancel running calls, at the end of the session.
 
-        A computed call stays: it is published when the journal has it.
+        A computed call stays until the journal has committed it, and is published then.
         """
         for call in list(self._by_id.values()):
             if call.computed is None:

@@ -1,7 +1,7 @@
 """Labels that a client gives its sessions, parsed from the header X-Orsay-Run.
 
-The header is the name of a run, or a JSON object with ``run``, ``step`` (integer) and ``rollout``; whatever
-else it holds is kept as it is.
+The header is the name of a run, or a JSON object with ``run``, ``step`` (integer) and ``rollout``; its other
+fields are kept unchanged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OURS = ("run", "step", "rollout")
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """``run`` is None when the client named none. ``other`` is JSON of the labels beside these three."""
+    """Labels of a session. ``run`` is None without one; ``other`` is JSON of all labels but these three."""
 
     run: str | None = None
     step: int | None = None
@@ -41,7 +41,7 @@ def parse_labels(header: str | None) -> Labels:
         other = {name: value for name, value in found.items() if name not in _OURS}
         run, rollout = _name(found.get("run")), _name(found.get("rollout"))
         kept = json.dumps(other) if other else None
-    except (ValueError, RecursionError):  # cut, never JSON, or too deep
+    except (ValueError, RecursionError):  # truncated, not JSON, or nested too deeply
         return Labels(run=header[:_LONGEST])
     step = found.get("step")
     if isinstance(step, float) and step.is_integer():

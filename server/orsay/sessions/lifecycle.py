@@ -2,8 +2,8 @@
 
     opening ──> starting ──> ready ──> failed ──> closing ──> closed
 
-A session passes through these states from left to right and may leave any out. Nothing leads back: what comes
-too late, such as the end of a setup after the session was deleted, changes nothing.
+A session passes through these states from left to right, and may skip states. No transition leads back: a
+late event, such as the end of setup after a deletion, has no effect.
 
     opening     the environment's constructor runs, or the session is rebuilt after a restart
     starting    its setup runs
@@ -61,7 +61,7 @@ class Lifecycle:
 
     @property
     def handle(self) -> Handle | None:
-        """The environment in its runtime; None before it is there and after the end."""
+        """The environment in its runtime; None before it exists and after its end."""
         return self._handle
 
     @property
@@ -77,23 +77,23 @@ class Lifecycle:
     # transitions
 
     def begin_opening(self, opening: asyncio.Future[None]) -> None:
-        """The environment is being constructed or rebuilt until ``opening`` is done."""
+        """Set the future of the construction, or of the rebuild."""
         self._opening = opening
 
     def take_handle(self, handle: Handle) -> None:
-        """The environment has a place in its runtime; it may still be under construction there."""
+        """Set the handle of the environment, which may still be under construction."""
         self._handle = handle
         if self._state == "ready":  # setup was over first
             self.ready_handle = handle
 
     def opened(self) -> None:
-        """The constructor has run and the journal knows of it; setup goes on, unless it is over already."""
+        """Advance: the constructor has run, and the journal has the session. Setup may be over already."""
         self._opening = None
         if self._state == "opening":
             self._state = "starting"  # requests keep waiting
 
     def begin_closing(self, error: SessionGone, closing: asyncio.Future[Faulted | None]) -> None:
-        """The environment is torn down until ``closing`` is done."""
+        """Advance to *closing*; ``closing`` is done when the environment is torn down."""
         self._closing = closing
         self._enter("closing", error)
 
@@ -119,7 +119,7 @@ class Lifecycle:
     # waiting
 
     def handle_now(self, *, after_setup: bool) -> Handle:
-        """The handle, or the error that stands in its place."""
+        """The handle, without waiting. Raises Starting, SessionGone, or what setup raised."""
         if self._state in ("closing", "closed"):
             gone = self._error if isinstance(self._error, SessionGone) else SessionGone("Session deleted")
             raise gone.with_traceback(None)
@@ -130,7 +130,7 @@ class Lifecycle:
         return self._handle
 
     async def _setup_over(self, timeout_s: float) -> None:
-        """Wait for the end of setup, but no longer than that."""
+        """Wait for the end of setup, at most ``timeout_s``."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._waiters is None:
             self._waiters = set()

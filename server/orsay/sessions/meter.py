@@ -1,7 +1,8 @@
 """Counters and histograms of sessions and calls, read by ``observe`` and the console.
 
-It is called for every call, so it only finds a row and adds; the reader does the arithmetic. Durations are
-counted in fixed buckets, as in a Prometheus histogram; the last seconds in a ring of logarithmic ones.
+It runs for every call, so it only finds a row and adds; readers compute the rest. Durations are counted in
+fixed buckets, as in a Prometheus histogram; those of the last seconds also in a ring buffer of sketches with
+logarithmic buckets (as DDSketch), whose quantiles have a bounded relative error.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ BOUNDS_S = (
 AGE_BOUNDS_S = (0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
 """Upper bounds of the buckets for ages of sessions."""
 OTHER = "other"
-"""Label of tools that are in no table: names that clients make up, and tools of a task's own."""
+"""Label of tools that are in no table: unknown names from clients, and tools of single tasks."""
 SCORE = "score_group"
 
 _WINDOW_S = 10
@@ -32,7 +33,7 @@ _STEPS = 30 * _PER_OCTAVE  # from a microsecond to a thousand seconds
 
 
 class Durations:
-    """A histogram of seconds; ``counts`` has one bucket more than ``bounds``, for what is above."""
+    """A histogram of seconds; ``counts`` has one bucket more than ``bounds``, for larger values."""
 
     __slots__ = ("bounds", "counts", "sum_s")
 
@@ -47,7 +48,7 @@ class Durations:
 
 
 class Timings:
-    """Histograms of the parts of the time of an environment's calls."""
+    """Histograms of the durations of an environment's calls, in total and by phase."""
 
     __slots__ = ("queue", "run", "stream", "total")
 
@@ -84,8 +85,8 @@ class _Second:
 class Meter:
     """Counts and durations since the start of the server.
 
-    ``tools_of`` gives the names of an environment's tools. Only those are counted by name, so that a client
-    cannot make rows without end. ``now`` is a clock in seconds.
+    ``tools_of`` gives the names of an environment's tools. Only those are counted by name, so that clients
+    cannot add rows without limit. ``now`` is a clock in seconds.
     """
 
     def __init__(
@@ -133,7 +134,7 @@ class Meter:
     ) -> None:
         """Count a computed call; durations in seconds, as in ``journal.schema``, None where not known.
 
-        ``Durations.add`` is written out for three of them: this is called for every call.
+        ``Durations.add`` is inlined for three of them, since this runs for every call.
         """
         row = self._rows.get((environment, tool)) or self._row(environment, tool)
         timings = row.timings
@@ -165,7 +166,7 @@ class Meter:
         second.steps[step if step < _STEPS else _STEPS] += 1
 
     def _row(self, environment: str, tool: str) -> CallRow:
-        """The row of a tool that was not called before, or of all that are in no table."""
+        """Add the row of a tool at its first call; tools that are in no table share one row."""
         if tool not in (OTHER, SCORE) and tool not in self.tools_of(environment):
             tool = OTHER
         row = self._rows.get((environment, tool))
@@ -177,9 +178,9 @@ class Meter:
         return row
 
     def recent(self) -> tuple[float, float, float | None, float | None, float | None]:
-        """Calls and faults per second over the last ten, and quantiles of the time of calls, in milliseconds.
+        """Calls and faults per second over the last ten seconds, and quantiles of durations in milliseconds.
 
-        The quantiles, of 50%, 95% and 99%, are right within 9%; None when no call ended.
+        The quantiles (50%, 95%, 99%) are accurate within 9%; None without calls.
         """
         now = self._now()
         seconds = [second for second in self._seconds if now - _WINDOW_S <= second.at + 1 and second.at >= 0]

@@ -1,6 +1,6 @@
 """Opening of a session: its environment in the runtime, then its row in the journal.
 
-By callbacks where the runtime calls back, since a task and its futures are a tenth of what an episode costs;
+By callbacks if the runtime supports them, since a task and its futures are a tenth of the cost of an episode;
 otherwise in a task.
 """
 
@@ -19,7 +19,7 @@ __all__ = ["Opener", "deleted_early", "fail"]
 
 
 class Opener:
-    """One for each server. ``spawn`` starts a task, ``remove`` takes a session out of the table."""
+    """Opens the sessions of a server. ``spawn`` starts a task, ``remove`` clears a session's table entry."""
 
     def __init__(
         self,
@@ -36,8 +36,8 @@ class Opener:
     def start(self, session: Session, request: OpenSession) -> asyncio.Future[None]:
         """Open the session; the future is done when the journal has it, and fails as ``Sessions.create``.
 
-        A task is cancelled when the session is deleted meanwhile. A plain future fails then, and the session
-        has its handle from the start, which stops the opening when it is closed.
+        A deletion of the session meanwhile cancels a task, and fails a plain future. With a plain future the
+        session has its handle from the start, and closing the handle stops the opening.
         """
         runtime = self._runtime
         opening = self._begin(runtime, session, request) if isinstance(runtime, OpensByCallback) else None
@@ -46,7 +46,7 @@ class Opener:
     def _begin(
         self, runtime: OpensByCallback, session: Session, request: OpenSession
     ) -> asyncio.Future[None] | None:
-        """As ``_open``, by callbacks; None where the runtime has to be awaited."""
+        """As ``_open``, by callbacks; None if the runtime has to be awaited."""
         opening: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def constructed(_: object, error: Faulted | Refused | None) -> None:
@@ -92,7 +92,7 @@ class Opener:
         self._opened(session)
 
     async def _record_opening(self, session: Session) -> None:
-        """Wait until the journal knows of the session. Raises Overloaded where it must and does not."""
+        """Wait until the journal has the session. Raises Overloaded if a required journal refuses it."""
         if session.record is None or await session.record.session_opened() or not self._shared.needs_journal:
             return
         handle = session.release_handle()
@@ -117,7 +117,7 @@ class Opener:
 
 
 def fail(future: asyncio.Future[None], error: BaseException) -> None:
-    """Set the exception, which need not be looked at."""
+    """Set the exception, and mark it as retrieved, since nobody may be waiting."""
     future.set_exception(error)
     future.exception()
 

@@ -1,4 +1,4 @@
-"""Rows of the journal made from sessions: one ``Recorder`` a server, one ``Record`` a session."""
+"""Journal rows of sessions: one ``Recorder`` for a server, one ``Record`` for each session."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ __all__ = ["Record", "Recorder", "digest_of", "task_name"]
 
 _LONGEST_CLIENT = 200
 OnDurable: TypeAlias = Callable[[bool], None]
-"""Called once: True when the row is committed, False when nobody should wait for that any longer."""
+"""Called once: True when the row is committed, False when the wait for it is given up."""
 
 
 def task_name(split: str | None, index: int | None, spec: object, hide: Redactor = NOTHING) -> str:
-    """Equal for equal tasks: ``train:17``, or ``spec:`` and a hash of the spec's JSON.
+    """Name that is equal for equal tasks: ``train:17``, or ``spec:`` and a hash of the spec's JSON.
 
-    The hash is of a spec without secrets: short ones could be guessed from it.
+    The spec is redacted before it is hashed, since short secrets could be guessed from the hash.
     """
     if spec is None:
         return hide.plain(f"{split}:{index}")
@@ -80,7 +80,7 @@ class Recorder:
         """
         now = time.time()
         labels = parse_labels(request.run)
-        secrets = None if hide is NOTHING else hide  # short ones are not hidden, but may be guessed
+        secrets = None if hide is NOTHING else hide  # secrets too short to hide count too: see digest
         run = labels.run or _unlabelled(owner, now)
         opening = SessionOpened(
             id=new_id(),
@@ -122,8 +122,8 @@ def _day(number: int) -> str:
 class Record:
     """Rows of one session. Times are of ``time.time``, durations in seconds.
 
-    ``clock`` is the logical clock of the session: it counts results, and answers to requests for the prompt
-    and its like. The futures are done when the row is durable; False: nobody should wait for it any longer.
+    ``clock`` is the logical clock of the session: the number of results, and of answers to requests for
+    prompt, messages and tools. Futures are done when the row is durable; False: the wait is given up.
     """
 
     __slots__ = (
@@ -164,7 +164,7 @@ class Record:
         self._prompts: tuple[str, ...] = ()
 
     def session_opened(self) -> asyncio.Future[bool]:
-        """Write that the constructor has run, or failed by a fault of the environment."""
+        """Write the session's row: its constructor has run, or failed by a fault of the environment."""
         durable: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.write_opening(partial(_settle, durable))
         return durable
@@ -176,7 +176,7 @@ class Record:
         self._writer.add(row, on_durable)
 
     def opening_failed(self, error: BaseException) -> None:
-        """Write that the constructor failed; of a session that was refused nothing is kept."""
+        """Write the failure of the constructor; a refused session leaves no row."""
         if isinstance(error, Faulted):
             if self._opening is not None:
                 self.session_opened()
@@ -190,10 +190,10 @@ class Record:
         self._first_fault = fault
 
     def record_prompt(self, kind: str, data: bytes, after: int | None) -> asyncio.Future[bool] | None:
-        """Write the prompt, messages or tools that a client is about to see; the first of a kind in full.
+        """Write the prompt, messages or tools that a client is about to get; the first of a kind in full.
 
-        ``after`` is ``clock`` when they were asked for, -1 before the end of setup; None where no code of the
-        environment was asked. The future is for sessions that may be rebuilt: they need all of this.
+        ``after`` is ``clock`` at the request, -1 before the end of setup; None if no code of the environment
+        ran. The future is for sessions that may be rebuilt, whose replay needs all of these rows.
         """
         first = kind not in self._prompts
         if first:
@@ -213,7 +213,7 @@ class Record:
             self._writer.add(Prompted(self.id, kind, b"", self.hide, self.clock, after, None, fault))
 
     def call_started(self, call: Call, age_s: float) -> tuple[int, asyncio.Future[bool]]:
-        """Write the start of a call whose client is about to read its task id; returns the row's id."""
+        """Write the start of a call before its client gets the task id; returns the row's id and future."""
         row_id = new_id()
         row = CallStarted(
             id=row_id,
@@ -274,7 +274,7 @@ class Record:
         faults: Sequence[str],
         reward_sum: float | None,
     ) -> None:
-        """Take up what the journal has of a session that is rebuilt."""
+        """Set the counters of a rebuilt session from its rows."""
         self._prompts = prompts
         self.number = number
         self.clock = clock
@@ -291,9 +291,9 @@ class Record:
         *,
         finished: bool,
     ) -> asyncio.Future[bool] | None:
-        """Write the end; ``fault`` is the class when a fault ended the session.
+        """Write the end; ``fault`` is the class if a fault ended the session.
 
-        None when the session was refused: it has no rows.
+        Returns None for a refused session, which has no rows.
         """
         if self._opening is not None:
             return None

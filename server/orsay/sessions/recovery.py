@@ -1,10 +1,10 @@
-"""Recovery of sessions whose server or worker died, by replay of their journal (L7).
+"""Recovery of sessions whose server or worker died, by deterministic replay of their journal (L7).
 
 Sessions that a server left open are read from the journal when the next one starts; those of a dead worker
-are suspended by their own server. A session of an environment that is declared ``replayable`` is rebuilt when
-a client next asks for it: its prompt is asked for and its calls are made again, in an order that leads to the
-same state (``replay_order``), and each answer must be the recorded one. Calls that had begun are begun anew
-under their old task ids. All other sessions are over.
+are suspended by their own server. A session of an environment that is declared ``replayable`` is rebuilt at
+the next request for it: its prompt is requested and its calls are made again, in an order that leads to the
+same state (``replay_order``), and each answer must equal the recorded one. Unfinished calls are started again
+under their old task ids. All other sessions end.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ __all__ = ["Recovery"]
 _log = get_logger(__name__)
 _T = TypeVar("_T")
 OnEnded: TypeAlias = Callable[[str, str, str], None]
-"""``(sid, owner, reason)`` of a session that is over."""
+"""Callback with ``(sid, owner, reason)`` of an ended session."""
 _READ_AGAIN_S = 2.0
 _READ_LIMIT_S = 30.0
 _REMEMBERED = 10_000  # tombstones of sessions that ended before the restart
-_MOST_DEATHS = 3  # lost workers that had rebuilt the same session
+_MOST_DEATHS = 3  # lost workers while they rebuilt the same session
 _PASSING = frozenset({"worker_lost", "overloaded", "shutdown"})
 
 
@@ -61,7 +61,7 @@ class _Diverged(Exception):
 
 
 class Recovery:
-    """Sessions that wait for their client, to be rebuilt. ``known`` is False until the journal was read."""
+    """Suspended sessions, rebuilt at the next request for them. ``known``: the journal was read."""
 
     def __init__(self, recorder: Recorder, runtime: Runtime) -> None:
         self._recorder = recorder
@@ -75,10 +75,10 @@ class Recovery:
         return len(self._waiting)
 
     async def load(self, on_ended: OnEnded, live: Container[SessionKey], *, memory_s: float) -> None:
-        """Read the sessions left open; end those that cannot go on. ``on_ended`` is called for them and for
-        those that ended lately.
+        """Read the sessions left open, and end those that cannot be rebuilt. ``on_ended`` is called for these,
+        and for recently ended ones.
 
-        Waits a while for a journal that is down: sessions may be in it that clients still play.
+        Waits a bounded time for a journal that is down, since clients may still play sessions in it.
         """
         try:
             await self._load(on_ended, live, memory_s)
@@ -128,16 +128,16 @@ class Recovery:
         return past
 
     def resume(self, past: PastSession) -> Record:
-        """Stop waiting: the session is rebuilt now. Returns its record."""
+        """Remove a session that is rebuilt now; returns its record."""
         self._waiting.pop(past.key, None)
         return self._recorder.resume(past.id)
 
     def put_back(self, past: PastSession) -> None:
-        """Wait for the client to ask again."""
+        """Add a session that is rebuilt at the next request."""
         self._waiting[past.key] = time.time(), past
 
     def suspend(self, session: Session, lost: str, lost_by: FaultClass) -> None:
-        """Wait for the client of a session that leaves its runtime."""
+        """Add a session that leaves its runtime, to be rebuilt at the next request."""
         assert session.record is not None
         past = PastSession(
             session.record.id,
@@ -156,7 +156,7 @@ class Recovery:
         self.put_back(past)
 
     async def end(self, past: PastSession, reason: str, *, lost: bool = False) -> None:
-        """Write the end of a session that is not rebuilt; ``lost``: against the will of its client."""
+        """Write the end of a session that is not rebuilt; ``lost``: because it cannot be."""
         self._waiting.pop(past.key, None)
         del self._deaths[past.id]
         lost_by = "session_gone" if lost else None
@@ -167,7 +167,7 @@ class Recovery:
             self._recorder.writer.add(row)
 
     def take_expired(self, idle_limit_s: float) -> list[PastSession]:
-        """Remove and return the sessions that no client has asked for in all that time."""
+        """Remove and return the sessions without a request for ``idle_limit_s``."""
         before = time.time() - idle_limit_s
         expired = [past for since, past in self._waiting.values() if since < before]
         for past in expired:
@@ -175,9 +175,9 @@ class Recovery:
         return expired
 
     async def rebuild(self, session: Session, past: PastSession) -> None:
-        """Bring ``session`` to the state that is recorded, and make it ready.
+        """Bring ``session`` to the recorded state, and make it ready.
 
-        Raises SessionGone when that is impossible, and Starting when it may be possible later.
+        Raises SessionGone if that is impossible, and Starting if it may be possible later.
         """
         try:
             content = await self._read(partial(read_content, session=past.id))
@@ -288,7 +288,7 @@ async def _ask_again(session: Session, handle: Handle, ask: PastAsk, content: Pa
     """Ask for the prompt, messages or tools again. Raises _Diverged unless the answer is the recorded one."""
     if ask.fault is not None and ask.fault not in REPEATABLE:
         raise _Diverged(f"its {ask.kind} was stopped half-way ({ask.fault})")
-    operation = cast(Operation, ask.kind)  # only what a hook showed is kept as a prompt
+    operation = cast(Operation, ask.kind)  # prompts are recorded under the name of their hook
     fault: str | None = None
     answer = b"null"
     try:
@@ -378,7 +378,7 @@ def _why_not(past: PastSession) -> str | None:
 
 
 def _check_hash_seed(past: PastSession, info: EnvironmentInfo) -> None:
-    """Raises _Diverged when sets would have another order, which no recorded answer needs to show."""
+    """Raises _Diverged for another hash seed: sets would have another order, even if no answer shows it."""
     if past.hash_seed not in (None, info.hash_seed):
         now = "a random one" if info.hash_seed is None else info.hash_seed
         raise _Diverged(
@@ -388,7 +388,7 @@ def _check_hash_seed(past: PastSession, info: EnvironmentInfo) -> None:
 
 
 def _check_whole(content: PastContent, past: PastSession) -> None:
-    """Raises _Diverged when rows are missing: never written, or removed since."""
+    """Raises _Diverged if rows are missing: never written, or removed since."""
     numbers = [call.number for call in content.done]
     results = len(numbers) if past.results is None else past.results
     ends = len(content.done) + len(content.asks)

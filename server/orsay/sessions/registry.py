@@ -1,6 +1,6 @@
 """The table of live sessions: opening, finding and ending them, with bounds in number and time.
 
-Every way out of the table leaves a tombstone with the reason, unless the session never was or is suspended.
+A session that leaves the table gets a tombstone with the reason, unless it never opened or is suspended.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Sessions:
         self._shared.log_calls = log_calls
 
     def start(self) -> None:
-        """Begin to expire sessions, and to read those of before a restart from the journal."""
+        """Start to expire sessions, and to read those from before a restart from the journal."""
         if self._recovery is not None:
             memory_s = self.limits.gone_memory_s
             loading = self._recovery.load(self._leave_tombstone, self._live, memory_s=memory_s)
@@ -128,7 +128,7 @@ class Sessions:
     ) -> Session:
         """Open a session, or join the one that the same request opened (L1).
 
-        Returns when the constructor has run and the journal knows of the session. ``client`` is the user
+        Returns when the constructor has run and the journal has the session. ``client`` is the user
         agent. Raises SessionConflict, Overloaded, ShuttingDown, and what ``Runtime.open`` raises.
         """
         session = self.begin_create(sid, owner, info, request, client)
@@ -140,7 +140,7 @@ class Sessions:
     def begin_create(
         self, sid: str, owner: str, info: EnvironmentInfo, request: OpenSession, client: str = ""
     ) -> Session:
-        """``create`` up to where it waits: for ``Session.opening``, unless that is None."""
+        """The part of ``create`` before the wait for ``Session.opening``, which may be None."""
         body = request.model_dump_json(exclude={"run", "trace", "traceparent"}).encode()
         digest = hashlib.blake2b(body, digest_size=16).digest()
         key = owner, sid
@@ -206,7 +206,7 @@ class Sessions:
         )
 
     def _add(self, session: Session, opening: asyncio.Future[None]) -> None:
-        """Add the session to the table; it is there when ``opening`` is done."""
+        """Add the session to the table; it is open when ``opening`` is done."""
         self._live[session.key] = session
         self._per_owner[session.owner] += 1
         session.begin_opening(opening)
@@ -227,7 +227,7 @@ class Sessions:
         return self._recovery.find((owner, sid))
 
     def _rebuild(self, recovery: Recovery, past: PastSession) -> Session:
-        """The session, while it is rebuilt. Raises Starting when only the next server does that."""
+        """Start to rebuild the session. Raises Starting during shutdown: the next server rebuilds it."""
         if self.stopping:
             raise Starting("the server is shutting down; the session continues after a restart")
         info, digest = EnvironmentInfo.unknown(past.environment), bytes.fromhex(past.digest)
@@ -284,9 +284,9 @@ class Sessions:
     # results
 
     def _evict_results(self, keep: Call) -> None:
-        """Evict the oldest results, some more than needed: this looks at every one.
+        """Evict the oldest results, to three quarters of the bound, since this visits every result.
 
-        Each owner keeps as much as all would have if they shared alike.
+        An owner within an equal share of that loses none (max-min fairness).
         """
         stored = [
             (call.published_at, number, calls, call)
@@ -306,9 +306,9 @@ class Sessions:
     # closing
 
     async def delete(self, sid: str, owner: str) -> Faulted | None:
-        """End the session, if there is one, and wait until it is torn down (L2); its fault is returned.
+        """End the session, if it exists, and wait for its teardown (L2), whose fault is returned.
 
-        Raises Starting while it is not known whether there is one, soon after a restart.
+        Raises Starting soon after a restart, while its existence is unknown.
         """
         session = self._live.get((owner, sid))
         if session is None and self._recovery is not None:
@@ -318,14 +318,14 @@ class Sessions:
         if session is None:
             return None
         fault = await self.close(session, "deleted")
-        if session.end_durable is not None:  # else a server started again would take it for left open
+        if session.end_durable is not None:  # else a restarted server would find it open
             await joined(session.end_durable)
         return fault
 
     async def close(self, session: Session, reason: EndReason, limit_s: float = 0.0) -> Faulted | None:
-        """Stop what runs and tear down, once; all who ask wait for the same end.
+        """Stop running operations and tear down, once; concurrent callers wait for the same end.
 
-        A teardown that fails ends the session all the same; the fault is in the log, and returned.
+        A failed teardown ends the session too; its fault is logged and returned.
         """
         closing = self.begin_close(session, reason, limit_s)
         return None if closing is None else await joined(closing)
@@ -333,7 +333,7 @@ class Sessions:
     def begin_close(
         self, session: Session, reason: EndReason, limit_s: float = 0.0
     ) -> asyncio.Future[Faulted | None] | None:
-        """``close`` up to where it waits; None for a session that its runtime has lost."""
+        """The part of ``close`` before its wait; None for a session that is not in the table any more."""
         if session.closing is not None:
             return session.closing
         if self._live.get(session.key) is not session:
@@ -380,7 +380,7 @@ class Sessions:
             self._end(session, gone, reason)
 
     async def _tear_down(self, session: Session, handle: Handle) -> Faulted | None:
-        """Close the environment in its runtime; a fault is in the log, and returned."""
+        """Close the environment in its runtime; a fault is logged and returned."""
         try:
             await handle.close()
         except Faulted as fault:
@@ -402,14 +402,14 @@ class Sessions:
         self._end(session, gone, fault)
 
     def _suspend(self, recovery: Recovery, session: Session, reason: str, fault: FaultClass) -> None:
-        """Take the session out of its runtime; it is rebuilt when a client next asks for it."""
+        """Remove the session from its runtime; it is rebuilt at the next request for it."""
         recovery.suspend(session, reason, fault)
         self._remove(session)
         session.suspend(Starting(f"{reason}; the session is built again"))
         _log.info("session_suspended", **session.context, reason=reason, calls=session.call_count)
 
     def _end(self, session: Session, gone: SessionGone, label: str) -> None:
-        """Take the session out of the table for good, and leave a tombstone."""
+        """End the session, remove it from the table, and leave a tombstone."""
         self._remove(session)
         self._leave_tombstone(session.sid, session.owner, gone.detail, gone.fault or "session_gone")
         session.end(gone, label)
@@ -425,7 +425,7 @@ class Sessions:
                 _log.exception("sweep_failed")
 
     def expire(self) -> None:
-        """End idle and old sessions, stop abandoned calls, forget old results and tombstones."""
+        """End idle and old sessions, stop abandoned calls, remove old results and tombstones."""
         now, limits = self._now(), self.limits
         self.totals.stop_abandoned(before=now - limits.client_grace_s)
         idle_before, born_before = now - limits.idle_limit_s, now - limits.lifetime_limit_s
@@ -464,7 +464,7 @@ class Sessions:
         self.stopping = True
 
     def hurry(self) -> None:
-        """Wait for no more calls: the server was asked to stop a second time."""
+        """End the wait for calls: the server was asked to stop a second time."""
         self._hurried = True
 
     async def drain(self, grace_s: float) -> None:
@@ -485,7 +485,7 @@ class Sessions:
                 yield from session.calls.unpublished
 
     async def close_all(self) -> None:
-        """Tear every session down or suspend it, and stop expiring them."""
+        """Stop expiry, and tear down or suspend every session."""
         for task in (self._sweeper, self._reading):
             if task is not None:
                 task.cancel()

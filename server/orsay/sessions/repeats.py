@@ -1,4 +1,4 @@
-"""Comparison of a request with the call that an earlier one made, however its JSON is spelled."""
+"""Comparison of a request with an earlier call, independent of the spelling of JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SORTED_BYTES = 100_000
 
 
 def is_repeated(call: Call, operation: Operation, body: bytes) -> bool:
-    """True if the request is the one that made the call, however its JSON is spelled."""
+    """True if the request equals the one that made the call, independent of the spelling of JSON."""
     if call.operation != operation or call.body is None:
         return False
     if call.body == body:
@@ -28,9 +28,9 @@ def is_repeated(call: Call, operation: Operation, body: bytes) -> bool:
 
 
 def _meaning(operation: Operation, body: bytes) -> bytes:
-    """Digest of a request, equal for bodies that differ in spelling only, as by the journal and by a client.
+    """Digest of a request's canonical form, equal for bodies that differ only in spelling (client, journal).
 
-    The order of names counts in large bodies, which would take long to sort.
+    In large bodies the order of names counts, since sorting them would take long.
     """
     try:
         found = from_json(body)
@@ -44,7 +44,7 @@ def _meaning(operation: Operation, body: bytes) -> bytes:
 
 
 def _unusual(operation: Operation, body: bytes) -> bytes:
-    """Text to compare for a body without input, or with half of a surrogate pair."""
+    """Text to compare for a body without input, or with a lone surrogate."""
     try:
         found = json.loads(body)
         if operation == "call":

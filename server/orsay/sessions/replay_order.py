@@ -1,9 +1,9 @@
 """Order of replay of a recorded session that leads to the same state, where one is known.
 
-This is conflict serializability, decided by logical clocks: each step has its place among all that ended, and
-the number of steps that had ended when it began. Steps that followed one upon the other are replayed so. Two
-that overlapped may have changed the state in any order, whatever their answers; unless the tool lock of the
-session let none of them begin before the other had ended, or one of them never ran.
+This is conflict serializability, decided by logical clocks: each step has its position among all ended steps,
+and the number of steps that had ended when it began. Steps that did not overlap are replayed in their order.
+Two that overlapped may have changed the state in any order, whatever their answers, unless the tool lock of
+the session ran one after the other, or one of them never ran.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def steps_of(content: PastContent, info: EnvironmentInfo, *, own_toolset: bool) 
 
 
 def _ended(content: PastContent) -> list[Step]:
-    """Answers and results in their order. Raises Disorder when some are missing."""
+    """Answers and results in their order. Raises Disorder if some are missing."""
     total = len(content.done) + len(content.asks)
     asks = {ask.number: ask for ask in content.asks}
     if any(number > total for number in asks):

@@ -33,7 +33,7 @@ _log = get_logger(__name__)
 REPEATABLE: frozenset[FaultClass] = frozenset(
     {"tool_error", "score_error", "prompt_error", "bad_reward", "result_too_large"}
 )
-"""Faults of calls that ran to their end: made again in a session like it, they end in the same way."""
+"""Faults of calls that ran to their end: in a replay they end in the same way."""
 
 _NOT_RUN: frozenset[FaultClass] = frozenset({"worker_lost", "session_gone", "overloaded", "shutdown"})
 
@@ -161,7 +161,7 @@ class Session(Lifecycle):
 
     @property
     def rebuildable(self) -> bool:
-        """True if the session could be rebuilt from the journal after a loss of its runtime now (L7)."""
+        """True if the session could be rebuilt from the journal if its runtime was lost now (L7)."""
         return (
             self._state == "ready"
             and self.record is not None
@@ -186,7 +186,7 @@ class Session(Lifecycle):
         return self._shared.now()
 
     def touch(self) -> None:
-        """Note activity: a client asks for the session."""
+        """Note activity of a client."""
         self.touched_at = self._shared.now()
 
     def report(self, fault: Faulted, **more: str) -> None:
@@ -198,7 +198,7 @@ class Session(Lifecycle):
     # transitions
 
     def opening_failed(self, error: BaseException) -> None:
-        """The constructor failed, or the runtime refused the session: it never was."""
+        """Close a session whose constructor failed, or which the runtime refused."""
         self._opening = None
         if isinstance(error, Faulted):
             self.report(error)
@@ -225,11 +225,11 @@ class Session(Lifecycle):
         self._shared.on_lost(self, fault, self.hide.plain(reason))
 
     def describe(self, info: EnvironmentInfo, task: str, run: str | None, trace: str | None) -> None:
-        """Fill in what the journal knows of a session that is rebuilt."""
+        """Set the facts of a rebuilt session from the journal."""
         self._info, self._task, self._run, self._trace = info, task, run, trace
 
     def rebuilt(self, handle: Handle, stored: Iterable[tuple[Call, Outcome]], begun: Iterable[Call]) -> None:
-        """Replay is over: store the outcomes of before, and start the calls again that were running."""
+        """End the replay: store the recorded outcomes, and start unfinished calls again."""
         self._opening = None
         self._handle = handle
         self.touch()
@@ -247,7 +247,7 @@ class Session(Lifecycle):
         self._enter("ready")
 
     def suspend(self, error: Starting) -> None:
-        """Leave the runtime; the session is rebuilt when a client next asks for it."""
+        """Leave the runtime; the session is rebuilt at the next request for it."""
         self._enter("failed", error)
         self._leave_runtime()
 
@@ -353,7 +353,7 @@ class Session(Lifecycle):
 
     @property
     def _clock(self) -> int:
-        """Logical clock of the session: everything that it has counted comes before what begins now."""
+        """Logical clock of the session: the steps that it has counted precede a step that begins now."""
         return 0 if self.record is None else self.record.clock
 
     # calls
@@ -392,12 +392,12 @@ class Session(Lifecycle):
         return call
 
     def leave(self, call: Call, reader: Reader, *, complete: bool) -> None:
-        """End reading a call; not ``complete``: the connection broke before the result was out (L5)."""
+        """End reading a call; not ``complete``: the connection broke before the result was sent (L5)."""
         if call.leave(reader, complete=complete):
             self.abandon(call)
 
     def abandon(self, call: Call) -> None:
-        """Start the grace of a call that nobody reads, and whose result nobody got (L5)."""
+        """Start the grace period of a call without a reader, whose result nobody got (L5)."""
         if self._calls is not None:
             self._calls.abandon(call, self._shared.now())
 
@@ -418,7 +418,7 @@ class Session(Lifecycle):
         """Note that the answer becomes a stream, whose first event is the call's task id.
 
         In a session that may be rebuilt the start of the call is made durable first, so that the client can
-        ask for that id after a restart. Returns when it is durable, or was given up.
+        use that id after a restart. Returns when it is durable, or the wait is given up.
         """
         age_s = call.stream(self._shared.now())
         record = self.record
@@ -500,7 +500,7 @@ class Session(Lifecycle):
         )
 
     def _publish(self, calls: Calls, call: Call, outcome: Outcome, committed: bool = True) -> None:
-        """Callback of the journal: let readers see the outcome, which is committed, given up, or has no row.
+        """Callback of the journal: show readers the outcome, which is committed, given up, or has no row.
 
         The outcome of a call that did not run is not stored.
         """

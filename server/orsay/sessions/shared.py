@@ -21,7 +21,7 @@ S = TypeVar("S")
 
 @dataclass(slots=True)
 class Shared(Generic[S]):
-    """Objects that all sessions of a server share. ``limits`` and ``log_calls`` may change meanwhile.
+    """Objects that all sessions of a server share. ``limits`` and ``log_calls`` may change at run time.
 
     ``S`` is the class of sessions: a parameter, so that ``session`` can import this module. ``on_lost`` is
     called when the runtime lost a session, ``evict`` when stored results are over their bound.

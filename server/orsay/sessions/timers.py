@@ -1,4 +1,4 @@
-"""Waits: a timer queue for many of equal length (a timer wheel of one slot), and futures that are shared."""
+"""Waits: a timer queue for equal delays (a timer wheel of one slot), and shared futures."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["Delay", "joined"]
 T = TypeVar("T")
 
 _LATE_S = 0.01
-_TURN_S = 0.001  # asked for as a time, since uvloop runs what is due at once before it reads from sockets
+_TURN_S = 0.001  # not 0: uvloop runs timers that are due already before it reads from sockets
 
 
 async def joined(future: asyncio.Future[T]) -> T:
-    """The result of a future that others wait for too: whoever stops waiting does not cancel it.
+    """The result of a future that others wait for too: cancelling one wait does not cancel the future.
 
     As ``asyncio.shield``, for a fifth of its function calls.
     """
@@ -31,7 +31,7 @@ class Delay:
 
     Equal delays end in the order in which they began, so a queue and one timer serve them all. A future that
     is done earlier costs nothing more. A timer that fires late waits once for another turn of the event loop:
-    what came meanwhile may end these waits otherwise.
+    events that arrived meanwhile may complete the futures first.
     """
 
     __slots__ = ("_due", "_late", "_loop", "_queue", "_seconds", "_timer")

@@ -1,7 +1,7 @@
 """Tombstones: reasons why sessions ended, kept for a while after their deletion.
 
-A tombstone is a few bytes in one flat buffer and no object of its own: objects that outlive a session among
-thousands that do not would keep the memory of all of them from going back to the system.
+A tombstone is a few bytes in one flat buffer, not an object: objects that outlive a session would fragment
+the heap, so that the memory of ended sessions could not be returned to the system.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def sentence(reason: EndReason, limit_s: float = 0.0) -> str:
 
 
 class Tombstone(NamedTuple):
-    """Reason why a session ended; shared by all that ended for the same reason."""
+    """Reason why a session ended; one object for all sessions with the same reason."""
 
     reason: str
     fault: FaultClass
@@ -54,7 +54,7 @@ class Tombstones:
         self._reasons: dict[Tombstone, int] = {}
 
     def add(self, sid: str, owner: str, tombstone: Tombstone, now: float) -> None:
-        """Add a tombstone, in place of the oldest where the buffer is full."""
+        """Add a tombstone, in place of the oldest if the buffer is full."""
         key = _key(sid, owner)
         reason = self._reasons.setdefault(tombstone, len(self._reasons))
         record = _RECORD.pack(reason, now + self._memory_s)
@@ -68,7 +68,7 @@ class Tombstones:
         self._next = (at + 1) % self._size
 
     def find(self, sid: str, owner: str, now: float) -> Tombstone | None:
-        """The tombstone of that session of that owner, if it is kept: the latest, where there are several."""
+        """The tombstone of that owner's session, the latest of several; None if it is not kept."""
         key = _key(sid, owner)
         at = self._keys.rfind(key)
         while at >= 0 and at % _KEY.size:  # bytes of two neighbours
@@ -81,7 +81,7 @@ class Tombstones:
         return next(stone for stone, reason in self._reasons.items() if reason == number)
 
     def expire(self, now: float) -> None:
-        """Remove all at once when even the latest is past its time."""
+        """Remove all tombstones once the latest has expired."""
         if not self._keys:
             return
         last = (self._next or len(self._keys) // _KEY.size) - 1
