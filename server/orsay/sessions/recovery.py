@@ -75,9 +75,9 @@ class Recovery:
         return len(self._waiting)
 
     async def load(self, on_ended: OnEnded, live: Container[SessionKey], *, memory_s: float) -> None:
-        """Read the sessions left open, and end those that cannot be rebuilt. ``on_ended`` is called for these,
-        and for recently ended ones.
+        """Read the sessions left open, and end those that cannot be rebuilt.
 
+        ``on_ended`` is called for these, and for recently ended ones.
         Waits a bounded time for a journal that is down, since clients may still play sessions in it.
         """
         try:

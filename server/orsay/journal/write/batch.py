@@ -60,7 +60,7 @@ FIRST_STAYS = frozenset({"sessions", "prompts", "asks", "large_values"})
 
 @dataclass(slots=True)
 class Batch:
-    """Rows that are committed together, one for each key: the last one."""
+    """Rows that are committed together, one for each key: the last one, or the first in ``FIRST_STAYS``."""
 
     sessions: dict[int, Params] = field(default_factory=dict)
     calls: dict[int, Params] = field(default_factory=dict)
@@ -217,7 +217,7 @@ def single(batch: Batch) -> Iterator[Batch]:
 
 
 def writable(batch: Batch) -> Batch:
-    """Text without characters that databases refuse: lone surrogates, and NUL."""
+    """The batch with its texts freed of characters that databases refuse: lone surrogates, and NUL."""
     for each in fields(batch):
         rows = getattr(batch, each.name)
         for key, row in rows.items():

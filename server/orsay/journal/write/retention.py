@@ -110,9 +110,9 @@ def steps(ids: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 def size_bytes(connection: Connection, enough: int = 0) -> int:
-    """Size of the journal's rows on disk. Free room in its files does not count.
+    """Size of the journal's rows on disk, without free space in its files.
 
-    PostgreSQL has no such number: where the files are larger than ``enough``, it is estimated from some rows.
+    PostgreSQL does not report it: if the files are larger than ``enough``, it is estimated from a sample.
     """
     if connection.dialect.name == "sqlite":
         pages, free, size = (

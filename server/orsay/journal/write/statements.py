@@ -1,6 +1,6 @@
-"""Writes batches of rows, with few and large statements for the drivers, made once from the tables.
+"""Statements that write batches of rows: few and large ones, made once from the tables.
 
-Each statement gives the interpreter away, and taking it back is dear when other threads are busy.
+Each statement releases the interpreter lock, and acquiring it again is slow while other threads are busy.
 """
 
 from __future__ import annotations
@@ -43,14 +43,13 @@ _POSTGRES_TYPES = {
 
 
 class Statements(Protocol):
-    """Target of batches. ``write`` commits one, or raises an error of the driver and has written nothing."""
+    """Writer of batches. ``write`` commits one, or raises an error of the driver and writes nothing."""
 
     def write(self, batch: Batch) -> None: ...
 
 
 def write_all(statements: Statements, batch: Batch, location: str) -> list[Batch]:
-    """Commit the batch; when something in it is wrong, row by row. Returns the rows that the database
-    refused.
+    """Commit the batch, or row by row if a row is invalid; returns the rows that the database refused.
 
     Raises the driver's errors about the database.
     """
@@ -78,15 +77,15 @@ def write_row(statements: Statements, row: Batch, location: str) -> bool:
 
 
 class SqliteStatements:
-    """``connection`` is the driver's, with transactions where we say so.
+    """Statements for SQLite. ``connection`` is the driver's, with explicit transactions.
 
-    Calls that were written when they began are ``changed``, by a dearer statement: SQLite keeps each page
-    that one touches, so that it can undo the statement alone.
+    Calls that were written at their start are updated by the statement ``changed``, which costs more: SQLite
+    saves each page that it touches, to be able to undo this statement alone.
     """
 
     def __init__(self, connection: Any) -> None:
         self._execute: Callable[..., Any] = connection.execute
-        self._begun: set[int] = set()  # calls without a result; not all that there are
+        self._begun: set[int] = set()  # calls written without a result; may be incomplete
 
     def write(self, batch: Batch) -> None:
         statements = [
@@ -97,7 +96,7 @@ class SqliteStatements:
         self._write(statements)
         if self._begun:
             self._begun -= batch.calls.keys()
-        if len(self._begun) > _MOST_BEGUN:  # whose sessions were lost
+        if len(self._begun) > _MOST_BEGUN:  # of sessions that were lost
             self._begun.clear()
         self._begun.update(id for id, row in batch.calls.items() if row[_TOTAL_S] is None)
 
@@ -117,7 +116,7 @@ class SqliteStatements:
 
     def _write_rows(self, name: str, rows: int, values: list[Any]) -> None:
         written = self._execute(_sqlite(name, rows), values).rowcount
-        if name == "calls" and written < rows:  # one of them was there already
+        if name == "calls" and written < rows:  # one of them exists already
             self._execute(_sqlite("changed", rows), values)
 
     def _tables(self, batch: Batch) -> Iterator[tuple[str, dict[Any, Params]]]:
@@ -149,7 +148,7 @@ def _whole(session: Params, end: Params) -> Params:
 
 
 def _roll_back(execute: Callable[..., Any], exc: BaseException) -> None:
-    """Roll back, which SQLite may have done already; the error that led here is raised, not one from here."""
+    """Roll back, which SQLite may have done already; an error of it is added to ``exc`` as a note."""
     try:
         execute("ROLLBACK")
     except Exception as failed:
@@ -157,8 +156,8 @@ def _roll_back(execute: Callable[..., Any], exc: BaseException) -> None:
 
 
 def _parts(rows: Sequence[Params]) -> Iterator[Sequence[Params]]:
-    """Batches of rows whose sizes are powers of two: preparing a statement takes six times as long as
-    executing it, so there should be few, which are kept.
+    """Parts of powers of two in size, which need few different statements: preparing one takes six times as
+    long as executing it, and prepared ones are cached.
     """
     at, size = 0, _MOST_ROWS
     while at < len(rows):
@@ -169,8 +168,8 @@ def _parts(rows: Sequence[Params]) -> Iterator[Sequence[Params]]:
 
 
 def _bound(part: Sequence[Params]) -> list[Any]:
-    """The parameters. For None and truth values the driver looks for adapters first, which takes a quarter of
-    its time: NaN, which SQLite keeps as NULL, and 0 and 1 stand for them.
+    """Parameters of the rows, with NaN, which SQLite stores as NULL, for None, and 0 and 1 for booleans: for
+    None and booleans the driver searches for adapters first, which takes a quarter of its time.
     """
     return [
         _NULL if value is None else value if value is not True and value is not False else int(value)
@@ -193,10 +192,10 @@ def _sqlite(name: str, rows: int) -> str:
 
 
 class PostgresStatements:
-    """``connection`` is psycopg's, in autocommit.
+    """Statements for PostgreSQL. ``connection`` is psycopg's, in autocommit.
 
-    The rows of a table go over as one JSON value, which PostgreSQL takes apart: for us that is a tenth of the
-    work that as many parameters are. Bytes go as arrays.
+    The rows of a table are sent as one JSON value, which PostgreSQL unpacks: for this process a tenth of the
+    work of single parameters. Rows with bytes are sent as arrays.
     """
 
     def __init__(self, connection: Any) -> None:
@@ -259,5 +258,5 @@ def _conflict(name: str, columns: Sequence[str]) -> str:
     table = _TABLES.get(name, name)
     keys = [column.name for column in metadata.tables[table].primary_key]
     changes = ",".join(f'"{column}"=excluded."{column}"' for column in columns if column not in keys)
-    only = " WHERE calls.total_s IS NULL" if table == "calls" else ""  # a call that has its result stays
+    only = " WHERE calls.total_s IS NULL" if table == "calls" else ""  # keeps a call that has its result
     return f"ON CONFLICT ({_quoted(keys)}) DO UPDATE SET {changes}{only}"

@@ -27,9 +27,9 @@ __all__ = ["Chore", "WriterThread"]
 Chore: TypeAlias = Callable[[Connection], None]
 
 _BATCH_BYTES = 16 * 1024 * 1024  # of results
-_LOOK_S = 2.0  # between looks whether the file is still there
+_LOOK_S = 2.0  # interval of checks that the file still exists
 _CLOSING_RETRY_S = 0.05  # between attempts after close
-_RESTS = 4  # times as long as a chore took
+_RESTS = 4  # pause after a chore, in multiples of its duration
 _NONE: frozenset[int] = frozenset()
 
 log = get_logger("journal")
@@ -45,7 +45,7 @@ class WriterThread:
     """
 
     most_rows = 1_000
-    """In one batch."""
+    """Limit of rows in one batch."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class WriterThread:
         self._when_closed: Callable[[], None] | None = None
         self._live: set[int] = set()
         self._settled = 0
-        self._segment: Segment | None = None  # that is being written
+        self._segment: Segment | None = None  # which is being written
         self._statements: Statements | None = None
         self._release: Callable[[], None] | None = None
         self._thread = threading.Thread(target=self._run, name="orsay-journal", daemon=True)
@@ -86,20 +86,20 @@ class WriterThread:
         self._thread.start()
 
     def wake(self) -> None:
-        """After a row was put into the queue while ``asleep``."""
+        """Wake the thread, after a row was put into the queue while it was ``asleep``."""
         self.asleep = False
         self._signal.put(None)
 
     def do(self, chore: Chore, done: Callable[[bool], None]) -> None:
-        """Do a small task between batches; ``done`` is called in the thread, with False if it failed.
+        """Run a small task between batches; ``done`` is called in the thread, with False if it failed.
 
-        When the journal closes first, ``done`` is not called.
+        If the journal closes first, ``done`` is not called.
         """
         self._chores.append((chore, done))
         self._signal.put(None)
 
     def close(self, closed: Callable[[], None]) -> None:
-        """Write what is there, then end and call ``closed`` in the thread."""
+        """Write the remaining rows, then end and call ``closed`` in the thread."""
         self._when_closed = closed
         self._close_at = time.monotonic()
         self._closing.set()
@@ -120,7 +120,7 @@ class WriterThread:
                 self._when_closed()
 
     def _serve(self) -> None:
-        """Until closed: open, take what waits, commit. What could not be committed is tried again."""
+        """Main loop until closed: open the journal, take rows, commit them, retry after a failure."""
         rows: list[Row] = []
         attempts = 0
         while True:
@@ -149,7 +149,7 @@ class WriterThread:
                 return
 
     def _take(self) -> list[Row]:
-        """Rows that wait, at most so many, or else a segment; waits for something. Empty when closed."""
+        """Wait for rows and take a bounded number, or for a segment (``_segment``). Empty when closed."""
         queue = self.queue
         while not queue:
             if self._close_at is not None:
@@ -189,11 +189,11 @@ class WriterThread:
         try:
             if release is not None:
                 release()
-        except Exception as exc:  # it is broken, that is why it is dropped
+        except Exception as exc:  # expected: it is dropped since it is broken
             log.debug("journal_close_failed", reason=str(exc))
 
     def _write(self, rows: list[Row]) -> frozenset[int]:
-        """Commit them; returns which had to be given up, by their number since the start."""
+        """Commit the rows; returns the rows given up, by their number since the start."""
         assert self._statements is not None
         self._look()
         wanted = rows if not self.unknown else [row for row in rows if self._is_known(row)]
@@ -213,7 +213,7 @@ class WriterThread:
         return frozenset(self._settled + at for at, row in enumerate(rows, 1) if id(row) not in kept)
 
     def _write_one(self, row: Row) -> bool:
-        """False where the database refused the row."""
+        """Commit one row; False if the database refused it."""
         assert self._statements is not None
         written = write_row(self._statements, encode([row]), self._store.location)
         if not written and isinstance(row, SessionOpened):
@@ -221,7 +221,7 @@ class WriterThread:
         return written
 
     def _write_segment(self, segment: Segment) -> frozenset[int]:
-        """Put its rows into the tables; returns as many numbers, of no entry, as were given up."""
+        """Write its rows to the tables; returns a negative number, of no entry, for each row given up."""
         assert self._statements is not None
         self._look()
         whole = segment.batch()
@@ -266,7 +266,7 @@ class WriterThread:
         return max(0.001, self._chore_at - time.monotonic())
 
     def _do_chore(self) -> None:
-        """The next one, when the thread has had its rest from the last: rows come first."""
+        """Run the next chore, after a pause since the last one: rows have priority."""
         began = time.monotonic()
         if began < self._chore_at:
             return
@@ -323,7 +323,7 @@ class WriterThread:
         return JournalDown(found.reason, f"it is kept as {kept}, and a new one is begun")
 
     def _forget(self) -> None:
-        """The sessions of now are not in the journal that comes."""
+        """Mark the live sessions as unknown: a new journal does not have them."""
         self.unknown |= self._live
         self._live.clear()
 

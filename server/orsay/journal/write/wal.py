@@ -1,9 +1,9 @@
 """Write-ahead log of a SQLite journal: the newest rows, in files beside it, checkpointed in large batches.
 
-A commit of SQLite writes each page that it touched, and each session that plays touches one of its own; and
-it takes a thread, whose turns cost more than the rest. To append to a file is a matter of microseconds.
+A commit of SQLite writes each page that it touched, and each running session touches pages of its own. It
+also needs a thread, and switching threads costs more than the rest. Appending to a file takes microseconds.
 
-A file (a segment of the log) holds the form of its rows, and then each commit as ``wal_codec`` packs it,
+A segment of the log is a file with the format of its rows, then each commit as ``wal_codec`` packs it,
 preceded by length and checksum. The process that uses a segment holds a lock on it. A process that is killed
 leaves its segments behind: the next one that opens the journal replays them into the tables.
 """
@@ -40,12 +40,12 @@ IS_HERE = sys.platform != "win32"
 
 _MARK = "-recent-"
 AGE_S = 1.0
-"""Longest time that rows stay beside the tables."""
+"""Longest time that rows stay in the log only."""
 
 MOST_ROWS = 2_000
-"""As many as should go into the tables at once."""
+"""Number of rows that the tables should take at once."""
 
-_MOST_FILES = 16  # on their way into the tables: then rows go there as they come
+_MOST_FILES = 16  # handed over and not in the tables yet; beyond that, rows bypass the log
 _HEAD = struct.Struct("<II")
 _FORM = marshal.dumps(wal_codec.FORM)
 _START = _HEAD.size + len(_FORM)  # of the first rows
@@ -56,26 +56,26 @@ log = get_logger("journal")
 class Segment:
     """Segment of the log: a file that takes rows, and the same bytes in memory, for the tables.
 
-    Raises OSError where it cannot be made. For one thread at a time.
+    Raises OSError if it cannot be made. For one thread at a time.
     """
 
     def __init__(self, journal: Path) -> None:
         self.rows = 0
-        self._commits: list[bytes] = []  # the first of them is the form
+        self._commits: list[bytes] = []  # the first of them is the format
         self._end = 0
         while (file := self._locked(journal)) is None:
             pass
         self._file = file
         try:
             self.append(_FORM, 0)
-        except OSError:  # as on a full disk, where each try would leave one
+        except OSError:  # such as a full disk, where each attempt would leave a file
             self.close()
             raise
 
     def append(self, data: bytes, rows: int) -> None:
-        """Commit so many rows, as ``wal_codec`` packed them. Raises OSError: they are not there.
+        """Commit ``rows`` rows, packed by ``wal_codec``. Raises OSError, without committing any.
 
-        What is written in part is written over by what comes next.
+        The next append overwrites a partial write.
         """
         whole = _HEAD.pack(len(data), zlib.crc32(data)) + data
         if os.pwrite(self._file, whole, self._end) < len(whole):
@@ -92,7 +92,7 @@ class Segment:
         return batch
 
     def clear(self) -> None:
-        """The rows are in the tables."""
+        """Remove the rows, which are in the tables now."""
         os.ftruncate(self._file, _START)
         self._end = _START
         self._commits = self._commits[:1]
@@ -104,13 +104,13 @@ class Segment:
         return os.fstat(self._file).st_nlink > 0
 
     def close(self) -> None:
-        """Remove the file, unless there is something in it."""
+        """Close the file, and remove it if it has no rows."""
         if not self.rows:
             self._path.unlink(missing_ok=True)
         os.close(self._file)
 
     def _locked(self, journal: Path) -> int | None:
-        """A new file that is ours; None when somebody took it for one that was left behind."""
+        """Make and lock a file; None if another process took it for one that was left behind."""
         self._path = journal.with_name(f"{journal.name}{_MARK}{secrets.token_hex(4)}")
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
@@ -151,8 +151,10 @@ class WriteAheadLog:
         return 0 if self._taking is None else self._taking.rows
 
     def append(self, rows: Sequence[tuple[Row, Any]]) -> int:
-        """Commit the first of each pair together. Returns how many rows wait to be handed over; 0 where only
-        the tables can judge a row of these, or do not keep up. Raises OSError: they are not there.
+        """Commit the rows (first of each pair) together. Returns the number of rows to hand over.
+
+        Returns 0, without a commit, if a row can be validated only by the tables, or if these do not keep up.
+        Raises OSError, without a commit.
         """
         data = wal_codec.pack(rows) if self._handed_over - self._given_back < _MOST_FILES else None
         if data is None:
@@ -164,7 +166,7 @@ class WriteAheadLog:
         return segment.rows
 
     def hand_over(self) -> Segment | None:
-        """The rows for the tables; None when there are none."""
+        """Detach the segment with the rows for the tables; None without rows."""
         if not self.rows:
             return None
         segment, self._taking = self._taking, None
@@ -172,13 +174,13 @@ class WriteAheadLog:
         return segment
 
     def give_back(self, segment: Segment) -> None:
-        """Its rows are in the tables. Raises OSError."""
+        """Take back a segment whose rows are in the tables. Raises OSError."""
         segment.clear()
         self._spare.append(segment)
         self._given_back += 1
 
     def close(self) -> None:
-        """Remove the files that have nothing in them; after the end of the writer thread."""
+        """Close the segments, and remove empty ones; after the end of the writer thread."""
         if self._taking is not None:
             self._taking.close()
             self._taking = None
@@ -195,7 +197,7 @@ class WriteAheadLog:
 
 @contextlib.contextmanager
 def left_behind(journal: Path) -> Iterator[list[Batch]]:
-    """The batches of writers that were killed; their files go when the block ends well. Raises OSError."""
+    """Batches of killed writers; their files are removed at the end of a successful block. Raises OSError."""
     with contextlib.ExitStack() as stack:
         found = [
             stack.enter_context(contextlib.closing(file))
@@ -212,7 +214,7 @@ def left_behind(journal: Path) -> Iterator[list[Batch]]:
 
 
 def wait_for_living(journal: Path, bound_s: float = 2.0) -> None:
-    """Until other processes have put into the tables what they had committed by now; not for ever."""
+    """Wait, for a bounded time, until other processes have moved their committed rows into the tables."""
     until = time.monotonic() + bound_s
     waiting = {path: size for path in _files(journal) if (size := _size(path)) > _START}
     while waiting and time.monotonic() < until:
@@ -232,10 +234,10 @@ def _size(path: Path) -> int:
 
 
 def _of_the_dead(path: Path) -> BinaryIO | None:
-    """The file, locked, when nobody else holds it."""
+    """Open and lock the file; None if a live process holds it."""
     try:
         file = path.open("rb")
-    except FileNotFoundError:  # just now
+    except FileNotFoundError:  # removed meanwhile
         return None
     with contextlib.suppress(BlockingIOError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -246,7 +248,7 @@ def _of_the_dead(path: Path) -> BinaryIO | None:
 
 
 def _batch(file: BinaryIO) -> Batch | None:
-    """Rows of the file, up to the first part that is not whole; None when its format is another."""
+    """Rows of the file, up to the first incomplete part; None for an unknown format."""
     batch = Batch()
     form: Any = wal_codec.FORM
     for number, data in enumerate(_parts(file.read())):

@@ -1,7 +1,7 @@
 """Codec of the write-ahead log: rows as marshalled tuples, since the event loop packs each of them.
 
 The writer thread decodes them later. Only rows with secrets are decoded at once, to redact them: secrets must
-not stand in a file (S3).
+not be written to a file (S3).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FORM = (4, COLUMNS, [(each.__name__, each._fields) for each in _CLASSES])
 
 
 def pack(rows: Sequence[tuple[Row, Any]]) -> bytes | None:
-    """The first of each pair; None where only the tables can judge a row of them."""
+    """Pack the rows (first of each pair); None if a row can be validated only by the tables."""
     plain = []
     hidden = False
     for row, _ in rows:
@@ -44,12 +44,12 @@ def pack(rows: Sequence[tuple[Row, Any]]) -> bytes | None:
         plain.append((_NUMBERS[kind], *row))
     try:
         return marshal.dumps(encode(row for row, _ in rows).tables() if hidden else plain)
-    except ValueError:  # a value of a class that marshal does not know
+    except ValueError:  # a value that marshal does not support
         return None
 
 
 def add(batch: Batch, data: bytes, form: Any = FORM) -> None:
-    """Add packed rows to the batch; ``form``: that of their file, which ``reads`` knows."""
+    """Add packed rows to the batch; ``form`` is the format of their file, which ``reads`` accepts."""
     found = marshal.loads(data)
     _, columns, classes = form
     if isinstance(found, tuple):
@@ -57,7 +57,7 @@ def add(batch: Batch, data: bytes, form: Any = FORM) -> None:
     elif form != FORM:
         encode([_row(_CLASSES[kind], classes[kind][1], values) for kind, *values in found], batch)
     else:
-        encode([_tuple(_CLASSES[row[0]], row[1:]) for row in found], batch)  # unpacked, takes twice as long
+        encode([_tuple(_CLASSES[row[0]], row[1:]) for row in found], batch)  # unpacking would double the time
 
 
 def reads(form: Any) -> bool:
@@ -91,5 +91,5 @@ def _row(kind: Any, names: Sequence[str], values: Sequence[Any]) -> Row:
 
 
 def _fits(row: SessionOpened) -> bool:
-    """False for a number of the user's choice that is larger than a column takes."""
+    """False if a number from a client is out of the range of its column."""
     return all(number is None or -_MOST <= number < _MOST for number in (row.task_index, row.step))

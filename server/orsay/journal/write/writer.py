@@ -1,8 +1,8 @@
 """Journal writer on the event loop: takes rows, and calls back when they are durable.
 
 Small rows of a SQLite journal are appended to its write-ahead log at once (see ``wal``), and go into the
-tables later. The writer thread (see ``thread``) commits all others. While it cannot, calls wait for a moment
-only, rows wait in bounded memory, and what does not fit is given up and counted.
+tables later. The writer thread (see ``thread``) commits all others. While it cannot, calls wait for a short
+time only, rows wait in bounded memory, and rows beyond that are given up and counted.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ OnDurable = Callable[[bool], None]
 
 _READERS = 8
 _HANGS_S = 10.0
-_ROW_BYTES = 1_000  # besides its texts
-_SMALL_BYTES = 8_192  # what may be made ready on the event loop
+_ROW_BYTES = 1_000  # estimate for a row without its texts
+_SMALL_BYTES = 8_192  # larger rows are not packed on the event loop
 _MOST_SINGLES = 16  # turns of the loop with one row each; then a row that comes alone is committed at once
-_RUSH_S = 0.0002  # from a row to the next in the same turn of the loop
-_SLOW_S = 0.05  # for a file to take rows: others would wait for its disk
+_RUSH_S = 0.0002  # longest time between two rows of one turn of the loop
+_SLOW_S = 0.05  # a slower append suspends the log: the event loop must not wait for a disk
 _SLOW_FOR_S = 10.0
 
 log = get_logger("journal")
@@ -51,9 +51,9 @@ class WriterLimits:
     """Bounds on waiting calls, and on rows in memory, while rows cannot be written."""
 
     wait_limit_s: float = 1.0
-    """Limit while something is wrong."""
+    """Longest wait of a call while the journal fails."""
     stall_s: float = 5.0
-    """Limit while a write does not return."""
+    """Longest wait of a call while a write does not return."""
     rows: int = 200_000
     size_bytes: int = 256 * 1024 * 1024
     retry_s: float = 1.0
@@ -80,7 +80,7 @@ class JournalHealth:
 
 
 class Writer:
-    """A journal that is on. Its methods are for the event loop's thread."""
+    """Writer of one journal. Its methods are for the event loop's thread."""
 
     def __init__(self, options: JournalOptions, limits: WriterLimits | None = None) -> None:
         self.options = options
@@ -97,8 +97,8 @@ class Writer:
             close_s=limits.close_s,
         )
         self._queue = self._thread.queue
-        self._fresh: list[tuple[Row, OnDurable | None]] = []  # about to be committed beside the tables
-        self._quick = False  # whether rows are
+        self._fresh: list[tuple[Row, OnDurable | None]] = []  # about to be appended to the log
+        self._quick = False  # True while small rows go to the log
         self._singles = 0  # turns of the loop, one after the other, with a single row
         self._rush_until = 0.0
         self._committed = 0
@@ -107,8 +107,8 @@ class Writer:
         self._settled = 0  # of those: committed or given up
         self._lost = 0
         self._waiting: deque[tuple[int, OnDurable]] = deque()
-        self._marks: deque[tuple[int, float]] = deque()  # how many rows had been added when
-        self._stuck = False  # rows are not waited for
+        self._marks: deque[tuple[int, float]] = deque()  # rows added by then, and a time
+        self._stuck = False  # True while callers do not wait for rows
         self._stalled_at: float | None = None
         self._held_bytes = 0
         self._ticking: asyncio.TimerHandle | None = None
@@ -118,7 +118,7 @@ class Writer:
         self._closed = False
 
     def start(self) -> None:
-        """Begin; the journal is opened, and its tables made or brought up to date, by the thread."""
+        """Start the writer thread, which opens the journal and creates or migrates its tables."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
         self._tick()
@@ -127,9 +127,9 @@ class Writer:
     def add(self, row: Row, on_durable: OnDurable | None = None) -> None:
         """Write the row. ``on_durable`` is called once, on the event loop, with True when it is committed.
 
-        That may be before this returns: where rows keep coming alone they are committed at once, else those
-        of one turn of the loop together. With False it should not be waited for any longer; it may be written
-        later all the same.
+        That may be before this returns: while rows keep coming alone they are committed at once, else those
+        of one turn of the loop together (group commit). With False the wait is given up; the row may still be
+        written later.
         """
         size = _ROW_BYTES + len(row.body) + len(row.wire) if type(row) is CallEnded else _size(row)
         if self._stuck or self._closed:
@@ -149,7 +149,7 @@ class Writer:
             self._add_slow(row, on_durable)
 
     async def read(self, work: Callable[[Connection], T]) -> T:
-        """``work`` in a thread, with a connection that sees what is committed. Raises JournalDown."""
+        """Run ``work`` on a thread, with a connection that sees all committed rows. Raises JournalDown."""
         if self._closed:
             raise JournalDown("the journal is closed")
         await self._tried.wait()
@@ -162,7 +162,7 @@ class Writer:
         await self._done(chore)
 
     async def close(self) -> None:
-        """Commit what was added, and end the thread. In trouble, what waits is given up after a while."""
+        """Commit pending rows, and end the thread; a failing journal gives them up after ``close_s``."""
         if self._closed or self._loop is None:
             return
         self._closed = True
@@ -214,15 +214,15 @@ class Writer:
         with self.store.reading() as connection:
             return work(connection)
 
-    # rows that are committed beside the tables
+    # rows that are committed to the write-ahead log
 
     def _commit_turn(self) -> None:
-        """Commit what came in this turn of the loop."""
+        """Commit the rows of this turn of the loop."""
         self._singles = self._singles + 1 if len(self._fresh) == 1 else 0
         self._commit()
 
     def _commit(self) -> None:
-        """Commit what has come, beside the tables; the writer thread takes what cannot be."""
+        """Commit new rows to the log; the writer thread takes those that it cannot."""
         fresh, self._fresh = self._fresh, []
         if not fresh:
             return
@@ -264,7 +264,7 @@ class Writer:
             self._put(segment)
 
     async def _tables_follow(self) -> None:
-        """Wait until the tables have what is committed, unless they are in trouble."""
+        """Wait until the tables have all committed rows, unless the journal fails."""
         if self._wal is None or self._stuck or not (self._wal.rows or self._wal.on_their_way):
             return
         assert self._loop is not None
@@ -315,7 +315,7 @@ class Writer:
         return to_remove(connection, self.options, time.time())
 
     async def _done(self, chore: Chore) -> None:
-        """Run the chore in the writer thread. Raises JournalDown when it could not."""
+        """Run the chore in the writer thread. Raises JournalDown if it failed."""
         assert self._loop is not None
         done: asyncio.Future[bool] = self._loop.create_future()
         self._thread.do(chore, lambda well: self._call_soon(_resolve, done, well))
@@ -353,7 +353,7 @@ class Writer:
             log.info("journal_recovered", seconds=round(time.time() - self._stalled_at, 1), lost=self._lost)
             self._stalled_at = None
 
-    # when it cannot write
+    # failures
 
     def _tick(self) -> None:
         assert self._loop is not None
@@ -376,7 +376,7 @@ class Writer:
         self._ticking = self._loop.call_later(self._limits.tick_s, self._tick)
 
     def _release(self) -> None:
-        """Release all who wait for rows to be durable; the rows stay in the queue."""
+        """End all waits for durable rows; the rows stay in the queue."""
         waiting, self._waiting = self._waiting, deque()
         for _, done in waiting:
             done(False)

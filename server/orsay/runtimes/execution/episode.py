@@ -281,7 +281,7 @@ class Episode:
         return Outcome(encode_result(data), reward, output.finished)
 
     async def _toolset_of(self, row: ToolRow, cls: type) -> object:
-        """The toolset whose tool it is: the one bound to this session, or its instance of a declared one.
+        """The toolset that has the tool: the one bound to this session, or its instance of a declared one.
 
         The constructor of a declared one runs on a thread, since it may take long.
         """

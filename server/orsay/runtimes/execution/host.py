@@ -47,7 +47,7 @@ def describe(hosted: HostedEnvironment) -> EnvironmentInfo:
 
 
 class EnvironmentHost:
-    """The environments of one process. For one running event loop. Raises LoadError."""
+    """The environments of one process, for one running event loop. Raises LoadError."""
 
     def __init__(self, classes: Iterable[type], limits: Limits, *, threads: int) -> None:
         self._hosted: dict[str, HostedEnvironment] = {}

@@ -120,12 +120,12 @@ class Run:
             group.running -= 1
             if group.empty is not None and not group.running:
                 group.empty.set()
-        on_result, self._on_result, self._progress = self._on_result, _ignore, None  # they may know the run
+        on_result, self._on_result, self._progress = self._on_result, _ignore, None  # breaks reference cycles
         on_result(value, error)
 
 
 def run_now(work: Coroutine[Any, Any, Any], on_result: OnResult) -> None:
-    """Run ``body`` synchronously, without task, limit and stop; it neither waits nor runs author code."""
+    """Run ``work`` synchronously, without task, limit and stop; it neither waits nor runs author code."""
     value: Any = None
     error: Faulted | Refused | None = None
     try:
@@ -156,7 +156,7 @@ def _ignore(_value: Any, _error: Faulted | Refused | None) -> None:
 class Group:
     """Runs that are stopped together, such as those of one episode. ``running`` counts them.
 
-    It holds none of them, so that an idle session is small; ``stop`` looks for them among all runs.
+    It has no references to them, so that an idle session is small; ``stop`` searches all runs.
     """
 
     __slots__ = ("_runs", "empty", "running")
@@ -167,7 +167,7 @@ class Group:
         self.empty: asyncio.Event | None = None
 
     async def stop(self, reason: Faulted) -> None:
-        """Stop all, and wait until each is answered, which takes a moment at most."""
+        """Stop all, and wait for their results, which takes a short time at most."""
         if self.running:
             self._runs.stop_group(self, reason)
         if self.running:

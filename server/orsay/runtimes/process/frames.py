@@ -1,8 +1,8 @@
 """Frames between the server and a worker process, over a socket pair.
 
 A frame is a header (payload length, kind, number, session) and a payload of bytes. The number names the
-request that a frame belongs to, the session is 0 where none is meant. Results are passed on as the bytes they
-were serialised to.
+request that a frame belongs to; the session is 0 in frames without one. Results are forwarded as the bytes
+they were serialised to.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class Kind(IntEnum):
-    """First server to worker, then worker to server."""
+    """Kinds of frames: up to EXIT from server to worker, from HELLO on from worker to server."""
 
     OPEN = 1
     CALL = 2
@@ -85,10 +85,10 @@ _FINISHED, _REWARD, _TIMED, _DISCARDED = 1, 2, 4, 8
 
 
 class FrameReader:
-    """Cuts a byte stream into frames."""
+    """Splits a byte stream into frames."""
 
     def __init__(self) -> None:
-        self._parts: list[bytes] = []  # of a frame that is not whole yet; joined once, when it is
+        self._parts: list[bytes] = []  # of an incomplete frame; joined once, when it is complete
         self._missing = 0
 
     def feed(self, data: bytes) -> list[Frame]:
@@ -138,7 +138,7 @@ class Outbox:
 
 
 def pack_outcome(outcome: Outcome) -> bytes:
-    """For an outcome without a fault."""
+    """Payload of OUTCOME, for an outcome without a fault."""
     flags = (_FINISHED if outcome.finished else 0) | (_REWARD if outcome.reward is not None else 0)
     if outcome.run_s is not None:
         flags |= _TIMED
@@ -155,7 +155,7 @@ def unpack_outcome(payload: bytes) -> Outcome:
     if flags & _DISCARDED:
         (size,) = _LENGTH.unpack_from(wire)
         wire, discarded = wire[_LENGTH.size : _LENGTH.size + size], wire[_LENGTH.size + size :]
-    return Outcome(  # by position: names would take as long again
+    return Outcome(  # by position: names would double the time
         wire,
         reward if flags & _REWARD else None,
         bool(flags & _FINISHED),

@@ -1,8 +1,8 @@
 """The ``process`` runtime: a pool of worker processes, each session pinned to one.
 
-Workers are started before they are needed, replaced when they die, passed over when they are blocked, and
-recycled when asked. A blocked worker whose calls are past their limit is killed. With ``sessions_per_worker``
-the pool grows with its sessions instead of sharing workers among more of them; 1 is a process for each.
+Workers are started ahead of need, replaced when they die, avoided while they are blocked, and recycled by
+memory, by number of sessions and by stuck calls. A blocked worker with calls past their limit is killed. With
+``sessions_per_worker`` the pool grows with the number of sessions; 1 gives each session its own process.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _to_json = OpenSession.__pydantic_serializer__.to_json
 
 
 class ProcessRuntime(OpensByCallback):
-    """Hosts what ``config.targets`` name in ``workers`` processes."""
+    """Runtime for the environments of ``config.targets``, in ``workers`` processes."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class ProcessRuntime(OpensByCallback):
         error = task.exception()
         if error is None:
             self._failures = 0
-        elif self._watch is not None and self._size:  # the first start reports its error by itself
+        elif self._watch is not None and self._size:  # the first start raises its error
             self._failures += 1
             self._failed_count += 1
             _log.error("worker_start_failed", error=str(error), failures=self._failures)
@@ -139,16 +139,16 @@ class ProcessRuntime(OpensByCallback):
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watch
         for task in self._starting:
-            if not task.cancelling():  # else it lets its process go already; that must not be broken off
+            if not task.cancelling():  # else it ends its process already, which must not be interrupted
                 task.cancel()
         await asyncio.gather(*self._starting, *self._ending, return_exceptions=True)
         workers, self._workers = self._workers, []
         await asyncio.gather(*(worker.end() for worker in workers))
 
     async def reload(self) -> None:
-        """Start workers with the code as it is now; sessions go on where they are, in the old workers.
+        """Start workers with the current code; running sessions stay in the old workers.
 
-        When the new code does not load, the old workers stay.
+        If the new code does not load, the old workers stay.
         """
         old = list(self._workers)
         launches = [
@@ -172,16 +172,16 @@ class ProcessRuntime(OpensByCallback):
         _log.info("reloaded")
 
     def retire(self) -> None:
-        """Start no more workers, and let each one go when its sessions have ended."""
+        """Start no more workers, and end each one after its last session."""
         self._size = 0
         for worker in self._workers:
             if not worker.retiring:
                 self._retire(worker)
 
-    # what it shows
+    # metrics
 
     def gauges(self) -> Iterator[Gauge]:
-        """Worker processes: how many there are, what became of them, what they use."""
+        """Metrics of worker processes: number by state, starts, losses, memory and stuck calls."""
         states = Counter(_state(worker, self._stall_s) for worker in self._workers)
         states["starting"] = len(self._starting)
         for state in ("ready", "blocked", "retiring", "starting"):
@@ -232,7 +232,7 @@ class ProcessRuntime(OpensByCallback):
         )
 
     def _balance(self) -> None:
-        """Keep as many workers that answer and have room as were asked for, within the ceiling."""
+        """Keep ``workers`` responsive workers with room for sessions, within the ceiling."""
         fit = [worker for worker in self._workers if not (worker.retiring or worker.gone)]
         ready = [
             worker for worker in fit if worker.silent_s() <= self._stall_s and self._takes_sessions(worker)
@@ -255,7 +255,10 @@ class ProcessRuntime(OpensByCallback):
     # work
 
     async def _wait_for_worker(self) -> WorkerConnection:
-        """The fittest worker; waits a while for one that is just being started."""
+        """The least loaded worker. Waits for one that is starting, for a bounded time.
+
+        Raises Overloaded, Starting or ShuttingDown.
+        """
         try:
             async with asyncio.timeout(self._start_limit_s):
                 while True:
@@ -357,11 +360,11 @@ class ProcessHandle(ClosesByCallback):
         self._stop_opening: Stop | None = None
 
     def open(self, request: bytes, limit_s: float, listener: Listener, on_result: OnResult) -> None:
-        """Have the worker open the session; ``on_result`` is not called when it is closed meanwhile."""
+        """Have the worker open the session; ``on_result`` is not called if the handle is closed meanwhile."""
 
         def opened(state: bytes | None, error: Faulted | Refused | None) -> None:
             self._stop_opening = None
-            if error is not None:  # the listener hears first that the worker is lost
+            if error is not None:  # a turn later: after the listener's ``lost``, if the worker died
                 asyncio.get_running_loop().call_soon(self._opening_failed, on_result, error)
             elif self._open:
                 if state == b"ready":

@@ -1,7 +1,7 @@
 """A worker process: loads the environments, plays episodes for the server at the other end of a socket.
 
-Started as ``python -m orsay.runtimes.process.worker FD``. Ends on request, when the socket closes, or,
-should its own event loop be blocked, soon after its parent is gone.
+Started as ``python -m orsay.runtimes.process.worker FD``. It ends on request, when the socket closes, or, if
+its event loop is blocked, soon after the death of its parent.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class Worker(asyncio.Protocol):
             self._outbox.send(Kind.DATA, number, data)
 
     async def close(self) -> None:
-        """Tear down what is left; the server is gone or has asked for it."""
+        """Tear down the remaining episodes, after EXIT or the loss of the server."""
         episodes, self._episodes = list(self._episodes.values()), {}
         if episodes:
             await asyncio.gather(*(episode.close() for episode in episodes), return_exceptions=True)
@@ -241,7 +241,7 @@ def _watch_parent(parent: int, loops: list[asyncio.AbstractEventLoop]) -> None:
         responded = threading.Event()
         loops[0].call_soon_threadsafe(responded.set)
         if not responded.wait(_BLOCKED_S):
-            os._exit(1)  # author code blocks the loop: there will be no teardown to wait for
+            os._exit(1)  # author code blocks the loop: no teardown can run
     time.sleep(_ORPHAN_LIMIT_S)
     os._exit(1)
 
@@ -258,7 +258,7 @@ def main() -> None:
     """Run one worker on the socket whose descriptor is the only argument."""
     sock = socket.socket(fileno=int(sys.argv[1]))
     faulthandler.enable()
-    faulthandler.register(signal.SIGUSR1)  # the server asks a blocked worker where it stands
+    faulthandler.register(signal.SIGUSR1)  # the server's request for the stacks of a blocked worker
     loops: list[asyncio.AbstractEventLoop] = []
     threading.Thread(target=_watch_parent, args=(os.getppid(), loops), daemon=True).start()
     config = _read_config(sock)
@@ -272,7 +272,7 @@ def main() -> None:
             runner.run(_serve(sock, classes, config, guard))
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(0)  # author threads that never return must not keep the process
+            os._exit(0)  # author threads that never return must not keep the process alive
     except LoadError as exc:
         _report_load_error(sock, str(exc))
     except BaseException:

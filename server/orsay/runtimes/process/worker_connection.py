@@ -1,4 +1,4 @@
-"""Connection to one worker process: the process, the socket, the requests without an answer."""
+"""Connection to one worker process: the process, the socket, pending requests."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _EXIT_WAIT_S = 2.0
 
 _NONE = (None, 0.0, None)
 _Pending: TypeAlias = tuple[OnResult, float, Progress | None]
-"""A request without an answer: its callback, its deadline, and the callback of its progress."""
+"""A pending request: its callback, its deadline, and the callback of its progress."""
 
 
 class WorkerConnection(asyncio.Protocol):
-    """Made by ``launch``. Whatever was started is answered, also when the process dies."""
+    """Connection to a worker, made by ``launch``. Each request gets a result, even if the process dies."""
 
     def __init__(self, lost: Callable[[WorkerConnection, str], None], hash_seed: int | None = None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -109,15 +109,15 @@ class WorkerConnection(asyncio.Protocol):
 
     @property
     def gone(self) -> bool:
-        """The process has closed its end, even if it is not reaped yet."""
+        """True once the process has closed its end of the socket, even if it is not reaped yet."""
         return self._closed.done()
 
     @property
     def idle(self) -> bool:
-        """Nothing is under way but the heartbeat."""
+        """True if no request is pending, except for a heartbeat."""
         return len(self._pending) <= self._heartbeat_due
 
-    # asking
+    # requests
 
     def start(
         self,
@@ -129,7 +129,7 @@ class WorkerConnection(asyncio.Protocol):
         *,
         session: int = 0,
     ) -> Stop:
-        """Send a request. After ``limit_s`` the worker may be killed if it answers no heartbeat either."""
+        """Send a request. After ``limit_s`` the worker may be killed if it misses heartbeats too."""
         if self._closed.done():
             on_result(None, Faulted("worker_lost", self._killed or "the worker process is gone"))
             return stop_nothing
@@ -151,14 +151,14 @@ class WorkerConnection(asyncio.Protocol):
         return data
 
     def stop_request(self, number: int) -> None:
-        """Ask a running request to stop."""
+        """Have the worker stop a running request."""
         if number in self._pending and not self._closed.done():
             self._outbox.send(Kind.STOP, number, b"the call was cancelled")
 
     def attach(self, listener: Listener, setup_limit_s: float) -> int:
-        """A number for a new session, whose events go to ``listener``.
+        """Assign a number to a new session, whose events go to ``listener``.
 
-        A silent worker may be killed when the session is not set up after ``setup_limit_s``.
+        An unresponsive worker may be killed if setup is not over after ``setup_limit_s``.
         """
         self._next = number = (self._next + 1) & 0xFFFFFFFF
         self._listeners[number] = listener
@@ -168,11 +168,11 @@ class WorkerConnection(asyncio.Protocol):
         return number
 
     def set_up(self, number: int) -> None:
-        """The setup of the session is over."""
+        """Note the end of the session's setup."""
         self._setups.pop(number, None)
 
     def mute(self, number: int) -> None:
-        """The session closes: call its listener no more."""
+        """Remove the listener of a session that is being closed."""
         self._listeners.pop(number, None)
         self._setups.pop(number, None)
 
@@ -183,7 +183,7 @@ class WorkerConnection(asyncio.Protocol):
     # watching
 
     def heartbeat(self) -> None:
-        """Ask for a sign of life, unless one is still awaited."""
+        """Send a heartbeat, unless one is pending."""
         if self._heartbeat_due or self._closed.done():
             return
         self._heartbeat_due = True
@@ -199,16 +199,19 @@ class WorkerConnection(asyncio.Protocol):
             self.rss_bytes, self.stuck = state["rss_bytes"], state["stuck"]
 
     def show_stack(self) -> None:
-        """Have the worker write to standard error where its code stands; works while it is blocked."""
+        """Have the worker write its stacks to standard error; works while it is blocked."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGUSR1)
 
     def silent_s(self) -> float:
-        """For how long the worker has owed a sign of life."""
+        """Seconds without data from the worker while a heartbeat is pending, else 0."""
         return self._loop.time() - max(self._received_at, self._asked) if self._heartbeat_due else 0.0
 
     def kill_if_overdue(self) -> None:
-        """Kill the silent worker if something it was asked is past its limit."""
+        """Kill the unresponsive worker if a call or a setup is past its limit.
+
+        The one with the earliest deadline fails with ``time_limit``, all others with ``worker_lost``.
+        """
         now = self._loop.time()
         calls = [(deadline, number) for number, (_, deadline, _) in self._pending.items() if deadline < now]
         setups = [(deadline, number) for number, deadline in self._setups.items() if deadline < now]
@@ -231,9 +234,9 @@ class WorkerConnection(asyncio.Protocol):
             self._process.kill()
 
     async def end(self) -> None:
-        """Let the process go: asked first, killed when it does not."""
+        """End the process: by a request, and by SIGKILL if it does not end in time."""
         self._ending = True
-        if not self._connected:  # the start was broken off: what transport there is takes no frames
+        if not self._connected:  # the start was interrupted: no frame can be sent
             self._kill("the worker process is not needed any more")
         elif not self._closed.done() and not self._transport.is_closing():
             self._outbox.send(Kind.EXIT, 0)
@@ -249,7 +252,7 @@ class WorkerConnection(asyncio.Protocol):
     # the socket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.WriteTransport", transport)  # uvloop's are one by shape only
+        self._transport = cast("asyncio.WriteTransport", transport)  # uvloop's are not subclasses
         self._outbox = Outbox(self._transport.write)
         self._asked = self._loop.time()
 
@@ -326,7 +329,7 @@ class WorkerConnection(asyncio.Protocol):
 
 
 def _surroundings(hidden: Sequence[str]) -> dict[str, str]:
-    """The variables of this process without those that hold keys: author code can read its own."""
+    """Environment of a worker: that of this process without keys, since author code can read it."""
     return {
         name: value
         for name, value in os.environ.items()
