@@ -305,6 +305,25 @@ async def test_without_the_journal_that_it_needs_a_session_is_closed_again(tmp_p
         writer.add = add  # type: ignore[method-assign]
 
 
+async def test_a_session_lost_before_the_journal_refuses_it_is_refused_and_harms_no_other(
+    tmp_path: Path,
+) -> None:
+    settings = {"journal": str(tmp_path / "journal.db"), "journal_required": True}
+    async with stage(**settings) as server, talk(server.running.url) as client:
+        writer = server.running.journal
+        assert writer is not None
+        add, held = writer.add, list[Callable[[bool], None]]()
+        writer.add = lambda row, on_durable=None: held.append(on_durable)  # type: ignore[method-assign]
+        await client.send(create())
+        opening = await server.opening()
+        opening.succeed()
+        opening.listener.lost("worker_lost", "it died")
+        held[0](False)  # by the writer, with rows of other sessions behind it
+        assert (await read(client)).status == 429
+        assert not opening.handle.closings and not server.running.sessions.live
+        writer.add = add  # type: ignore[method-assign]
+
+
 def test_the_runtime_of_these_tests_is_one() -> None:
     runtime: Runtime = CallbackRuntime()
     assert isinstance(runtime, OpensByCallback)

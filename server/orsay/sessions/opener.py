@@ -67,8 +67,10 @@ class Opener:
                 opening.set_result(None)
                 return
             handle = session.release_handle()
-            assert isinstance(handle, ClosesByCallback)
-            handle.start_close(lambda _, error: constructed(None, error or _not_recorded()))
+            if isinstance(handle, ClosesByCallback):
+                handle.start_close(lambda _, error: constructed(None, error or _not_recorded()))
+            else:  # lost or suspended meanwhile
+                constructed(None, _not_recorded())
 
         handle = runtime.start_open(request, session, constructed)
         if handle is None:
