@@ -312,7 +312,7 @@ async def test_a_session_lost_before_the_journal_refuses_it_is_refused_and_harms
     async with stage(**settings) as server, talk(server.running.url) as client:
         writer = server.running.journal
         assert writer is not None
-        add, held = writer.add, list[Callable[[bool], None]]()
+        add, held = writer.add, list[Any]()
         writer.add = lambda row, on_durable=None: held.append(on_durable)  # type: ignore[method-assign]
         await client.send(create())
         opening = await server.opening()

@@ -15,6 +15,7 @@ import pytest_asyncio
 from orsay.errors import Faulted, LoadError, Overloaded
 from orsay.runtimes.base import OpenSession, TaskQuery
 from orsay.runtimes.process.pool import ProcessRuntime
+from structlog.testing import capture_logs
 
 from ..support.author_log import Log
 from ..support.environments import FILE
@@ -151,6 +152,16 @@ async def test_a_worker_killed_from_outside_is_replaced(pool: ProcessRuntime, lo
         await close_all(doomed, other)
     one, two = await two_apart(pool, log)  # there are two again
     await close_all(one, two)
+
+
+async def test_the_log_counts_a_session_that_was_being_closed_when_its_worker_died() -> None:
+    async with started(process_runtime(1, targets=SCRIPTED)) as pool:
+        doomed, idle = await open_session(pool, teardown="kill"), await open_session(pool)
+        with capture_logs() as lines:
+            with pytest.raises(Faulted):
+                await doomed.close()
+            await until(lambda: idle.losses)
+        assert [line["sessions"] for line in lines if line["event"] == "worker_lost"] == [2]
 
 
 # a worker is blocked

@@ -319,13 +319,13 @@ class WorkerConnection(asyncio.Protocol):
         if not self._hello.done():
             self._hello.set_exception(LoadError(f"{reason} while it loaded the environments"))
             self._hello.exception()
+        self._lost(self, reason)  # first: with the sessions that were here
         pending, self._pending = self._pending, {}
         for on_result, _, _ in pending.values():
             on_result(None, Faulted(fault, reason))
         listeners, self._listeners = self._listeners, {}
         for listener in listeners.values():
             listener.lost(fault, reason)
-        self._lost(self, reason)
 
 
 def _surroundings(hidden: Sequence[str]) -> dict[str, str]:
