@@ -100,7 +100,7 @@ def _session_s(url: str) -> float:
 
 
 def _ask(url: str, method: str, path: str, sid: str, body: bytes | None = None) -> bytes | None:
-    """The answer; None while the server starts."""
+    """The answer; None while the server starts or cannot be reached."""
     headers = {"X-Session-ID": sid, "Content-Type": "application/json"}
     request = urllib.request.Request(url + path, data=body, headers=headers, method=method)
     try:

@@ -119,7 +119,7 @@ def _settle(store: Store) -> None:
 
 
 def _index(store: Store) -> tuple[int, float]:
-    """Number of unindexed sessions, and the duration."""
+    """Number of sessions left unindexed, and the seconds that it took."""
     began = time.perf_counter()
     while True:
         with store.reading() as connection:

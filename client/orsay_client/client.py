@@ -102,7 +102,7 @@ class AsyncClient:
         return [str(name) for name in answer]
 
     def environment(self, name: str | None = None) -> AsyncEnvironment:
-        """One environment, by default the server's first. Sends nothing, so a wrong name fails later."""
+        """One environment, by default the server's first. Sends nothing: a wrong name fails at first use."""
         return AsyncEnvironment(self._connection, name)
 
     async def health(self) -> dict[str, Any]:

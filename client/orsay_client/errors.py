@@ -192,7 +192,7 @@ class WorkerLost(SessionLost):
 
 
 class Overloaded(Fault):
-    """A limit of the server is reached, also after the retries.
+    """A limit of the server is reached, and still is after all retries.
 
     ``retry_after_s`` is the server's last Retry-After, or None.
     """
@@ -274,7 +274,7 @@ class ServerError(Fault):
 
 
 class RequestError(OrsayClientError):
-    """The request is invalid; ``status`` is None if it was never sent."""
+    """The request cannot succeed unchanged; ``status`` is None if it was never sent."""
 
     def __init__(self, message: str = "", *, status: int | None = None) -> None:
         super().__init__(message)

@@ -12,7 +12,7 @@ RunLabels: TypeAlias = str | Mapping[str, str | int | float | bool | None]
 
 
 def run_header(labels: RunLabels) -> str:
-    """Header value: a string unchanged, a mapping as JSON. Raises ValueError for invalid characters."""
+    """Header value: a string unchanged, a mapping as JSON. Raises ValueError if no header can hold it."""
     if not isinstance(labels, str):
         return json.dumps(dict(labels), separators=(",", ":"), allow_nan=False)
     if not labels.isascii() or not labels.isprintable():

@@ -98,7 +98,7 @@ class Stream:
     def _alive_for(self, seconds: float) -> None:
         deadline = asyncio.get_running_loop().time() + seconds
         set_to = self._watch.when()
-        # A timer for each chunk would cost a tenth of a request, so timeouts are checked coarsely.
+        # A new timer for each chunk would cost a tenth of a request, so the deadline moves in coarse steps.
         if set_to is None or not deadline - _MOMENT_S * seconds <= set_to <= deadline:
             self._watch.reschedule(deadline)
 

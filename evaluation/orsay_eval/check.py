@@ -14,8 +14,8 @@ def assert_mean(
 ) -> None:
     """Raises AssertionError when the mean reward is below ``at_least``.
 
-    With ``surely`` the lower end of its 95% interval must reach it. A share of more than ``max_lost``
-    episodes lost to faults fails too, since the remaining ones may be biased.
+    With ``surely`` the lower end of its 95% interval must reach it. A share of episodes lost to
+    faults above ``max_lost`` fails too, since the remaining ones may be biased.
     """
     _check_lost(report, max_lost)
     _check("mean reward", report.summary.mean_reward, at_least, surely, report)

@@ -153,7 +153,7 @@ class _Draw:
     def _number(self, schema: Mapping[str, Any]) -> float:
         low, high = self._bounds(schema)
         value = round(self._rng.uniform(low, high), 3)
-        if not low < value < high:  # rounding must not reach an excluded bound
+        if not low < value < high:  # rounding must not leave the range or reach an excluded bound
             value = (low + high) / 2
         step = schema.get("multipleOf")
         return round(value / step) * step if _is_number(step) and step else value

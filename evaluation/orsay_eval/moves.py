@@ -82,8 +82,8 @@ class Player(Protocol):
     async def move(self, results: Sequence[Result], note: str = "") -> Move:
         """The next move after ``results``, in the order of the calls; none at first.
 
-        ``note`` asks a player to continue after a move without calls. Raises ModelFault without an answer,
-        ModelUnusable if no answer can be expected.
+        ``note`` asks a player to continue after a move without calls. Raises ModelFault if there
+        is no answer, ModelUnusable if there will never be one.
         """
         ...
 

@@ -282,7 +282,7 @@ class _Game:
             try:
                 await session.close()
             except errors.OrsayClientError:
-                return  # the server expires it
+                return  # it expires on the server when idle
 
     def _shown(self, blocks: Sequence[Any]) -> list[Any]:
         if self._evaluation.images:

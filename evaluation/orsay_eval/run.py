@@ -50,11 +50,11 @@ async def evaluate_async(
         url: Any ORS server.
         policy: A ``ChatModel``, a ``RandomPolicy``, a function of the ``Turn``, or anything that is a
             ``Policy``.
-        name: Of the report; by default the run's.
+        name: Name of the report; by default the run's.
         run: Label of the sessions, by default the name, else made of environment, split, model and time.
-        step: Label too, for a model in training.
+        step: Label of the sessions, for a model in training.
         concurrency: Episodes at the same time.
-        api_key: The environment server's, sent to it and nowhere else.
+        api_key: Key of the environment server, sent to no other.
         headers: Sent with each request to that server.
         secrets: Handed to each session's environment, and to nothing else.
         request_tries: How often a request is sent to a server that does not answer.
@@ -64,9 +64,10 @@ async def evaluate_async(
         on_progress: Called at the beginning, and when an episode ends.
         on_note: Called with a sentence for each notice.
 
-    Raises EvaluationError for invalid arguments, ModelUnusable if the model's endpoint refuses everything,
-    EvaluationStopped if many episodes in a row are lost to faults, and OrsayClientError for errors of the
-    server. A cancellation writes the partial report.
+    Raises EvaluationError if the evaluation cannot be done as requested, ModelUnusable if the model's
+    endpoint refuses everything, EvaluationStopped if many episodes in a row are lost to faults, and
+    OrsayClientError if the server refuses. A cancelled evaluation writes the partial report, and raises
+    CancelledError.
     """
     if concurrency < 1:
         raise EvaluationError(f"concurrency must be at least 1, not {concurrency}")

@@ -37,7 +37,7 @@ class Report:
     optimizer_steps: int
     episodes_per_batch: int
     warm_up_loss: list[float] = field(default_factory=list)
-    """Metric at the first and at the last step."""
+    """Loss at the first and at the last step."""
     batches: list[Batch] = field(default_factory=list)
     held_out_before: Evaluation | None = None
     held_out_after: Evaluation | None = None

@@ -63,7 +63,7 @@ def _signs(text: str) -> Iterable[str]:
 
 
 def _sign(text: str) -> str:
-    """A character that may be escaped, with its longest neighbourhood of never escaped ones."""
+    """Pattern of a part that may be escaped, between never escaped characters, as many as possible."""
     runs = plain_runs(text)
     gaps: list[tuple[str, str, str]] = []
     before, rest = "", text

@@ -128,7 +128,7 @@ class EvaluationSummary(_Part):
     retried: dict[str, int] = Field(default_factory=dict)
     """Faults after which an episode was played again, by class."""
     stops: dict[str, int] = Field(default_factory=dict)
-    """Scored episodes, by the reason of their end."""
+    """Scored episodes, by stop reason."""
     tokens: TokenCounts = TokenCounts()
     turns: Quantiles | None = None
     latency: Quantiles | None = None

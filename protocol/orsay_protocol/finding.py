@@ -46,7 +46,7 @@ def well_spelled(text: str) -> str:
 
 
 def windows(text: str, margin: int, size: int = _WINDOW) -> Iterator[tuple[int, str]]:
-    """Overlapping pieces of the text, and their positions; each match within the margin is in one piece."""
+    """Overlapping pieces of the text, and their positions; a match within the margin is whole in one."""
     if len(text) <= size:
         yield 0, text
         return
@@ -61,7 +61,10 @@ def literal(text: str) -> str:
 
 
 class Patterns:
-    """Set of regular expressions, searched in one pass by pydantic's Rust regex engine. False if empty."""
+    """Set of regular expressions, searched in one pass of the Rust regex engine that pydantic includes.
+
+    That is far faster than one ``in`` for each text. False if empty.
+    """
 
     __slots__ = ("_groups", "_validators")
 
@@ -88,7 +91,7 @@ class Patterns:
 
 
 class Index:
-    """Index that finds ``texts`` and long enough parts of them, and ``whole`` texts without parts."""
+    """Index that finds ``texts`` and long enough parts of them, but ``whole`` texts only as a whole."""
 
     __slots__ = ("_edges", "_heads", "_needles", "_places", "_tails", "size")
 
@@ -161,9 +164,9 @@ class _Place:
         self.least = least
 
     def around(self, text: str, at: int, last: int) -> Span | None:
-        """The match around ``at``. ``last`` is the end of the previous match, where the search starts.
+        """The match around ``at``. ``last`` is the end of the previous one, which is not searched again.
 
-        It may contain line breaks, as in long base64.
+        The match may contain line breaks, as in long base64.
         """
         start, end = at, at + len(self.block)
         if end <= last or not text.startswith(self.block, at):

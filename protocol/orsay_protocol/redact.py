@@ -23,8 +23,8 @@ __all__ = ["HIDDEN", "NOTHING", "SHORTEST", "Redactor", "latest", "redact", "red
 HIDDEN = "[secret]"
 """Replacement of a secret."""
 
-_MOST_REDACTORS, _MOST_TOGETHER = 256, 131_072  # redactors, characters of their secrets, ...
-_MOST_SIZE = 400_000  # ... and blocks in the indexes of all searches: some hundred MB at most
+_MOST_REDACTORS, _MOST_TOGETHER = 256, 131_072  # of ``latest``: redactors, characters of secrets
+_MOST_SIZE = 400_000  # of all search structures, in blocks: some hundred MB at most
 
 
 class Redactor:

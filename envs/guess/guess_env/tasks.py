@@ -41,7 +41,7 @@ def make_task(split: str, index: int) -> JSONObject:
 
 
 def own_task(task_spec: JSONObject) -> JSONObject:
-    """``task_spec`` as made here. Raises ValueError for any other, such as one with a narrower range."""
+    """``task_spec`` as made here. Raises ValueError for any other: a narrower range would be easier."""
     split, index = task_spec.get("split"), task_spec.get("index")
     if split in SPLITS and isinstance(index, int) and 0 <= index < TASKS_PER_SPLIT:
         task = make_task(split, index)

@@ -21,7 +21,7 @@ _PROBES = 16
 
 
 async def discover(source: Source, split: str, probes: Sequence[int], *, terminal_as_tool: bool) -> Tools:
-    """The tools in the form for models. A session of each task in ``probes`` adds its own tools.
+    """The tools as a model sees them. A session of each task in ``probes`` adds its own tools.
 
     A failed session is skipped with a warning. Raises RequestError and Fault for the environment's own
     listing.

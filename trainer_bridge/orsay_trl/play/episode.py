@@ -58,7 +58,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The tools of an environment in the form for models.
+    """The tools of an environment as a model sees them.
 
     ``schemas`` are in OpenAI's function format, ``names`` maps the model's name of a tool to the
     environment's, ``terminal`` is the tool that takes a plain message.

@@ -25,7 +25,8 @@ class ColocatedSampler:
         generation: ``trainer.vllm_generation`` with ``vllm_mode="colocate"``; anything with its ``llm``.
         sampling: How tokens are drawn.
 
-    Raises ValueError for an engine with several processes, which would have to make each step together.
+    Raises ValueError for an engine with several processes: they would have to make each step together, and
+    their rollouts do not take the same steps.
     """
 
     def __init__(self, generation: Any, sampling: Sampling | None = None) -> None:

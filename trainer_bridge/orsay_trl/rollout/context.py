@@ -47,8 +47,8 @@ class RolloutSettings:
     def open(self, trainer: Any) -> RolloutContext:
         """Context for one trainer; called on its thread.
 
-        Raises TemplateError if tool calls cannot be parsed, and ValueError if no one would update the
-        server's weights.
+        Raises TemplateError if tool calls cannot be parsed, and ValueError if nothing would update
+        the server's weights.
         """
         kwargs = (
             self.chat_template_kwargs

@@ -25,7 +25,7 @@ _SHARDED = frozenset({"DEEPSPEED", "FSDP"})
 
 
 class SyncError(SamplerError):
-    """The server did not load the new weights: it samples from another model than is trained."""
+    """The server did not load the new weights: it does not sample from the model that is trained."""
 
 
 class DiskSync:
@@ -110,7 +110,7 @@ class DiskSync:
             )
 
     def _reset(self, http: httpx.Client) -> None:
-        """Reset the cache of prefixes; False while running requests hold blocks of it."""
+        """Reset the prefix cache, again while the server refuses since requests hold blocks of it."""
         deadline = time.monotonic() + self._timeout_s
         delay_s = 0.02
         while _success(self._ask(http, "POST", "/reset_prefix_cache")) is False:

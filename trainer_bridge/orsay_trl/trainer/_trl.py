@@ -91,10 +91,10 @@ _FRAMES_OF_A_START = 32  # between the trainer and the start of a process, which
 
 
 def calling_trainer() -> Any:
-    """The trainer that calls the caller, or None.
+    """The trainer on whose behalf the caller runs, or None.
 
-    TRL calls an environment from one of the trainer's methods. Variables of other frames are not read, which
-    would keep their values alive.
+    TRL calls an environment from one of the trainer's methods. Variables of other frames are not read:
+    that would keep their values alive.
     """
     return _caller_among(_FRAMES, is_trainer)
 

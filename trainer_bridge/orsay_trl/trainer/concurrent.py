@@ -73,7 +73,7 @@ class ConcurrentEnvironments:
     _orsay_turns: _Turns | None = None
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """TRL's, and then the end of all sessions in any case."""
+        """Train as TRL does, then end all sessions, also after an error."""
         try:
             return super().train(*args, **kwargs)  # type: ignore[misc]
         finally:

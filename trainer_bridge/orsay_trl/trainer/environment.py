@@ -84,7 +84,7 @@ class RolloutEnvironment:
     def reset(self, **row: Any) -> Content:
         """Begin the episode of a row of the dataset and return the environment's prompt.
 
-        The previous episode is closed. After a fault without a session a prompt is returned too: such a
+        The previous episode is closed. If a fault left no session, a prompt is returned all the same: such a
         rollout is masked, not scored.
         """
         self._close()

@@ -44,7 +44,7 @@ class GroupReward:
 
     A group is what the trainer compares: each ``num_generations`` rollouts in a row, in an evaluation
     ``num_generations_eval``. A rollout lost to a fault takes no part and gets None; so does a whole group
-    whose scoring fails. A group in several processes is scored by the first with a usable session.
+    whose scoring fails. A group in several processes is scored by the first one that has a usable session.
 
     The group size comes from TRL's GRPO trainer, found by ``log_metric``, else from ``num_generations``.
     Raises ValueError without either, and for a group with several tasks.
