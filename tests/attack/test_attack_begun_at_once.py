@@ -15,13 +15,14 @@ import pytest
 from orsay.errors import Faulted, Overloaded, Refused
 from orsay.runtimes.base import ClosesByCallback, Listener, OnResult, OpensByCallback, OpenSession, Runtime
 from orsay.serving.assembly import Running
+from orsay.sessions.session import Session
 
 from ..support.gateways import gateway_of
 from ..support.sessions import ScriptedHandle, ScriptedRuntime, ended
 from ..support.sockets import raw_request
 from ..support.waiting import until
 from .hostile import Talk, talk
-from .test_attack_at_once import Answer, read
+from .test_attack_at_once import Answer, alive, no_garbage_collection, read
 
 BODY = {"env_name": "rooms", "split": "train", "index": 0}
 
@@ -322,6 +323,20 @@ async def test_a_session_lost_before_the_journal_refuses_it_is_refused_and_harms
         assert (await read(client)).status == 429
         assert not opening.handle.closings and not server.running.sessions.live
         writer.add = add  # type: ignore[method-assign]
+
+
+async def test_sessions_that_ended_leave_nothing_to_the_garbage_collector(tmp_path: Path) -> None:
+    async with stage(journal=str(tmp_path / "journal.db")) as server, talk(server.running.url) as client:
+        with no_garbage_collection():
+            for number in range(20):
+                handle = await server.ready(client, f"a{number}")
+                await client.send(delete(f"a{number}"))
+                await until(partial(bool, handle.closings))
+                handle.closings[0](b"", None)
+                assert (await read(client)).status == 200
+            server.runtime.openings.clear()
+            del handle
+            assert alive(Session)["Session"] <= 1  # the last request's
 
 
 def test_the_runtime_of_these_tests_is_one() -> None:

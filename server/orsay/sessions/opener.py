@@ -46,37 +46,13 @@ class Opener:
     def _begin(
         self, runtime: OpensByCallback, session: Session, request: OpenSession
     ) -> asyncio.Future[None] | None:
-        """As ``_open``, by callbacks; None if the runtime has to be awaited."""
-        opening: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def constructed(_: object, error: Faulted | Refused | None) -> None:
-            if opening.done():  # deleted meanwhile
-                return
-            if error is not None:
-                fail(opening, self._opening_failed(session, error) or error)
-            elif session.record is None:
-                recorded(True)
-            else:
-                session.record.write_opening(recorded)
-
-        def recorded(committed: bool) -> None:
-            if opening.done():
-                return
-            if committed or not self._shared.needs_journal:
-                self._opened(session)
-                opening.set_result(None)
-                return
-            handle = session.release_handle()
-            if isinstance(handle, ClosesByCallback):
-                handle.start_close(lambda _, error: constructed(None, error or _not_recorded()))
-            else:  # lost or suspended meanwhile
-                constructed(None, _not_recorded())
-
-        handle = runtime.start_open(request, session, constructed)
+        """As ``_open``, by callbacks; None where the runtime has to be awaited."""
+        opening = _Opening(self, session)
+        handle = runtime.start_open(request, session, opening.constructed)
         if handle is None:
             return None
         session.take_handle(handle)
-        return opening
+        return opening.future
 
     async def _open(self, session: Session, request: OpenSession) -> None:
         try:
@@ -87,26 +63,31 @@ class Opener:
                 raise deleted_early() from None
             raise
         except BaseException as error:
-            lost = self._opening_failed(session, error)
+            lost = self.failed(session, error)
             if lost is not None:
                 raise lost from error
             raise
-        self._opened(session)
+        self.opened(session)
 
     async def _record_opening(self, session: Session) -> None:
         """Wait until the journal has the session. Raises Overloaded if a required journal refuses it."""
-        if session.record is None or await session.record.session_opened() or not self._shared.needs_journal:
+        if session.record is None or await session.record.session_opened() or not self.needs_journal:
             return
         handle = session.release_handle()
         if handle is not None:
             await handle.close()
         raise _not_recorded()
 
-    def _opened(self, session: Session) -> None:
+    @property
+    def needs_journal(self) -> bool:
+        return self._shared.needs_journal
+
+    def opened(self, session: Session) -> None:
+        """The environment is constructed, and the journal knows of it."""
         session.opened()
         self._shared.meter.session_opened(session.info.name)
 
-    def _opening_failed(self, session: Session, error: BaseException) -> OpeningLost | None:
+    def failed(self, session: Session, error: BaseException) -> OpeningLost | None:
         """Remove the session, unless it is being deleted. Returns what clients get in place of the error."""
         if isinstance(error, Faulted | Refused):
             error.redact(session.hide)
@@ -116,6 +97,47 @@ class Opener:
             if isinstance(error, Faulted) and error.fault == "worker_lost":
                 return OpeningLost(error.message)
         return None
+
+
+class _Opening:
+    """Callbacks of one opening: an object, since functions that call each other are a circle of references,
+    which would keep the session until the garbage collector runs.
+    """
+
+    __slots__ = ("_opener", "_session", "future")
+
+    def __init__(self, opener: Opener, session: Session) -> None:
+        self._opener = opener
+        self._session = session
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def constructed(self, _: object, error: Faulted | Refused | None) -> None:
+        """Callback of the runtime."""
+        if self.future.done():  # deleted meanwhile
+            return
+        record = self._session.record
+        if error is not None:
+            fail(self.future, self._opener.failed(self._session, error) or error)
+        elif record is None:
+            self._recorded(True)
+        else:
+            record.write_opening(self._recorded)
+
+    def _recorded(self, committed: bool) -> None:
+        if self.future.done():
+            return
+        if committed or not self._opener.needs_journal:
+            self._opener.opened(self._session)
+            self.future.set_result(None)
+            return
+        handle = self._session.release_handle()
+        if isinstance(handle, ClosesByCallback):
+            handle.start_close(self._closed_again)
+        else:  # lost or suspended meanwhile
+            self._closed_again(None, None)
+
+    def _closed_again(self, _: object, error: Faulted | Refused | None) -> None:
+        self.constructed(None, error or _not_recorded())
 
 
 def fail(future: asyncio.Future[None], error: BaseException) -> None:
