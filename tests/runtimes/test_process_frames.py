@@ -36,3 +36,14 @@ def test_frames_come_out_as_they_went_in(
     reader = FrameReader()
     found = [each for start, end in pairwise(edges) for each in reader.feed(data[start:end])]
     assert found == frames
+
+
+async def test_frames_for_a_process_that_is_gone_are_dropped() -> None:
+    pieces: list[bytes] = []
+    outbox = Outbox(pieces.append)
+    outbox.send(1, 1)
+    outbox.close()  # uvloop's transport raises from here on
+    await asyncio.sleep(0)
+    outbox.send(1, 2)
+    await asyncio.sleep(0)
+    assert pieces == []

@@ -132,9 +132,17 @@ class Outbox:
             self._loop.call_soon(self._flush)
         self._frames.append(_HEADER.pack(len(payload), kind, number, session) + payload)
 
+    def close(self) -> None:
+        """Drop what is not sent yet, and what comes: the other end is gone."""
+        self._write = _drop
+
     def _flush(self) -> None:
         frames, self._frames = self._frames, []
         self._write(b"".join(frames))
+
+
+def _drop(_data: bytes) -> None:
+    """Write of a closed outbox."""
 
 
 def pack_outcome(outcome: Outcome) -> bytes:

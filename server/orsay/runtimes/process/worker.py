@@ -73,6 +73,7 @@ class Worker(asyncio.Protocol):
         self._outbox.send(Kind.HELLO, 0, to_json({"environments": self._host.environments}))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._outbox.close()
         self._ended.set()
 
     def data_received(self, data: bytes) -> None:

@@ -298,6 +298,7 @@ class WorkerConnection(asyncio.Protocol):
                     self._hello.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._outbox.close()
         if not self._closed.done():
             self._closed.set_result(None)
         if self._ending:
