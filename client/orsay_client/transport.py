@@ -206,7 +206,7 @@ class Transport:
             if not watch.expired():
                 raise
             raise ConnectionLost(
-                f"{method} {self.address}{path}: no sign of life for too long", may_have_run=True
+                f"{method} {self.address}{path}: no data for too long", may_have_run=True
             ) from exc
 
     async def _open(

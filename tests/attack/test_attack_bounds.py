@@ -99,7 +99,7 @@ async def test_a_key_that_is_added_halves_what_one_may_have(tmp_path: Path) -> N
             assert len((await fill(alice, 3))[0]) == 3
             write(*KEYS)
             process.signal(signal.SIGHUP)
-            await until(lambda: process.events("config_taken_up"))
+            await until(lambda: process.events("config_applied"))
             assert (await fill(alice, 1))[0] == []
             async with api_for(process.url, **BOB) as bob:
                 assert len((await fill(bob, 9))[0]) == 3

@@ -132,7 +132,7 @@ async def test_a_session_of_before_a_restart_is_built_again_for_its_key_alone(ki
         assert (await create(ada)).status_code == 200
         await ada.call("step", label="A")
         await killed.kill()
-        await until(lambda: killed.process.events("sessions_of_the_past"), timeout_s=WAIT_S)
+        await until(lambda: killed.process.events("sessions_left_open"), timeout_s=WAIT_S)
         unknown = [reported(each) for each in await everywhere(nobody)]
         assert [reported(each) for each in await everywhere(bob)] == unknown
         assert (await create(bob)).status_code == 200

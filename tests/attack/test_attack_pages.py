@@ -518,9 +518,9 @@ def test_a_server_that_loses_its_keys_guards_its_name(tmp_path: Path) -> None:
 
 def reread(process: ServerProcess) -> None:
     """Have the server read its file again, and wait until it has."""
-    seen = len(process.events("config_taken_up"))
+    seen = len(process.events("config_applied"))
     process.signal(signal.SIGHUP)
     end = time.monotonic() + LIMIT_S
-    while len(process.events("config_taken_up")) == seen:
+    while len(process.events("config_applied")) == seen:
         assert time.monotonic() < end, process.everything
         time.sleep(0.01)

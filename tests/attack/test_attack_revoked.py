@@ -76,9 +76,9 @@ class Keyed:
     async def let_in(self, *keys: str) -> None:
         """Only these from now on, or anybody; returns when the server has taken that up."""
         self.write(*keys)
-        seen = len(self.process.events("config_taken_up"))
+        seen = len(self.process.events("config_applied"))
         self.process.signal(signal.SIGHUP)
-        await until(lambda: len(self.process.events("config_taken_up")) > seen)
+        await until(lambda: len(self.process.events("config_applied")) > seen)
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ async def test_a_websocket_ends_and_its_session_with_it(keyed: Keyed) -> None:
         step = await ask(his, "step", tool="say", arguments={"text": "still here"})
         assert "still here" in json.dumps(step)
         await until(lambda: any(line["session"] == sid for line in keyed.events("session_ended")))
-    (line,) = keyed.events("key_taken_back")
+    (line,) = keyed.events("key_revoked")
     assert line["connections"] == 1 and ALICE not in keyed.process.everything
 
 
@@ -311,4 +311,4 @@ async def test_other_changes_of_the_file_disturb_nobody(keyed: Keyed) -> None:
         await ask(hers, "reset", task_spec={})
         await keyed.let_in(ALICE, BOB, "a-third-key")
         assert (await ask(hers, "state"))["type"] == "state"
-    assert keyed.events("key_taken_back") == []
+    assert keyed.events("key_revoked") == []

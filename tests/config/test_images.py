@@ -50,7 +50,7 @@ variables = {{ ORSAY_WORKERS = 1 }}
             call = asyncio.create_task(api.call("do_async", how=f"wait:{log.gate('a')}"))
             running.path.write_text(plain)
             running.signal(signal.SIGHUP)
-            await until(lambda: running.events("config_taken_up"))
+            await until(lambda: running.events("config_applied"))
             assert (await api.get("/list_environments")).json() == ["plain"]
             assert (
                 await api.other().post("/create", {"env_name": "game", "task_spec": {}})
@@ -64,7 +64,7 @@ variables = {{ ORSAY_WORKERS = 1 }}
 
             running.path.write_text(plain + games)
             running.signal(signal.SIGHUP)
-            await until(lambda: len(running.events("config_taken_up")) == 2, timeout_s=60)
+            await until(lambda: len(running.events("config_applied")) == 2, timeout_s=60)
             await api.other().create("game")
     assert containers(name) == []
 

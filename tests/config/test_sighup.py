@@ -52,7 +52,7 @@ def steady(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FileServer]:
         yield found
 
 
-async def reread(running: FileServer, text: str, event: str = "config_taken_up") -> dict[str, Any]:
+async def reread(running: FileServer, text: str, event: str = "config_applied") -> dict[str, Any]:
     """Change the file, say so, and wait until the log reports what came of it."""
     before = len(running.events(event))
     running.path.write_text(text)
@@ -104,8 +104,8 @@ async def test_a_removed_environment_plays_its_sessions_to_their_end_and_then_st
     await api.delete()
     assert log.count("gone") == 1
     await until(lambda: place not in children(running.pid))
-    await until(lambda: running.events("environments_gone"))
-    assert "'one'" in running.events("environments_gone")[0]["runtime"]
+    await until(lambda: running.events("environments_removed"))
+    assert "'one'" in running.events("environments_removed")[0]["runtime"]
 
 
 async def test_sessions_of_what_stays_are_not_touched(running: FileServer, api: Api) -> None:
@@ -232,7 +232,7 @@ async def test_another_server_comes_and_goes_while_calls_run(running: FileServer
         log.open("a")
         assert (await call).text == "1"
         await api.delete()
-        await until(lambda: running.events("environments_gone"))
+        await until(lambda: running.events("environments_removed"))
 
 
 async def test_signals_while_the_file_is_read_are_all_heeded(running: FileServer, api: Api) -> None:

@@ -22,7 +22,7 @@ pytestmark = [needs_engine, pytest.mark.timeout(600)]  # the first may build the
 OTHER = f'[environments.other]\n{SCRIPTED}\nserve = {{ scripted = "Other" }}\n'
 
 
-def reread(running: Gateway, text: str, event: str = "config_taken_up") -> None:
+def reread(running: Gateway, text: str, event: str = "config_applied") -> None:
     """Change the file, say so, and wait until the log reports that it was taken up, or refused."""
     before = len(running.events(event))
     running.path.write_text(text)

@@ -132,7 +132,7 @@ async def test_where_nobody_listens_nothing_ran() -> None:
 
 async def test_silence_is_noticed_and_its_connection_not_used_again() -> None:
     async with talking(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nok", OK) as (raw, client):
-        with pytest.raises(Broken, match="no sign of life"):
+        with pytest.raises(Broken, match="no data for too long"):
             await client.send("GET", "/x", {}, silence_s=0.2)
         assert await body(client) == b"ok"
         assert raw.connections == 2

@@ -267,7 +267,7 @@ def test_the_rest_of_another_version_is_kept_and_reported(
     file.write_bytes(kept)
     with structlog.testing.capture_logs() as logged:
         open_and_close(path)
-    assert [line["event"] for line in logged] == ["journal_rest_not_read"]
+    assert [line["event"] for line in logged] == ["journal_wal_not_read"]
     assert file.read_bytes() == kept
 
 

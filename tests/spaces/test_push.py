@@ -183,7 +183,7 @@ def test_a_private_space_is_made_private(there: Hub, project: Path) -> None:
 def test_a_public_space_is_not_taken_for_a_private_one(there: Hub, project: Path) -> None:
     there.spaces["me/walls"] = Space(private=False)
     done = push(there, project, "--private", "--secret", f"JUDGE={SECRET}")
-    assert done.code == 1 and "already and public" in done.err
+    assert done.code == 1 and "already and is public" in done.err
     assert there.order() == ["create"], "nothing may be sent to it"
 
 

@@ -157,7 +157,7 @@ async def test_a_session_that_cannot_be_built_again_is_gone_and_says_why(immorta
         for api, reason in (
             (mortal, "server restarted"),
             (secretive, "secrets"),
-            (fickle, "call 2 of 'where' was answered otherwise"),
+            (fickle, "the result of its call 2 of 'where' differs"),
         ):
             reply = await patiently(partial(api.call, "add", number=1))
             assert (reply.status, reply.response.headers["x-orsay-fault"]) == (410, "session_gone")
@@ -285,7 +285,7 @@ async def test_a_session_from_before_hash_seeds_were_fixed_is_compared_as_ever(i
         await immortal.kill()
         assert (await patiently(lambda: silent.call("add", number=1))).text == "7"
         gone = await patiently(lambda: printing.call("add", number=1))
-        assert gone.status == 410 and "'names' was answered otherwise" in gone.response.json()["detail"]
+        assert gone.status == 410 and "'names' differs from the recorded" in gone.response.json()["detail"]
 
 
 @pytest.mark.conformance("L6", "L7")

@@ -85,4 +85,4 @@ def _without_halves(value: Any, what: str) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as exc:
-        raise Failed(f"{what} holds half of a surrogate pair, which is no character") from exc
+        raise Failed(f"{what} contains a lone surrogate, which is no character") from exc

@@ -172,7 +172,7 @@ class ConsoleMount:
         if self._feed.closed:
             raise ShuttingDown("the server is shutting down")
         if len(self._feed) >= _STREAMS:
-            raise Overloaded(f"the console at maximum capacity: {_STREAMS} streams are open")
+            raise Overloaded(f"the console is at maximum capacity: {_STREAMS} streams are open")
         if self._keys.several and self._feed.listeners(request.owner) >= _STREAMS_PER_KEY:
             raise Overloaded(f"this key is at maximum capacity: {_STREAMS_PER_KEY} streams of the console")
         with self._feed.listening(request.owner) as listener:

@@ -54,7 +54,7 @@ class Admitted:
             if task is not None:
                 task.cancel()
         if bad:
-            _log.info("key_taken_back", connections=len(bad))
+            _log.info("key_revoked", connections=len(bad))
 
     def _is_good(self, request: Request) -> bool:
         try:

@@ -67,8 +67,8 @@ class Guard:
         if name is None or name not in self._names:
             self.refused += 1
             raise Forbidden(
-                "this server has no API keys, so that no web page can use it by a name of its own:"
-                f" {_shown(host)} is no name of this server. Ask for it by its address, such as"
+                "this server has no API keys, so it refuses host names that a web page could use to reach it:"
+                f" {_shown(host)} is no name of this server. Use its address, such as"
                 " http://127.0.0.1, add the name to ORSAY_ALLOWED_HOSTS, or set ORSAY_API_KEYS"
             )
         if len(self._good) < _KEPT:

@@ -292,7 +292,7 @@ class Connection(HttpToolsProtocol):
         self._earlier = [each for each in self._earlier if not each.response_complete]
         self._earlier.append(earlier)
         if len(self._earlier) > PIPELINED:
-            self._door.note("too_many_requests_in_advance", client=self._client)
+            self._door.note("too_many_pipelined_requests", client=self._client)
             self.pipeline.popleft()
             self._end_with(earlier)
             raise _Refusal(400, "too many requests in advance")  # stops the parser
@@ -360,7 +360,7 @@ class Connection(HttpToolsProtocol):
             self._stop_watching()
             self.transport.close()
             return
-        self._door.note("client_does_not_go_on", client=self._client)
+        self._door.note("request_timeout", client=self._client)
         part = "body" if self._phase == "body" else "head"
         self._refuse(408, f"the {part} of the request did not arrive in time")
 

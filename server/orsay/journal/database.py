@@ -86,7 +86,7 @@ class Store:
                     write_all(statements, batch, self.location)
             finally:
                 release()
-            log.info("journal_rest_taken_over", groups=len(batches))
+            log.info("journal_wal_replayed", groups=len(batches))
 
     def look(self) -> None:
         """Raises JournalDown if the open file was removed."""

@@ -82,11 +82,11 @@ def journal_down(exc: BaseException, location: str) -> JournalDown:
         text, hint = _SQLITE[sqlite3.SQLITE_FULL]
         return JournalDown(f"{start}: {text}", hint)
     if isinstance(found, OSError):
-        return JournalDown(f"{start}: {found.strerror or found}", "see to the folder, its owner and its disk")
+        return JournalDown(f"{start}: {found.strerror or found}", "check the folder, its owner and its disk")
     if type(found).__module__.partition(".")[0] not in ("psycopg", "psycopg_pool"):
         return JournalDown(
             f"{start}: {type(found).__name__}: {found}",
-            "this looks like a mistake of ours: report it",
+            "this looks like a bug of Orsay: report it",
             kind="mistake",
         )
     message = " ".join(str(found).split())

@@ -28,7 +28,7 @@ def read_salt(connection: Connection) -> bytes:
 
 async def salt_of(writer: Writer, *, wait_limit_s: float) -> bytes:
     """Wait for the salt of a journal that may be down. Raises JournalDown."""
-    found = JournalDown("the journal takes too long to open", "see to its disk or server")
+    found = JournalDown("the journal takes too long to open", "check its disk or server")
     try:
         async with asyncio.timeout(wait_limit_s):
             while True:

@@ -27,7 +27,7 @@ def require(names: Sequence[str]) -> None:
                 importlib.import_module(module)
             except ImportError as exc:
                 raise ConfigError(
-                    f"--also {name} needs what cannot be loaded here ({exc}): pip install 'orsay[{name}]'"
+                    f"--also {name} needs a package that is missing here ({exc}): pip install 'orsay[{name}]'"
                 ) from exc
 
 

@@ -244,10 +244,10 @@ class RouterRuntime:
 
     async def _wind_down(self, member: Member) -> None:
         if member.sessions:
-            _log.info("environments_leave", runtime=member.label, sessions=member.sessions)
+            _log.info("environments_removing", runtime=member.label, sessions=member.sessions)
         await member.wind_down()
         await _stop([member])
-        _log.info("environments_gone", runtime=member.label)
+        _log.info("environments_removed", runtime=member.label)
 
     async def stop(self) -> None:
         if self._stopping:
@@ -281,7 +281,7 @@ class RouterRuntime:
         problems = [*view.problems, *filter(None, (member.missing() for member in self.members))]
         if view.environments != self._view.environments:
             for problem in problems:
-                _log.error("environment_left_out", reason=problem)
+                _log.error("environment_skipped", reason=problem)
         self._show(view)
         return view
 

@@ -232,7 +232,7 @@ class _Http(uvicorn.Server):
         for connection in bad:
             connection.break_off(401, "the API key was taken back while the request was answered")
         if bad:
-            _log.info("key_taken_back", connections=len(bad))
+            _log.info("key_revoked", connections=len(bad))
 
     async def on_tick(self, counter: int) -> bool:
         if counter % _TICKS_BETWEEN_PROBES == 0 and not has_free_descriptor():
@@ -250,7 +250,7 @@ class _Http(uvicorn.Server):
 
     def _break_off(self) -> None:
         left = list(self.server_state.connections)
-        _log.info("connections_broken_off", connections=len(left))
+        _log.info("connections_aborted", connections=len(left))
         for connection in left:
             connection.transport.abort()
 

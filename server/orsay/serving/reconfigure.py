@@ -106,7 +106,7 @@ class Reread:
         waiting = [name for name in different if name not in LIVE]
         if waiting:
             _log.warning("settings_need_a_restart", file=str(old.file), settings=waiting)
-        _log.info("config_taken_up", file=str(old.file), settings=taken, **_changes(old.entries, new.entries))
+        _log.info("config_applied", file=str(old.file), settings=taken, **_changes(old.entries, new.entries))
 
 
 def _different(old: Settings, new: Settings) -> list[str]:

@@ -123,7 +123,7 @@ class Server:
         """``run`` inside a running loop; ``again`` reads the configuration anew."""
         settings = configuration.settings
         if settings.open_to_anyone:
-            _log.warning("open_to_anyone", host=settings.host, hint="set ORSAY_API_KEYS to ask for a key")
+            _log.warning("open_to_anyone", host=settings.host, hint="set ORSAY_API_KEYS to require a key")
         signals = Signals(rereads=configuration.file is not None)
         try:
             await self._serve(configuration, again, signals)

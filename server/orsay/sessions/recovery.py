@@ -106,8 +106,8 @@ class Recovery:
             if not created_anew:
                 on_ended(past.sid, past.owner, reason)
         if old:
-            going_on = len(self._waiting)
-            _log.info("sessions_of_the_past", going_on=going_on, ended=len(old) - going_on)
+            kept = len(self._waiting)
+            _log.info("sessions_left_open", kept=kept, ended=len(old) - kept)
 
     async def _read_patiently(self, work: Callable[[Connection], _T]) -> _T:
         give_up_at = time.monotonic() + _READ_LIMIT_S
@@ -117,7 +117,9 @@ class Recovery:
             except JournalDown as exc:
                 if time.monotonic() > give_up_at:
                     raise
-                _log.warning("journal_not_read", reason=str(exc), hint="old sessions go on once it answers")
+                _log.warning(
+                    "journal_not_read", reason=str(exc), hint="earlier sessions resume once it answers"
+                )
                 await asyncio.sleep(_READ_AGAIN_S)
 
     def find(self, key: SessionKey) -> PastSession | None:
@@ -303,7 +305,7 @@ async def _ask_again(session: Session, handle: Handle, ask: PastAsk, content: Pa
     elif same and fault is None:
         same = from_json(answer) == from_json(content.prompts.get(ask.kind, b"null"))
     if not same:
-        raise _Diverged(f"its {ask.kind} is another one than the recorded")
+        raise _Diverged(f"its {ask.kind} differs from the recorded one")
 
 
 async def _repeat(session: Session, handle: Handle, call: PastCall) -> None:
@@ -321,9 +323,13 @@ async def _repeat(session: Session, handle: Handle, call: PastCall) -> None:
             raise
         fault = exc.fault
     if fault != call.fault:
-        raise _Diverged(f"its call {call.number} of {call.name!r} ended otherwise than recorded")
+        raise _Diverged(
+            f"the outcome of its call {call.number} of {call.name!r} differs from the recorded one"
+        )
     if fault is None and from_json(result_of(outcome.wire) or "null") != from_json(call.result or b"null"):
-        raise _Diverged(f"its call {call.number} of {call.name!r} was answered otherwise than recorded")
+        raise _Diverged(
+            f"the result of its call {call.number} of {call.name!r} differs from the recorded one"
+        )
 
 
 def _restore(session: Session, content: PastContent, handle: Handle) -> None:
@@ -393,4 +399,4 @@ def _check_whole(content: PastContent, past: PastSession) -> None:
     results = len(numbers) if past.results is None else past.results
     ends = len(content.done) + len(content.asks)
     if not content.request or past.ends not in (None, ends) or numbers != list(range(1, results + 1)):
-        raise _Diverged("the journal does not have all of it")
+        raise _Diverged("the journal lacks some of its rows")

@@ -54,11 +54,11 @@ def _ended(content: PastContent) -> list[Step]:
     total = len(content.done) + len(content.asks)
     asks = {ask.number: ask for ask in content.asks}
     if any(number > total for number in asks):
-        raise Disorder("the journal does not have all of it")
+        raise Disorder("the journal lacks some of its rows")
     calls = iter(content.done)
     ended = [asks.get(number) or next(calls) for number in range(1, total + 1)]
     if any(_after(step) >= number for number, step in enumerate(ended, 1)):
-        raise Disorder("the journal does not have all of it")
+        raise Disorder("the journal lacks some of its rows")
     return ended
 
 

@@ -44,14 +44,14 @@ def prepare(hub: Hub, space: SpaceName, wishes: Wishes) -> Remote:
     remote = hub.look(str(space))
     if wishes.private and remote.private is False:
         raise SpaceError(
-            f"{space} is there already and public: make it private at {hub.page(str(space))}/settings, or"
+            f"{space} exists already and is public: make it private at {hub.page(str(space))}/settings, or"
             " push without --private"
         )
     foreign = remote.files - _FROM_THE_HUB
     if foreign and MARK not in remote.files and not wishes.replace:
         some = ", ".join(sorted(foreign)[:3])
         raise SpaceError(
-            f"{space} is there already and was not made by orsay push: it has {some}"
+            f"{space} exists already and was not made by orsay push: it has {some}"
             f"{', …' if len(foreign) > 3 else ''}."
             " Choose another name, or replace all that is in it with --force"
         )

@@ -101,7 +101,7 @@ async def call_bad_input(target: Target) -> None:
             async with target.session() as session:
                 _refused(await session.call(spec["name"], wrong), "input_validation")
             return
-    raise NotSupported("no tool of this environment requires anything")
+    raise NotSupported("no tool of this environment has a required argument")
 
 
 @standard("call-after-refusal", "9", "A refused call changes nothing: the next call works.")

@@ -52,7 +52,7 @@ async def expect_one_run(target: Target, headers: Mapping[str, str] | None, *, a
         raise NotSupported(f"no call of {waiting.tool} was seen running: its answer begins when it is done")
     twice = await target.probe.takes_twice()
     if twice is not None:
-        raise NotSupported(f"{twice}: the end of a call cannot be foretold")
+        raise NotSupported(f"{twice}: the duration of a call cannot be predicted")
     raise Failed(f"a call of {waiting.tool} {why}: it runs again from there")
 
 

@@ -37,7 +37,7 @@ async def raising_loses_nothing(target: Target) -> None:
             counter.expect_runs(before, wanted, f"after {wanted} calls")
         raised = await session.call(name, value)
         if raised.raised is None:
-            raise NotSupported(f"{name} raises in a new session, and later no more")
+            raise NotSupported(f"{name} raises in a new session, but not later")
         after = await session.call(counter.tool, counter.value)
     if not counter.alike(before, after):
         raise NotSupported(f"{counter.tool} shows other numbers after {name} has raised")

@@ -132,5 +132,5 @@ async def methods(target: Target) -> None:
 async def message_block_types(target: Target) -> None:
     listed = target.tools.get("message_block_types")
     if listed is None:
-        raise NotSupported("servers before openreward 0.1.157 and ors-sdk do not say")
+        raise NotSupported("servers before openreward 0.1.157 and ors-sdk have no message_block_types")
     expect({"text", "image"} <= set(listed), f"it is {listed!r}")

@@ -72,7 +72,8 @@ def search_store(connection: Connection, *, fill: bool) -> Iterator[SearchStore 
                     file.execute("COMMIT")
         except sqlite3.Error as exc:
             raise JournalDown(
-                f"the search index {path} does not work: {exc}", "remove that file: it is made again"
+                f"the search index {path} does not work: {exc}",
+                "remove that file: the next search builds it again",
             ) from exc
     else:
         with connection.engine.connect() as own, own.begin():

@@ -245,7 +245,7 @@ class WriterThread:
         for segment in left:
             segment.close()
         if left:
-            log.warning("journal_rest_left", rows=sum(segment.rows for segment in left))
+            log.warning("journal_wal_left", rows=sum(segment.rows for segment in left))
 
     def _is_known(self, row: Row) -> bool:
         session = _session(row)

@@ -208,7 +208,7 @@ def left_behind(journal: Path) -> Iterator[list[Batch]]:
         yield [batch for _, batch in read if batch is not None]
         for path, batch in read:
             if batch is None:
-                log.warning("journal_rest_not_read", file=str(path), hint="another version of Orsay wrote it")
+                log.warning("journal_wal_not_read", file=str(path), hint="another version of Orsay wrote it")
             else:
                 path.unlink(missing_ok=True)
 

@@ -175,7 +175,7 @@ class Writer:
         try:
             await asyncio.wait_for(ended.wait(), self._limits.close_s + _HANGS_S)
         except TimeoutError:  # it hangs in a call; it is a daemon
-            log.error("journal_abandoned", reason="a write has not come back", rows=self._uncommitted)
+            log.error("journal_abandoned", reason="a write does not return", rows=self._uncommitted)
         if self._ticking is not None:
             self._ticking.cancel()
         self._lost += self._uncommitted
@@ -194,7 +194,7 @@ class Writer:
         since = self._thread.trouble_since
         if found is None and self._stalled_at is not None:
             found = JournalDown(
-                f"the journal {self.store.location} takes too long to write", "see to its disk or server"
+                f"the journal {self.store.location} takes too long to write", "check its disk or server"
             )
             since = self._stalled_at
         return JournalHealth(
@@ -232,7 +232,7 @@ class Writer:
         try:
             rows = wal.append(fresh) if thread.trouble is None and not thread.unknown else 0
         except Exception as exc:  # the writer thread meets it too, and reports it
-            log.debug("journal_not_quick", reason=str(exc))
+            log.debug("journal_wal_failed", reason=str(exc))
             rows = 0
         if not rows:
             for row, done in fresh:
@@ -320,7 +320,7 @@ class Writer:
         done: asyncio.Future[bool] = self._loop.create_future()
         self._thread.do(chore, lambda well: self._call_soon(_resolve, done, well))
         if not await done:
-            raise JournalDown("something could not be removed")
+            raise JournalDown("a change of the tables failed: see journal_chore_failed in the log")
 
     # reports of the writer thread
 

@@ -43,7 +43,7 @@ class Conversation:
         await asyncio.wait((waiting, self._task), return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         if not started.is_set():
-            raise ShuttingDown("the session ended before it began")
+            raise ShuttingDown("the session ended while it was being opened")
 
     async def _run(self, started: asyncio.Event) -> None:
         try:

@@ -62,7 +62,9 @@ class Claim:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as exc:
             _log.warning(
-                "claim_not_locked", error=str(exc), hint="another server of the same id may end ours"
+                "claim_not_locked",
+                error=str(exc),
+                hint="another server with the same id may remove our containers",
             )
 
     def refresh(self) -> None:

@@ -310,7 +310,7 @@ class Engine:
         for _ in range(_REMOVAL_TRIES):
             await self.inspect(container)
             await asyncio.sleep(_REMOVAL_PAUSE_S)
-        raise EngineError("cannot remove the container: the engine has begun to, and does not come to an end")
+        raise EngineError("cannot remove the container: the engine has begun to, but does not finish")
 
     async def inspect(self, container: str) -> Mapping[str, Any]:
         """The engine's description of a container. Raises NotThere."""

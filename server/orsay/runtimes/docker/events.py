@@ -74,7 +74,7 @@ class Events:
                 await self._compare()
                 failures = 0
             except EngineError as exc:
-                _log.warning("engine_away", error=str(exc))
+                _log.warning("engine_unreachable", error=str(exc))
 
     async def _compare(self) -> None:
         started = [each for each in self._pool.replicas if each.running]

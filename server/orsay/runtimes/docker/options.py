@@ -90,8 +90,8 @@ class DockerOptions:
             raise ConfigError(f"image {image}: port must be from 1 to 65535, not {self.port}")
         if not self.network or self.network in ("host", "none") or self.network.startswith("container:"):
             raise ConfigError(
-                f"image {image}: network {self.network!r} does not do for a container that must be reached;"
-                f" use bridge, {ISOLATED}, or the name of a network"
+                f"image {image}: network {self.network!r} cannot be used, since the server has to reach the"
+                f" container; use bridge, {ISOLATED}, or the name of a network"
             )
         for variable in self.variables:
             if not _VARIABLE.fullmatch(variable):

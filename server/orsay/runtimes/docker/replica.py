@@ -276,7 +276,7 @@ class Replica:
             except NotThere:
                 return  # the event with the reason will arrive
             except EngineError as exc:
-                _log.warning("container_out_of_sight", container=self.name, error=str(exc))
+                _log.warning("container_attach_failed", container=self.name, error=str(exc))
 
     def _line(self, stream: str, line: str) -> None:
         label = self._plan.claim.label

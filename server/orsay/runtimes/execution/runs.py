@@ -131,7 +131,7 @@ def run_now(work: Coroutine[Any, Any, Any], on_result: OnResult) -> None:
     try:
         work.send(None)
         work.close()
-        error = Faulted("internal", "what was to be over at once waits for something")
+        error = Faulted("internal", "code that must not wait tried to")
     except StopIteration as done:
         value = done.value
     except BaseException as exc:

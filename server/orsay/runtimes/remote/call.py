@@ -148,7 +148,7 @@ class RemoteCall:
                 self._session.hide,
                 fault="score_error" if scoring else "tool_error",
             )
-        broken = Broken(f"status {answer.status} on the way", may_have_run=True)
+        broken = Broken(f"a proxy answered {answer.status}", may_have_run=True)
         if self._upstream.ours or self._task_id is not None:
             return broken
         return self._lost(broken, "the call may have run, and this server cannot tell")

@@ -213,7 +213,7 @@ async def _in_time(work: Coroutine[Any, Any, T], limit_s: float | None) -> T:
     except TimeoutError as exc:
         if not watch.expired():
             raise
-        raise Broken("no sign of life for too long", may_have_run=True) from exc
+        raise Broken("no data for too long", may_have_run=True) from exc
 
 
 def _safe(value: str) -> str:

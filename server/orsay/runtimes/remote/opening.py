@@ -128,7 +128,9 @@ def _lost(upstream: Upstream, broken: Broken, headers: Mapping[str, str], *, may
     if not may_exist:
         return upstream.starting(broken)
     upstream.spawn(_delete_quietly(upstream, headers))
-    return OpeningLost(f"{upstream.name} broke off: {broken}; open the session again")
+    return OpeningLost(
+        f"{upstream.name} did not finish opening the session: {broken}; send the request again"
+    )
 
 
 async def _give_up(upstream: Upstream, creating: asyncio.Task[Answer], headers: Mapping[str, str]) -> None:

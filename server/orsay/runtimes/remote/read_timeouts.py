@@ -48,7 +48,7 @@ class ReadTimeouts:
             yield reading
         except asyncio.CancelledError:
             if reading.expired and task.uncancel() == 0:
-                raise Broken("no sign of life for too long", may_have_run=True) from None
+                raise Broken("no data for too long", may_have_run=True) from None
             raise
         finally:
             self._open.discard(reading)

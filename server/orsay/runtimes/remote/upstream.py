@@ -199,7 +199,7 @@ class Upstream:
         try:
             answer = await self._http.send(method, path, headers, body=body, silence_s=limit_s)
             if is_from_between(answer):
-                raise Broken(f"status {answer.status} on the way", may_have_run=True)
+                raise Broken(f"a proxy answered {answer.status}", may_have_run=True)
         except Broken as broken:
             self.note(broken)
             raise
