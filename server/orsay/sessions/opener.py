@@ -46,7 +46,7 @@ class Opener:
     def _begin(
         self, runtime: OpensByCallback, session: Session, request: OpenSession
     ) -> asyncio.Future[None] | None:
-        """As ``_open``, by callbacks; None where the runtime has to be awaited."""
+        """As ``_open``, by callbacks; None if the runtime has to be awaited."""
         opening = _Opening(self, session)
         handle = runtime.start_open(request, session, opening.constructed)
         if handle is None:
@@ -83,7 +83,7 @@ class Opener:
         return self._shared.needs_journal
 
     def opened(self, session: Session) -> None:
-        """The environment is constructed, and the journal knows of it."""
+        """Note that the environment is constructed and the journal has the session."""
         session.opened()
         self._shared.meter.session_opened(session.info.name)
 
@@ -100,8 +100,8 @@ class Opener:
 
 
 class _Opening:
-    """Callbacks of one opening: an object, since functions that call each other are a circle of references,
-    which would keep the session until the garbage collector runs.
+    """Callbacks of one opening. Closures that call each other would be a reference cycle, which keeps the
+    session until the garbage collector runs.
     """
 
     __slots__ = ("_opener", "_session", "future")
@@ -112,7 +112,7 @@ class _Opening:
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def constructed(self, _: object, error: Faulted | Refused | None) -> None:
-        """Callback of the runtime."""
+        """Callback of the runtime: the constructor has run, or failed."""
         if self.future.done():  # deleted meanwhile
             return
         record = self._session.record

@@ -133,7 +133,7 @@ class Outbox:
         self._frames.append(_HEADER.pack(len(payload), kind, number, session) + payload)
 
     def close(self) -> None:
-        """Drop what is not sent yet, and what comes: the other end is gone."""
+        """Drop all unsent and later frames: the other end of the socket is closed."""
         self._write = _drop
 
     def _flush(self) -> None:
@@ -142,7 +142,7 @@ class Outbox:
 
 
 def _drop(_data: bytes) -> None:
-    """Write of a closed outbox."""
+    """Replacement for ``_write`` of a closed outbox."""
 
 
 def pack_outcome(outcome: Outcome) -> bytes:

@@ -320,7 +320,7 @@ class WorkerConnection(asyncio.Protocol):
         if not self._hello.done():
             self._hello.set_exception(LoadError(f"{reason} while it loaded the environments"))
             self._hello.exception()
-        self._lost(self, reason)  # first: with the sessions that were here
+        self._lost(self, reason)  # first, so that the log has the number of sessions
         pending, self._pending = self._pending, {}
         for on_result, _, _ in pending.values():
             on_result(None, Faulted(fault, reason))
