@@ -73,12 +73,7 @@ class Target:
             headers[names.API_KEY] = api_key
         # Loading certificates takes longer than a check; an http URL without redirects needs none.
         async with httpx.AsyncClient(
-            base_url=url,
-            headers=headers,
-            timeout=_TIMEOUT_S,
-            trust_env=False,
-            verify=scheme == "https",
-            limits=httpx.Limits(max_keepalive_connections=2),  # each request polls all that are idle
+            base_url=url, headers=headers, timeout=_TIMEOUT_S, trust_env=False, verify=scheme == "https"
         ) as http:
             target = cls(url, http, api_key, roles=roles or Roles())
             try:
