@@ -187,6 +187,22 @@ async def test_close_commits_what_was_added(tmp_path: Path) -> None:
     assert acknowledged == [True] * 2_500
 
 
+async def test_a_callback_that_raises_keeps_no_other_from_its_call(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    acknowledged: list[bool] = []
+
+    def fail(_: bool) -> None:
+        raise RuntimeError("a bug of the caller")
+
+    async with writing(path) as writer:
+        for number in range(3):
+            writer.add(called(1, number=number), fail if number == 1 else acknowledged.append)
+        assert await put(writer, called(1, number=3)) == [True]
+        assert writer.health.state == "ok"
+    assert acknowledged == [True, True]
+    assert query(path, "SELECT count(*) FROM calls") == [(4,)]
+
+
 async def test_a_closed_journal_takes_nothing(tmp_path: Path) -> None:
     async with writing(tmp_path / "journal.db") as writer:
         await put(writer, opened())

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -239,9 +239,7 @@ class Writer:
                 self._add_slow(row, done)
             return
         self._committed += len(fresh)
-        for _, done in fresh:
-            if done is not None:
-                done(True)
+        _call_each((done, True) for _, done in fresh if done is not None)
         if rows >= MOST_ROWS:
             self._hand_over()
         elif self._handing_over is None:
@@ -342,10 +340,7 @@ class Writer:
         self._settled = max(self._settled, upto)
         self._lost += len(lost)
         self._committed -= sum(number < 0 for number in lost)
-        waiting = self._waiting
-        while waiting and waiting[0][0] <= self._settled:
-            number, done = waiting.popleft()
-            done(number not in lost)
+        _call_each((done, number not in lost) for number, done in self._take_settled())
         if self._stuck and self._thread.trouble is None and self._added - upto <= self._thread.most_rows:
             self._stuck = False
             self._held_bytes = 0
@@ -375,11 +370,15 @@ class Writer:
             self._release()
         self._ticking = self._loop.call_later(self._limits.tick_s, self._tick)
 
+    def _take_settled(self) -> Iterator[tuple[int, OnDurable]]:
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= self._settled:
+            yield waiting.popleft()
+
     def _release(self) -> None:
         """End all waits for durable rows; the rows stay in the queue."""
         waiting, self._waiting = self._waiting, deque()
-        for _, done in waiting:
-            done(False)
+        _call_each((done, False) for _, done in waiting)
 
     def _add_stuck(self, row: Row, on_durable: OnDurable | None, size: int) -> None:
         assert self._loop is not None
@@ -398,6 +397,18 @@ class Writer:
 
 def _none(_segment: Segment) -> None:
     """Ignore the segment: without a write-ahead log there are none."""
+
+
+def _call_each(waiting: Iterable[tuple[OnDurable, bool]]) -> None:
+    """Call each with whether its row is durable. One that raises is logged, and the others are called."""
+    waiting = iter(waiting)
+    while True:
+        try:
+            for done, durable in waiting:
+                done(durable)
+            return
+        except Exception:
+            log.exception("journal_callback_failed")
 
 
 def _resolve(future: asyncio.Future[bool], well: bool) -> None:
