@@ -213,7 +213,7 @@ def test_the_choices_at_the_top_are_filled(watched: Watched) -> None:
 
 
 def test_the_alarms_of_the_documentation_can_be_used(watched: Watched, tmp_path: Path) -> None:
-    [documented] = re.findall(r"^Worth an alarm: (.*?)\n\n", f"{DOCS}\n\n", re.M | re.S)
+    [documented] = re.findall(r"^Suggested alerts: (.*?)\n\n", f"{DOCS}\n\n", re.M | re.S)
     alarms = [each for each in re.findall(r"`([^`]+)`", documented) if each != "answer"]
     assert len(alarms) == 4
     rules = [{"alert": f"Alarm{number}", "expr": each} for number, each in enumerate(alarms)]
