@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 Process: TypeAlias = "Forked | subprocess.Popen[bytes]"
 
 _URL = re.compile(r"http://[\w.\-]+:\d+")
-_START_LIMIT_S = 40.0
+_START_LIMIT_S = 90.0
 _STOP_LIMIT_S = 20.0
 
 
