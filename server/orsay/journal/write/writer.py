@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -399,9 +399,8 @@ def _none(_segment: Segment) -> None:
     """Ignore the segment: without a write-ahead log there are none."""
 
 
-def _call_each(waiting: Iterable[tuple[OnDurable, bool]]) -> None:
+def _call_each(waiting: Iterator[tuple[OnDurable, bool]]) -> None:
     """Call each with whether its row is durable. One that raises is logged, and the others are called."""
-    waiting = iter(waiting)
     while True:
         try:
             for done, durable in waiting:
