@@ -43,8 +43,7 @@ class Kept:
         exists = self.path.exists() and self.path.stat().st_size > 0
         if exists and not resume:
             raise EvaluationError(
-                f"{self.path} is there already, from another evaluation: go on with it (--resume), or write "
-                "to another file"
+                f"{self.path} exists already: resume that evaluation (--resume), or write to another file"
             )
         self.path.parent.mkdir(parents=True, exist_ok=True)
         # Lone surrogates are written as JSON escapes.

@@ -130,7 +130,7 @@ async def test_another_evaluation_is_not_mixed_with_it(env_server: EnvServer, tm
     ):
         with pytest.raises(EvaluationError, match="is of another evaluation"):
             await resumed(env_server, output, other)
-    with pytest.raises(EvaluationError, match=r"is there already.*--resume"):
+    with pytest.raises(EvaluationError, match=r"exists already.*--resume"):
         await evaluate_async(SUMS, env_server.url, Counting().solve, output=output, journal=False)
     assert (tmp_path / "one.episodes.jsonl").read_bytes() == before
 

@@ -168,7 +168,7 @@ def test_a_file_that_is_there_is_kept_unless_one_insists(journal: Journal, tmp_p
     (tmp_path / "wins.jsonl").write_text("mine")
     refused = done.run(tmp_path, "export", "wins.jsonl", "--journal", "journal.db")
     assert refused.returncode == 2
-    assert "write over it with --force" in refused.stderr
+    assert "overwrite it with --force" in refused.stderr
     assert (tmp_path / "wins.jsonl").read_text() == "mine"
     done(tmp_path, "export", "wins.jsonl", "--journal", "journal.db", "--force")
     assert len((tmp_path / "wins.jsonl").read_text().splitlines()) > 100

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import resource
+import select
 import signal
 import subprocess
 import sys
@@ -77,9 +78,13 @@ class ServerProcess:
         finally:
             os.close(out_end)
             os.close(log_end)
+        os.set_blocking(log, False)
         self.pid = self._process.pid
         self.output: list[str] = []
-        self.log: list[str] = []
+        self._log: list[str] = []
+        self._log_rest = b""
+        self._log_lock = threading.Lock()
+        self._drained = drained
         self._url = threading.Event()
         self.url = ""
         self._readers = [threading.Thread(target=self._read_output, daemon=True)]
@@ -98,8 +103,29 @@ class ServerProcess:
         self._url.set()
 
     def _read_log(self) -> None:
-        for line in self._streams[1]:
-            self.log.append(line.decode())
+        while self._take_log():
+            select.select([self._streams[1]], [], [])
+
+    def _take_log(self) -> bool:
+        """Read what the pipe holds now; False after its end."""
+        with self._log_lock:
+            try:
+                while chunk := os.read(self._streams[1].fileno(), 65536):
+                    *lines, self._log_rest = (self._log_rest + chunk).split(b"\n")
+                    self._log += [f"{line.decode()}\n" for line in lines]
+            except BlockingIOError:
+                return True
+            if self._log_rest:
+                self._log.append(self._log_rest.decode())
+                self._log_rest = b""
+            return False
+
+    @property
+    def log(self) -> list[str]:
+        """All lines written so far; a line written before an answer is among them when the answer is read."""
+        if self._drained and not self._streams[1].closed:
+            self._take_log()
+        return list(self._log)
 
     def wait_for_url(self) -> None:
         if not self._url.wait(START_S) or not self.url:
@@ -113,7 +139,7 @@ class ServerProcess:
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """Log lines of that event."""
-        lines = [json.loads(line) for line in list(self.log) if line.startswith("{")]
+        lines = [json.loads(line) for line in self.log if line.startswith("{")]
         return [line for line in lines if line["event"] == name]
 
     def signal(self, number: signal.Signals) -> None:

@@ -38,8 +38,8 @@ examples:
   orsay check http://127.0.0.1:8080 --strict --counting-tool press --echo-tool say
 
 Checks open sessions and call tools with inputs made from their schemas: use it on a server
-where that does no harm. Checks of the group "orsay" are promises of Orsay; other servers are
-judged by the group "standard" alone unless --strict is given.
+where that does no harm. Orsay must pass both groups of checks, "standard" and "orsay"; for other
+servers, failures of the group "orsay" count only with --strict.
 
 exit status: 0 nothing failed, 1 a check failed, 2 no server answered or the command line is wrong
 """
@@ -63,7 +63,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--only", metavar="ID", action="append", default=[], help="run checks whose id starts with this"
     )
     parser.add_argument(
-        "--strict", action="store_true", help="let promises of Orsay fail the run on any server"
+        "--strict", action="store_true", help="on any server, fail also on checks of the group \"orsay\""
     )
     roles = parser.add_argument_group(
         "tools for some checks",

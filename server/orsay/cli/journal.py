@@ -214,7 +214,7 @@ def _export(args: argparse.Namespace) -> int:
         arguments=args.arguments,
     )
     if args.output != "-" and Path(args.output).exists() and not args.force:
-        raise _Wrong(f"{args.output} is there already: name another, or write over it with --force")
+        raise _Wrong(f"{args.output} exists already: name another file, or overwrite it with --force")
     export_to(_options(args), Export(recipe), args.output, kind, console(stderr=True))
     return 0
 

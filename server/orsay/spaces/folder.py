@@ -142,6 +142,6 @@ def _clear(into: Path, *, force: bool) -> None:
         raise SpaceError(f"{into} is no folder; name one for the Space")
     elif into.is_dir() and any(into.iterdir()) and not force:
         raise SpaceError(
-            f"{into} is not empty and was not written by orsay push; name another folder, or write over what"
+            f"{into} is not empty and was not written by orsay push; name another folder, or overwrite what"
             " is in it with --force"
         )
