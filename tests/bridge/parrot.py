@@ -1,22 +1,23 @@
 """The echo environment that the released ``openenv`` package makes, and its own server as a process.
 
-As a program: ``python -m tests.bridge.parrot FOLDER PORT`` serves what ``openenv init parrot_env`` wrote into
-FOLDER.
+As a program: ``python -m tests.bridge.parrot FOLDER PORT`` has ``openenv init parrot_env`` write into FOLDER,
+and serves that: one process, as each pays three seconds of CPU to import ``openenv``.
 """
 
 from __future__ import annotations
 
 import importlib
-import os
+import runpy
 import sys
+import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.forkserver import ForkServer
 from tests.support.sockets import free_port
+from tests.support.trainers import trainers
 from tests.support.waiting import until_healthy
 
 __all__ = ["Parrot", "serve_parrot"]
@@ -36,28 +37,29 @@ class Parrot:
 @contextmanager
 def serve_parrot(folder: Path) -> Iterator[Parrot]:
     """Make the environment and serve it; its reward for a message is a tenth of its length."""
-    with closing(
-        ForkServer("openenv.cli.__main__", "openenv.core.env_server.http_server", "uvicorn", teardown=False)
-    ) as openenv:
-        made = openenv.run(["-m", "openenv.cli", "init", "parrot_env", "-o", str(folder)], timeout=_START_S)
-        assert made.returncode == 0, made.stderr
-        port = free_port()
-        command = ["-m", "tests.bridge.parrot", str(folder), str(port)]
-        with open(os.devnull, "wb") as nowhere:
-            process = openenv.start(command, stdout=nowhere.fileno(), stderr=nowhere.fileno())
-    url = f"http://127.0.0.1:{port}"
-    sys.path.insert(0, str(folder))
-    try:
-        until_healthy(url, process.poll, timeout_s=_START_S)
-        client = importlib.import_module("parrot_env.client").ParrotEnv
-        yield Parrot(url, client, importlib.import_module("parrot_env.models").ParrotAction)
-    finally:
-        sys.path.remove(str(folder))
-        process.kill()
-        process.wait(20)
+    port = free_port()
+    command = ["-m", "tests.bridge.parrot", str(folder), str(port)]
+    with tempfile.TemporaryFile() as log:
+        process = trainers().start(command, stdout=log.fileno(), stderr=log.fileno())
+        url = f"http://127.0.0.1:{port}"
+        sys.path.insert(0, str(folder))
+        try:
+            try:
+                until_healthy(url, process.poll, timeout_s=_START_S)
+            except RuntimeError as exc:
+                log.seek(0)
+                exc.add_note(log.read()[-4000:].decode(errors="replace"))
+                raise
+            client = importlib.import_module("parrot_env.client").ParrotEnv
+            yield Parrot(url, client, importlib.import_module("parrot_env.models").ParrotAction)
+        finally:
+            sys.path.remove(str(folder))
+            process.kill()
+            process.wait(20)
 
 
 def _main(folder: str, port: int) -> None:
+    _openenv("init", "parrot_env", "-o", folder)
     import uvicorn
     from openenv.core.env_server.http_server import create_app
 
@@ -72,6 +74,18 @@ def _main(folder: str, port: int) -> None:
         max_concurrent_envs=64,
     )
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="error")
+
+
+def _openenv(*arguments: str) -> None:
+    """A command of ``openenv``; one that fails ends the program."""
+    before, sys.argv = sys.argv, ["openenv", *arguments]
+    try:
+        runpy.run_module("openenv.cli", run_name="__main__", alter_sys=True)
+    except SystemExit as exc:
+        if exc.code:
+            raise
+    finally:
+        sys.argv = before
 
 
 if __name__ == "__main__":

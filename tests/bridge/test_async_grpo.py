@@ -25,7 +25,7 @@ from orsay_trl import EnvironmentSpec
 from tests.interop.servers import serve
 
 from ..support.model_server.processes import ServedModel
-from ..support.trainers import OFFLINE, trainers
+from ..support.trainers import OFFLINE, spawning_trainers
 
 LOTTERY = Path(__file__).with_name("lottery.py")
 LIMIT_S = 200
@@ -48,7 +48,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def runs(url: str, model_server: ServedModel) -> list[dict[str, Any]]:
     """What two workers did; every third session of one environment hung, which the second may not bear."""
-    done = trainers().run(
+    done = spawning_trainers().run(
         ["-m", "tests.bridge.worker_run", url, str(model_server.folder), "tiny", model_server.base_url],
         env={**os.environ, **OFFLINE},
         timeout=LIMIT_S,

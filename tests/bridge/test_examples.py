@@ -22,7 +22,7 @@ pytest.importorskip("trl", reason="needs the extra 'trl'")
 from tests.interop.servers import serve
 
 from ..support.model_server.processes import ServedModel, serve_model
-from ..support.trainers import OFFLINE, ranks, trainers
+from ..support.trainers import OFFLINE, ranks, spawning_trainers, trainers
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -106,7 +106,8 @@ def output(script: str, *arguments: str, processes: int = 1) -> str:
 
 
 def alone(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    return trainers().run(command, env={**os.environ, **OFFLINE}, timeout=LIMIT_S)
+    server = spawning_trainers() if "async_grpo.py" in command[0] else trainers()
+    return server.run(command, env={**os.environ, **OFFLINE}, timeout=LIMIT_S)
 
 
 def logs(script: str, url: str, folder: Path, *options: str, processes: int = 1) -> list[Log]:

@@ -17,6 +17,8 @@ from orsay_trl.testing import tiny_model as tiny
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl.chat_template_utils import is_chat_template_prefix_preserving, qwen3_chat_template
 
+from ..support.trainers import trainers
+
 pytestmark = pytest.mark.process
 
 TOOL = {
@@ -51,12 +53,13 @@ def test_the_same_seed_and_texts_give_the_same_files_in_another_process(tmp_path
     here = tiny.build(tmp_path / "here", texts=["look behind door 3", "open door 5"], seed=7)
     code = (
         "import sys; from pathlib import Path; from orsay_trl.testing import tiny_model as tiny;"
-        "tiny.build(Path(sys.argv[1]), texts=['look behind door 3', 'open door 5'], seed=7)"
+        "tiny.build(Path(sys.argv[1]), texts=['look behind door 3', 'open door 5'], seed=7);"
+        "print(hash('a text'))"
     )
     there = tmp_path / "there"
-    subprocess.run(
-        [sys.executable, "-c", code, str(there)], check=True, timeout=100, env={"PYTHONHASHSEED": "5"}
-    )
+    done = trainers().run(["-c", code, str(there)], timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) != hash("a text"), "both have the same seed of hashes"
     for name in ("tokenizer.json", "model.safetensors", "chat_template.jinja", "config.json"):
         assert (here / name).read_bytes() == (there / name).read_bytes(), name
 

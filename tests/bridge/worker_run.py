@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import queue
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from orsay_trl import EnvironmentSpec
@@ -75,20 +73,10 @@ def run(args: argparse.Namespace, max_fault_share: float) -> dict[str, Any]:
     return found
 
 
-def _import_trl_once() -> None:
-    """Have both workers forked where TRL is imported; what they are given is pickled as ever."""
-    from trl.experimental.async_grpo import async_rollout_worker
-
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([async_rollout_worker.__name__])
-    async_rollout_worker.mp = SimpleNamespace(get_context=lambda _: context)
-
-
 def main() -> None:
     from accelerate import PartialState
 
     PartialState()  # TRL's loggers ask for it
-    _import_trl_once()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url")
     parser.add_argument("model", help="folder of the tokenizer")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import copy
 import gc
 import importlib
 import io
@@ -28,13 +29,13 @@ import threading
 import time
 import types
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from tests.support.network import current_network, enter_network
 
-__all__ = ["ForkServer", "Forked"]
+__all__ = ["ForkServer", "Forked", "to_the_end"]
 
 _MESSAGE_BYTES = 1 << 20
 _START_LIMIT_S = 100.0
@@ -194,6 +195,12 @@ class ForkServer:
                 out.close()
                 err.close()
 
+    def before(self, function: str) -> ForkServer:
+        """This server, to run programs in which that function is called before."""
+        same = copy.copy(self)
+        same._before = function
+        return same
+
     def close(self) -> None:
         """End the server; programs that still run go on."""
         self._control.close()
@@ -295,14 +302,14 @@ def _main() -> None:
     if request is not None and request["teardown"]:
         _become(request)
     elif request is not None:
-        os._exit(_end_of(request))
+        os._exit(to_the_end(lambda: _become(request)))
 
 
-def _end_of(request: Mapping[str, Any]) -> int:
+def to_the_end(program: Callable[[], object]) -> int:
     """Run the program, its threads and its exit handlers to their end; the exit status."""
     code: int | None = 0
     try:
-        _become(request)
+        program()
     except SystemExit as exc:
         if not isinstance(exc.code, int | None):
             raise

@@ -21,7 +21,9 @@ from tests.support.network import has_own
 __all__ = ["Scheduling"]
 
 _IMPORTS_TRL = re.compile(
-    rb"^(\w+ = )?pytest\.importorskip\(\"(torch|trl|datasets|openreward|reasoning_gym)\b", re.MULTILINE
+    rb"^(\w+ = )?pytest\.importorskip\(\"(torch|trl|datasets|openreward|reasoning_gym)\b"
+    rb"|\bmodel_(server|folder): (ServedModel|Path)\b",  # fixtures of tests/bridge, which import it
+    re.MULTILINE,
 )
 _LONG = (
     *("tests/attack/", "tests/cli/", "tests/deploy/", "tests/envs/", "tests/gateway/", "tests/images/"),

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from tests.support.forkserver import ForkServer
 
-__all__ = ["OFFLINE", "ranks", "trainers"]
+__all__ = ["OFFLINE", "ranks", "spawning_trainers", "trainers"]
 
 OFFLINE = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore"}
 """Variables of a process that trains a tiny model."""
@@ -32,6 +32,11 @@ def trainers() -> ForkServer:
     )
     atexit.register(server.close)
     return server
+
+
+def spawning_trainers() -> ForkServer:
+    """The same fork server; what its programs spawn need not import TRL again."""
+    return trainers().before("tests.support.spawned:split_off")
 
 
 def ranks(

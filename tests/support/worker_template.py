@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import ctypes
 import functools
 import gc
 import importlib
@@ -33,6 +32,8 @@ from typing import Any
 
 from orsay.runtimes.process.worker_connection import WORKER_MODULE
 
+from tests.support.orphans import adopt_orphans
+
 __all__ = ["IMPORTED_BY_WORKERS", "SEED", "fork_workers_here", "is_template", "split_off"]
 
 _NAME = "template"
@@ -48,7 +49,6 @@ IMPORTED_BY_WORKERS = (
     "uvloop",
 )
 _MESSAGE_BYTES = 1 << 20
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 class _Template:
@@ -67,12 +67,12 @@ class _Template:
             "files": resource.getrlimit(resource.RLIMIT_NOFILE),
         }
         with self._lock:
-            _adopt_orphans(True)
+            adopt_orphans(True)
             try:
                 socket.send_fds(self._control, [json.dumps(request).encode()], [sock, stderr])
                 pid, forked = self._control.recv(64), self._control.recv(64)
             finally:
-                _adopt_orphans(False)
+                adopt_orphans(False)
         if not forked:
             raise RuntimeError("the template of workers has ended")
         return int(pid)
@@ -159,10 +159,6 @@ def fork_workers_here() -> None:
     atexit.register(process.wait, 20)
     atexit.register(ours.close)
     _fork_workers(_Template(ours))
-
-
-def _adopt_orphans(adopt: bool) -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(adopt), 0, 0, 0)
 
 
 # In the template
