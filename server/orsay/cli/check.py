@@ -63,7 +63,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--only", metavar="ID", action="append", default=[], help="run checks whose id starts with this"
     )
     parser.add_argument(
-        "--strict", action="store_true", help="on any server, fail also on checks of the group \"orsay\""
+        "--strict", action="store_true", help='on any server, fail also on checks of the group "orsay"'
     )
     roles = parser.add_argument_group(
         "tools for some checks",
