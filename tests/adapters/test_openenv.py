@@ -1,9 +1,7 @@
 """The released OpenEnv behind a real server: its own server by URL, and its classes in our processes."""
 
 import asyncio
-import atexit
 import contextlib
-import functools
 import importlib.metadata
 import json
 import os
@@ -31,8 +29,9 @@ from orsay_client import (
 )
 from orsay_protocol import TextBlock
 
-from tests.support.forkserver import Forked, ForkServer
+from tests.support.forkserver import Forked
 from tests.support.server_process import server
+from tests.support.servers import orsay_programs
 from tests.support.sockets import free_port
 
 pytest.importorskip("openenv", reason="needs the extra openenv")
@@ -47,14 +46,8 @@ pytestmark = [
 
 FILE = "tests/adapters/openenv_environments.py"
 START_S = 120.0
-
-
-@functools.cache
-def programs() -> ForkServer:
-    """Has imported what OpenEnv's servers import: that takes three seconds of CPU."""
-    server = ForkServer("tests.adapters.openenv_environments")
-    atexit.register(server.close)
-    return server
+IMPORTED = ("tests.adapters.openenv_environments",)
+"""What OpenEnv's servers and our workers import: that takes three seconds of CPU."""
 
 
 @contextlib.contextmanager
@@ -63,7 +56,7 @@ def openenv_server(*named: str, port: int = 0) -> Iterator[tuple[str, Forked]]:
     port = port or free_port()
     with open(os.devnull, "wb") as nowhere:
         output = nowhere.fileno()
-        process = programs().start([FILE, str(port), *named], stdout=output, stderr=output)
+        process = orsay_programs(*IMPORTED).start([FILE, str(port), *named], stdout=output, stderr=output)
     url = f"http://127.0.0.1:{port}"
     try:
         _wait_for(url, process)
@@ -144,7 +137,7 @@ def url(request: pytest.FixtureRequest, openenv: str, doomed: Doomed, containers
         f"openenv:{doomed.url}/echo-8?name=doomed",
         "openenv:image:echo-env:latest?name=contained",
     ]
-    with server(*targets, *classes, *others, runtime=request.param) as running:
+    with server(*targets, *classes, *others, runtime=request.param, imported=IMPORTED) as running:
         yield running.url
 
 

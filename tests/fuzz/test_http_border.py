@@ -19,7 +19,7 @@ from ..support.session_api import api_for
 
 pytestmark = pytest.mark.process
 
-CASES = int(os.environ.get("FUZZED_REQUESTS", "6000"))
+CASES = int(os.environ.get("FUZZED_REQUESTS", "2250"))
 BATCH = 750
 AT_ONCE = 150
 GROWTH_MIB = 40.0

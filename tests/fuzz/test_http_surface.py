@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from ..support.server_process import ENVIRONMENTS, ServerProcess, server
 pytestmark = pytest.mark.process
 
 SIDS = ("fuzz-1", "fuzz-2")
+EXAMPLES = int(os.environ.get("FUZZED_EXAMPLES", "10"))
 PARTS = 4  # of the operations, each with a time limit of its own
 
 
@@ -65,7 +67,7 @@ def fuzz(operation: Any) -> None:
     ]
 
     @settings(
-        max_examples=20,
+        max_examples=EXAMPLES,
         deadline=None,
         derandomize=True,
         database=None,

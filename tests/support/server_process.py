@@ -61,6 +61,7 @@ class ServerProcess:
         drained: bool = True,
         folder: Path = ROOT,
         open_files: int | None = None,
+        imported: Sequence[str] = (),
     ) -> None:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("ORSAY_")}
         (out, out_end), (log, log_end) = os.pipe(), os.pipe()
@@ -74,6 +75,7 @@ class ServerProcess:
                 stderr=log_end,
                 start_new_session=True,
                 preexec_fn=None if open_files is None else partial(_limit_open_files, open_files),
+                imported=imported,
             )
         finally:
             os.close(out_end)
@@ -190,11 +192,13 @@ def server(
     options: Sequence[str] = (),
     drained: bool = True,
     open_files: int | None = None,
+    imported: Sequence[str] = (),
     **settings: Any,
 ) -> Iterator[ServerProcess]:
     """A running server with one worker.
 
-    ``settings`` by their names, given as variables; ``open_files``: at most so many.
+    ``settings`` by their names, given as variables; ``open_files``: at most so many; ``imported``: as in
+    ``start``.
     """
     if not targets:
         targets = (f"{ENVIRONMENTS}:Scripted", f"{ENVIRONMENTS}:AsyncScripted", f"{ENVIRONMENTS}:Plain")
@@ -203,6 +207,7 @@ def server(
         {"ORSAY_WORKERS": "1", **variables_of(settings)},
         drained=drained,
         open_files=open_files,
+        imported=imported,
     )
     try:
         process.wait_for_url()

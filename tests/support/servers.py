@@ -35,12 +35,16 @@ _STOP_LIMIT_S = 20.0
 
 
 @functools.cache
-def orsay_programs() -> ForkServer:
+def orsay_programs(*imported: str) -> ForkServer:
     """Has imported what verbs, servers and workers import; workers of a server are forks of its template.
 
-    What is not listed here is imported again by each program that needs it.
+    What is neither listed here nor ``imported`` is imported again by each program that needs it.
     """
-    optional = {"mcp": "orsay.protocols.mcp.mount", "websockets": "orsay.protocols.openenv.mount"}
+    optional = {
+        "mcp": "orsay.protocols.mcp.mount",
+        "openreward": "openreward.toolsets",  # imported for the first toolset that a client names
+        "websockets": "orsay.protocols.openenv.mount",
+    }
     server = ForkServer(
         *(module for package, module in optional.items() if importlib.util.find_spec(package)),
         "orsay.cli.config",
@@ -65,6 +69,7 @@ def orsay_programs() -> ForkServer:
         "uvicorn.lifespan.off",
         "uvloop",
         *IMPORTED_BY_WORKERS,
+        *imported,
         teardown=False,
         before="tests.support.worker_template:split_off",
         hash_seed=SEED,
@@ -94,10 +99,14 @@ def start(
     cwd: Path = ROOT,
     start_new_session: bool = False,
     preexec_fn: Callable[[], object] | None = None,
+    imported: Sequence[str] = (),
 ) -> Process:
-    """Run a program; one of ours is forked, unless something has to be done between fork and exec."""
+    """Run a program; one of ours is forked, unless something has to be done between fork and exec.
+
+    ``imported``: modules to import before the fork, once for all programs.
+    """
     if list(command[:3]) == [sys.executable, "-m", "orsay"] and preexec_fn is None:
-        return orsay_programs().start(
+        return orsay_programs(*imported).start(
             command[1:], cwd=cwd, env=env, stdout=stdout, stderr=stderr, start_new_session=start_new_session
         )
     return subprocess.Popen(

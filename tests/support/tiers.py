@@ -13,7 +13,7 @@ import shutil
 import socket
 import sys
 from collections import Counter
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Set
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ _ENVIRONMENTS = Path(__file__).parents[2] / "envs"
 _ENGINE_SOCKETS = ("/var/run/docker.sock", "/run/docker.sock")
 _NO_ENGINE = "/nonexistent/mark-tests-of-containers-engine.sock"
 _STARTS = {"os.fork", "os.forkpty", "os.posix_spawn", "subprocess.Popen"}
-_WATCHED = {*_STARTS, "socket.connect"}
+_WATCHED = frozenset({*_STARTS, "socket.connect"})
 _LEFT_OUT = "left_out"
 _DOCKER = shutil.which("docker")  # a test may put another program of that name, or none, on its path
 
@@ -66,8 +66,9 @@ def need(tier: str, by: str) -> None:
     _use.add(tier, by)
 
 
-def _audit(event: str, args: tuple[Any, ...]) -> None:
-    if event not in _WATCHED or _use.item is None:  # called for each file, import and object with a hook
+def _audit(event: str, args: tuple[Any, ...], watched: Set[str] = _WATCHED) -> None:
+    # Called for each file, import and object with a hook; also when this module's globals are gone already.
+    if event not in watched or _use.item is None:
         return
     if event in _STARTS:
         command = _command(event, args)
