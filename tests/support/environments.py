@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,15 +67,22 @@ def _fall() -> None:
     _fall()
 
 
+def _pauses(gate: str) -> Iterator[float]:
+    """Seconds to sleep until the gate opens, growing: hundreds of calls may wait for one."""
+    end, pause = time.monotonic() + _WAIT_S, 0.005
+    while not os.path.exists(gate) and time.monotonic() < end:
+        yield pause
+        pause = min(1.2 * pause, 0.05)
+
+
 def act(how: str | None) -> None:
     """Return, raise, wait or die."""
     if not how:
         return
     what, _, rest = how.partition(":")
     if what == "wait":
-        end = time.monotonic() + _WAIT_S
-        while not os.path.exists(rest) and time.monotonic() < end:
-            time.sleep(0.005)
+        for pause in _pauses(rest):
+            time.sleep(pause)
     elif what in ("sleep", "block"):  # on an event loop, the second alone blocks it
         time.sleep(float(rest))
     elif what == "spin":
@@ -110,9 +117,8 @@ async def act_async(how: str | None) -> None:
     """The same on the event loop; only waiting does not block it."""
     what, _, rest = (how or "").partition(":")
     if what == "wait":
-        end = time.monotonic() + _WAIT_S
-        while not os.path.exists(rest) and time.monotonic() < end:
-            await asyncio.sleep(0.005)
+        for pause in _pauses(rest):
+            await asyncio.sleep(pause)
     elif what == "sleep":
         await asyncio.sleep(float(rest))
     elif what == "stubborn":

@@ -14,9 +14,11 @@ __all__ = ["until", "until_healthy", "until_true"]
 
 async def until(condition: Callable[[], Any], *, timeout_s: float = 20.0) -> None:
     """Return as soon as ``condition`` holds. Raise TimeoutError past the limit."""
+    pause = 0.005
     async with asyncio.timeout(timeout_s):
         while not condition():
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(pause)
+            pause = min(1.2 * pause, 0.03)
 
 
 def until_true(condition: Callable[[], Any], *, timeout_s: float = 90.0, what: str = "") -> Any:
