@@ -13,7 +13,8 @@ import torch
 import transformers
 import trl
 from orsay_trl.rollout.sampling import Sample
-from orsay_trl.testing import tiny_model as tiny
+
+from .templates import plain_tokenizer
 
 __all__ = ["ScriptedSampler", "chance", "grpo", "hesitant", "logged", "smallest"]
 
@@ -63,7 +64,7 @@ def grpo(
     """A trainer on one thread of the CPU, TRL's own or another, for the smallest model or another."""
     torch.set_num_threads(1)
     _keep_imports_out_of_collections()
-    tokenizer = tokenizer if tokenizer is not None else tiny.tokenizer()
+    tokenizer = tokenizer if tokenizer is not None else plain_tokenizer()
     settings = {
         "output_dir": str(folder / "out"),
         "per_device_train_batch_size": batch,

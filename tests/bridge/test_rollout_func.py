@@ -475,7 +475,6 @@ def test_two_steps_of_training_on_the_models_own_turns(
         tmp_path,
         model=model,
         tokenizer=tokenizer,
-        batch=8,
         generations=4,
         arguments={"max_completion_length": 128},
         train_dataset=spec.rollout_dataset,

@@ -20,7 +20,7 @@ from trl.chat_template_utils import supports_tool_calling
 from .templates import BOTH, NO_TOOLS, TRAINING, chat
 
 MANY = settings(
-    max_examples=15,
+    max_examples=8,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

@@ -262,7 +262,7 @@ def test_cut_short_ours_is_as_trls(env_server: EnvServer, tmp_path: Path) -> Non
         for name, cls in WATCHED.items():
             env_server.diary.clear()
             spec = EnvironmentSpec(env_server.url, attach=False, discover_task_tools=False)
-            trainer = _run(cls, tmp_path, spec, player, batch=8, arguments=arguments)
+            trainer = _run(cls, tmp_path, spec, player, batch=4, arguments=arguments)
             spec.close()
             seen[name] = (_batch(trainer), len(env_server.diary.lines("call")), trainer.generated)
         assert seen["ours"] == seen["trl"]
