@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
 GENERATIONS, GROUPS = 4, 8
 LIMIT_S = 45.0
+CAUSE_LIMIT_S = 10.0
 SETTINGS = {
     "num_generations": GENERATIONS,
     "max_inflight_tasks": 6,
@@ -67,10 +68,22 @@ def run(args: argparse.Namespace, max_fault_share: float) -> dict[str, Any]:
                 }
             )
     except RuntimeError as exc:
-        found["error"] = f"{exc} {exc.__cause__}"
+        found["error"] = _with_cause(worker, exc)
     finally:
         worker.stop()
     return found
+
+
+def _with_cause(worker: Any, error: BaseException) -> str:
+    """The error and its cause, which TRL's queue may bring later than the event that something failed."""
+    end = time.monotonic() + CAUSE_LIMIT_S
+    while error.__cause__ is None and time.monotonic() < end:
+        time.sleep(0.1)
+        try:
+            worker.check_health(60)
+        except RuntimeError as exc:
+            error = exc
+    return f"{error} {error.__cause__}"
 
 
 def main() -> None:

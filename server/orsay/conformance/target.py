@@ -27,6 +27,8 @@ __all__ = ["Reply", "Target", "TargetSession"]
 
 _TIMEOUT_S = 30.0
 _SETUP_LIMIT_S = 120.0
+# An idle connection is not used again where a server may be closing it: uvicorn does so after five seconds.
+_LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=2.0)
 
 
 @dataclass
@@ -73,7 +75,12 @@ class Target:
             headers[names.API_KEY] = api_key
         # Loading certificates takes longer than a check; an http URL without redirects needs none.
         async with httpx.AsyncClient(
-            base_url=url, headers=headers, timeout=_TIMEOUT_S, trust_env=False, verify=scheme == "https"
+            base_url=url,
+            headers=headers,
+            timeout=_TIMEOUT_S,
+            limits=_LIMITS,
+            trust_env=False,
+            verify=scheme == "https",
         ) as http:
             target = cls(url, http, api_key, roles=roles or Roles())
             try:
