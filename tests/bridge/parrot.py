@@ -44,12 +44,7 @@ def serve_parrot(folder: Path) -> Iterator[Parrot]:
         url = f"http://127.0.0.1:{port}"
         sys.path.insert(0, str(folder))
         try:
-            try:
-                until_healthy(url, process.poll, timeout_s=_START_S)
-            except RuntimeError as exc:
-                log.seek(0)
-                exc.add_note(log.read()[-4000:].decode(errors="replace"))
-                raise
+            until_healthy(url, process.poll, timeout_s=_START_S, log=log)
             client = importlib.import_module("parrot_env.client").ParrotEnv
             yield Parrot(url, client, importlib.import_module("parrot_env.models").ParrotAction)
         finally:

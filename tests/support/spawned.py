@@ -11,22 +11,18 @@ from __future__ import annotations
 
 import fcntl
 import functools
-import json
 import os
 import socket
 import sys
-import time
 from collections.abc import Sequence
 from multiprocessing import util
 from typing import Any
 
 from tests.support.forkserver import to_the_end
-from tests.support.orphans import adopt_orphans
+from tests.support.process_template import fork_for, fork_from
 
 __all__ = ["split_off"]
 
-_MESSAGE_BYTES = 1 << 20
-_MOST_DESCRIPTORS = 253  # that Linux sends in one message
 _MARK = "--multiprocessing-fork"  # the last argument of a spawned interpreter
 
 
@@ -35,10 +31,9 @@ def split_off() -> None:
     if sys.platform != "linux":
         return
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MESSAGE_BYTES)
     if os.fork() == 0:
         ours.close()
-        _serve(theirs)
+        fork_for(theirs, _become)
     theirs.close()
     execute = util.spawnv_passfds
 
@@ -53,40 +48,13 @@ def split_off() -> None:
             "cwd": os.getcwd(),
             "env": dict(os.environ),
         }
-        adopt_orphans(True)
-        try:
-            socket.send_fds(ours, [json.dumps(request).encode()], list(descriptors))
-            pid, forked = ours.recv(64), ours.recv(64)
-        finally:
-            adopt_orphans(False)
-        if not forked:
-            raise RuntimeError("the template of spawned processes has ended")
-        return int(pid)
+        return fork_from(ours, request, list(descriptors))
 
     util.spawnv_passfds = spawn  # type: ignore[assignment]  # spelled otherwise
 
 
-def _serve(control: socket.socket) -> None:
-    """Fork whenever asked to, until the program has ended. Never returns."""
-    while True:
-        message, descriptors, _, _ = socket.recv_fds(control, _MESSAGE_BYTES, _MOST_DESCRIPTORS)
-        if not message:
-            os._exit(0)
-        between = os.fork()
-        if between == 0:
-            between = os.getpid()
-            spawned = os.fork()
-            if spawned:
-                control.send(str(spawned).encode())
-                os._exit(0)
-            control.close()
-            while os.getppid() == between:
-                time.sleep(0.0005)
-            os._exit(to_the_end(functools.partial(_run, json.loads(message), descriptors)))
-        for each in descriptors:
-            os.close(each)
-        os.waitpid(between, 0)
-        control.send(b"forked")
+def _become(request: dict[str, Any], descriptors: Sequence[int]) -> None:
+    os._exit(to_the_end(functools.partial(_run, request, descriptors)))
 
 
 def _run(request: dict[str, Any], descriptors: Sequence[int]) -> None:

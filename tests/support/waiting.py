@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import IO, Any
 
 import httpx
 
@@ -32,12 +32,16 @@ def until_true(condition: Callable[[], Any], *, timeout_s: float = 90.0, what: s
     raise TimeoutError(what or "it did not come about")
 
 
-def until_healthy(url: str, exit_code: Callable[[], int | None], *, timeout_s: float) -> None:
-    """Return when ``/health`` answers 200. Raise RuntimeError past the limit, or if the process ends."""
+def until_healthy(
+    url: str, exit_code: Callable[[], int | None], *, timeout_s: float, log: IO[bytes] | None = None
+) -> None:
+    """Return when ``/health`` answers 200.
+
+    Raise RuntimeError past the limit, or if the process ends, with the end of its ``log`` as a note.
+    """
     end = time.monotonic() + timeout_s
-    with httpx.Client(
-        trust_env=False, verify=False
-    ) as client:  # certificates take longer to read than to ask
+    # Certificates take longer to read than the question takes.
+    with httpx.Client(trust_env=False, verify=False) as client:
         while time.monotonic() < end and exit_code() is None:
             try:
                 if client.get(f"{url}/health").status_code == 200:
@@ -45,4 +49,8 @@ def until_healthy(url: str, exit_code: Callable[[], int | None], *, timeout_s: f
             except httpx.TransportError:
                 pass
             time.sleep(0.1)
-    raise RuntimeError(f"no server on {url} within {timeout_s:.0f} s; exit code {exit_code()}")
+    error = RuntimeError(f"no server on {url} within {timeout_s:.0f} s; exit code {exit_code()}")
+    if log is not None:
+        log.seek(0)
+        error.add_note(log.read()[-4000:].decode(errors="replace"))
+    raise error

@@ -15,7 +15,6 @@ import functools
 import gc
 import importlib
 import io
-import json
 import os
 import resource
 import runpy
@@ -24,15 +23,14 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from orsay.runtimes.process.worker_connection import WORKER_MODULE
 
-from tests.support.orphans import adopt_orphans
+from tests.support.process_template import fork_for, fork_from
 
 __all__ = ["IMPORTED_BY_WORKERS", "SEED", "fork_workers_here", "is_template", "split_off"]
 
@@ -48,14 +46,12 @@ IMPORTED_BY_WORKERS = (
     "orsay.runtimes.process.frames",
     "uvloop",
 )
-_MESSAGE_BYTES = 1 << 20
 
 
 class _Template:
     """The template process of this process; ends with it."""
 
     def __init__(self, control: socket.socket) -> None:
-        control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MESSAGE_BYTES)
         self._control = control
         self._lock = threading.Lock()
 
@@ -67,15 +63,7 @@ class _Template:
             "files": resource.getrlimit(resource.RLIMIT_NOFILE),
         }
         with self._lock:
-            adopt_orphans(True)
-            try:
-                socket.send_fds(self._control, [json.dumps(request).encode()], [sock, stderr])
-                pid, forked = self._control.recv(64), self._control.recv(64)
-            finally:
-                adopt_orphans(False)
-        if not forked:
-            raise RuntimeError("the template of workers has ended")
-        return int(pid)
+            return fork_from(self._control, request, [sock, stderr])
 
 
 class _Worker:
@@ -174,29 +162,12 @@ def _serve(descriptor: int) -> None:
     os.closerange(descriptor + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     control = socket.socket(fileno=descriptor)
     control.send(_READY)
-    while True:
-        message, descriptors, _, _ = socket.recv_fds(control, _MESSAGE_BYTES, 2)
-        if not message:
-            os._exit(0)
-        between = os.fork()
-        if between == 0:
-            between = os.getpid()
-            worker = os.fork()
-            if worker:
-                control.send(str(worker).encode())
-                os._exit(0)
-            control.close()
-            while os.getppid() == between:
-                time.sleep(0.0005)
-            _work(json.loads(message), *descriptors)
-        for each in descriptors:
-            os.close(each)
-        os.waitpid(between, 0)
-        control.send(b"forked")
+    fork_for(control, _work)
 
 
-def _work(request: Mapping[str, Any], sock: int, stderr: int) -> None:
+def _work(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
     """Become the worker, as a fresh process would."""
+    sock, stderr = descriptors
     os.setsid()
     _rename("python")
     for each in (1, 2):

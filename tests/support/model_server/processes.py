@@ -115,12 +115,7 @@ def _running(
         process = start([*command, "--port", str(port)], {**os.environ, **env}, log)
         try:
             url = f"http://127.0.0.1:{port}"
-            try:
-                until_healthy(url, process.poll, timeout_s=limit_s)
-            except RuntimeError as exc:
-                log.seek(0)
-                exc.add_note(log.read()[-4000:].decode(errors="replace"))
-                raise
+            until_healthy(url, process.poll, timeout_s=limit_s, log=log)
             yield ServedModel(url, folder, process)
         finally:
             _stop(process)
