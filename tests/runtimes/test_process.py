@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import textwrap
@@ -12,14 +13,14 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from orsay.errors import Faulted, LoadError, Overloaded
+from orsay.errors import Faulted, LoadError, Overloaded, Refused
 from orsay.runtimes.base import OpenSession, TaskQuery
 from orsay.runtimes.process.pool import ProcessRuntime
 from structlog.testing import capture_logs
 
 from ..support.author_log import Log
 from ..support.environments import FILE
-from ..support.runtime_session import RuntimeSession, open_session
+from ..support.runtime_session import RunningOperation, RuntimeSession, open_session
 from ..support.runtimes import process_runtime, started
 from ..support.waiting import until
 
@@ -90,6 +91,38 @@ async def test_a_call_that_kills_its_worker_harms_no_other_worker(
     log.open("open")
     assert await elsewhere.text() == "second"
     await close_all(doomed, other, new)
+
+
+class Failing(RunningOperation):
+    """An operation whose callback fails, after it noted the answer."""
+
+    def done(self, value: Any, error: Faulted | Refused | None) -> None:
+        super().done(value, error)
+        raise RuntimeError("a callback failed")
+
+
+@pytest.mark.parametrize("killed", [True, False])
+async def test_a_callback_that_fails_keeps_no_other_from_its_answer(
+    pool: ProcessRuntime, log: Log, killed: bool
+) -> None:
+    session = await open_session(pool, log=str(log.path))
+    first = Failing()
+    body = json.dumps({"name": "first", "input": {"gate": log.gate("both")}}).encode()
+    with capture_logs() as lines:
+        first.stop = session.handle.start("call", body, first.done, limit_s=20)
+        second = session.call("second", gate=log.gate("both"))
+        await log.has("first+")
+        await log.has("second+")
+        if killed:
+            os.kill(await pid_of(session), signal.SIGKILL)
+            assert (await first.fault()).fault == (await second.fault()).fault == "worker_lost"
+            assert (await session.is_lost())[0] == "worker_lost"
+        else:
+            log.open("both")
+            assert (await first.text(), await second.text()) == ("first", "second")
+            assert await session.call("say", text="on").text() == "on"
+    assert [line["event"] for line in lines].count("worker_callback_failed") == 1
+    await close_all(session)
 
 
 @pytest.mark.conformance("I3")

@@ -16,11 +16,13 @@ from orsay_protocol.faults import FaultClass
 from pydantic_core import from_json
 
 from ...errors import Faulted, LoadError, Refused
+from ...logs import get_logger
 from ..base import EnvironmentInfo, Listener, OnResult, Progress, Stop, settle, stop_nothing
 from .frames import FrameReader, Kind, Outbox, WorkerConfig, read_error, unpack_outcome
 
 __all__ = ["WORKER_MODULE", "WorkerConnection"]
 
+_log = get_logger(__name__)
 WORKER_MODULE = "orsay.runtimes.process.worker"
 _END_GRACE_S = 3.0
 _EXIT_WAIT_S = 2.0
@@ -259,16 +261,22 @@ class WorkerConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._received_at = self._loop.time()
         for kind, number, session, payload in self._reader.feed(data):
-            if kind == Kind.OUTCOME:
-                pending = self._pending.pop(number, None)
-                if pending is not None:
-                    pending[0](unpack_outcome(payload), None)
-            elif kind in (Kind.DATA, Kind.STATE):
-                pending = self._pending.pop(number, None)
-                if pending is not None:
-                    pending[0](payload, None)
-            else:
-                self._on_frame(kind, number, session, payload)
+            try:
+                if kind == Kind.OUTCOME:
+                    pending = self._pending.pop(number, None)
+                    if pending is not None:
+                        pending[0](unpack_outcome(payload), None)
+                elif kind in (Kind.DATA, Kind.STATE):
+                    pending = self._pending.pop(number, None)
+                    if pending is not None:
+                        pending[0](payload, None)
+                else:
+                    self._on_frame(kind, number, session, payload)
+            except Exception:
+                if not self._hello.done():  # the worker cannot be used
+                    raise
+                # the next frames belong to other sessions
+                _log.exception("worker_callback_failed", kind=kind)
 
     def _on_frame(self, kind: int, number: int, session: int, payload: bytes) -> None:
         match kind:
@@ -322,11 +330,14 @@ class WorkerConnection(asyncio.Protocol):
             self._hello.exception()
         self._lost(self, reason)  # first, so that the log has the number of sessions
         pending, self._pending = self._pending, {}
-        for on_result, _, _ in pending.values():
-            on_result(None, Faulted(fault, reason))
         listeners, self._listeners = self._listeners, {}
-        for listener in listeners.values():
-            listener.lost(fault, reason)
+        calls = [partial(on_result, None, Faulted(fault, reason)) for on_result, _, _ in pending.values()]
+        losses = [partial(listener.lost, fault, reason) for listener in listeners.values()]
+        for report in calls + losses:
+            try:
+                report()
+            except Exception:  # the next ones belong to other sessions
+                _log.exception("worker_callback_failed", fault=fault)
 
 
 def _surroundings(hidden: Sequence[str]) -> dict[str, str]:
