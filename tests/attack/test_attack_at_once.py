@@ -564,17 +564,29 @@ async def test_below_another_server_calls_are_answered_as_well() -> None:
 
 
 @pytest.mark.parametrize("trusted", ["127.0.0.1", ""])
-async def test_the_address_of_a_client_is_the_proxys_word_where_that_is_trusted(trusted: str) -> None:
+@pytest.mark.parametrize("forwarded", [{}, {"X-Forwarded-For": "192.0.2.7"}])
+async def test_the_address_of_a_client_is_the_proxys_word_where_that_is_trusted(
+    trusted: str, forwarded: dict[str, str]
+) -> None:
     async with (
         stage(trusted_proxies=trusted, api_keys=["key"]) as server,
         talk(server.url) as client,
     ):
         with capture_logs() as lines:
-            for forwarded in ({}, {"X-Forwarded-For": "192.0.2.7"}):
-                await client.send(request(1, **forwarded))
+            await client.send(request(1, **forwarded))
+            assert (await read(client)).status == 401
+        (line,) = [line for line in lines if line["event"] == "key_refused"]
+        assert line["client"] == ("192.0.2.7" if trusted and forwarded else "127.0.0.1")
+
+
+async def test_guesses_of_a_key_are_logged_at_a_bounded_rate() -> None:
+    async with stage(api_keys=["key"]) as server, talk(server.url) as client:
+        with capture_logs() as lines:
+            for _ in range(50):
+                await client.send(request(1))
                 assert (await read(client)).status == 401
-        seen = [line["client"] for line in lines if line["event"] == "key_refused"]
-        assert seen == ["127.0.0.1", "192.0.2.7" if trusted else "127.0.0.1"]
+        (line,) = [line for line in lines if line["event"] == "key_refused"]
+        assert line["times"] == 1  # the next line, ten seconds later, has the number of the others
 
 
 CONTENT = b'{"name":"act","input":{"number":5}}'

@@ -30,7 +30,7 @@ from ..errors import (
 from ..faults import FaultLog
 from ..logs import get_logger
 from ..runtimes.base import Runtime
-from .asgi import Application, Headers, Receive, Scope, Send, address_of, break_off, has_left, replay
+from .asgi import Application, Headers, Receive, Scope, Send, break_off, has_left, replay
 from .cycle import Cycle
 from .episodes import AtOnce, EpisodeEndpoints
 from .errors import error_answer, validation_answer
@@ -170,11 +170,8 @@ class HttpApp:
         except ValidationError as exc:
             await self._send_error(request, 422, validation_answer(exc))
         except (Refused, Faulted) as exc:
-            if isinstance(exc, Unauthorized):
-                client = address_of(request.scope)
-                _log.info("key_refused", client=client, method=request.method, path=request.path)
-            elif isinstance(exc, Forbidden):
-                self._guard.note(request)
+            if isinstance(exc, (Forbidden, Unauthorized)):
+                self._guard.note(request, exc)
             try:
                 await self._send_error(request, *error_answer(exc, self._faults))
             except RuntimeError:  # an answer had begun

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ..errors import BadRequest, Forbidden
+from ..errors import BadRequest, Forbidden, Unauthorized
 from .asgi import Headers, Scope, address_of
 from .limits import Notes
 from .names import Names, name_of
@@ -51,16 +51,19 @@ class Guard:
         if b"origin" in headers or b"sec-fetch-site" in headers:
             self._judge_page(headers)
 
-    def note(self, request: Request) -> None:
-        """Log a refused request, within the rate of ``Notes``."""
-        self._notes.add(
-            "page_refused",
-            client=address_of(request.scope),
-            method=request.scope.get("method", "GET"),  # a WebSocket has none
-            path=request.path[:_SHOWN],
-            host=request.headers.get(b"host", b"").decode("latin-1")[:_SHOWN],
-            origin=request.headers.get(b"origin", b"").decode("latin-1")[:_SHOWN],
-        )
+    def note(self, request: Request, error: Forbidden | Unauthorized) -> None:
+        """Log a request refused for its key, its host name or its page, within the rate of ``Notes``."""
+        about = {
+            "client": address_of(request.scope),
+            "method": request.scope.get("method", "GET"),  # a WebSocket has none
+            "path": request.path[:_SHOWN],
+        }
+        if isinstance(error, Unauthorized):
+            self._notes.add("key_refused", **about)
+            return
+        for name in ("host", "origin"):
+            about[name] = request.headers.get(name.encode(), b"").decode("latin-1")[:_SHOWN]
+        self._notes.add("page_refused", **about)
 
     def _judge_host(self, host: bytes) -> None:
         name = name_of(host.decode("latin-1"))

@@ -107,8 +107,8 @@ class Mounts:
                 raise UnknownEnvironment(f"no WebSocket is answered at {request.path}")
             await self._serve_socket(endpoint, request)
         except (Refused, Faulted) as exc:
-            if isinstance(exc, Forbidden):
-                self._guard.note(request)
+            if isinstance(exc, (Forbidden, Unauthorized)):
+                self._guard.note(request, exc)
             await self._refuse_socket(exc, send)
         except OSError:
             _log.debug("socket_broken", path=request.path)
