@@ -231,7 +231,7 @@ class Settings(BaseSettings):
     )
     setup_wait_s: float = Field(25, gt=0, description="how long one request waits for setup")
     load_wait_s: float = Field(
-        4, ge=0, description="how long one request waits for environments while the server starts"
+        4, ge=0, description="how long one request waits for environments or journal while the server starts"
     )
     stream_after_s: float = Field(
         0.02, ge=0, description="a call whose tool runs longer is answered as a stream"

@@ -244,6 +244,30 @@ async def test_until_the_journal_is_read_no_session_is_known_to_be_gone(file: Pa
         await found.sessions.delete("a", "")
 
 
+@pytest.mark.conformance("L2", "L7")
+@pytest.mark.parametrize("load_wait_s", [0, 20])
+async def test_a_delete_waits_a_bounded_time_for_the_journal_to_be_read(
+    file: Path, load_wait_s: float
+) -> None:
+    async with server(file) as first:
+        await created(first)
+    found = JournaledSessions(local_runtime(Sum), file, load_wait_s=load_wait_s)
+    found.writer.start()
+    await found.runtime.start()
+    try:
+        found.sessions.start()
+        if not load_wait_s:
+            with pytest.raises(Starting):
+                await found.sessions.delete("a", "")
+            return
+        await found.sessions.delete("a", "")
+        with pytest.raises(SessionGone, match="deleted"):
+            found.sessions.get("a", "")
+        assert await found.sessions.delete("nobody", "") is None
+    finally:
+        await found.stop()
+
+
 # what cannot go on
 
 

@@ -196,6 +196,7 @@ def session_limits(**more: Any) -> SessionLimits:
         "lifetime_limit_s": 600,
         "call_time_limit_s": 60,
         "setup_wait_s": 5,
+        "load_wait_s": 4,
         "client_grace_s": 60,
         "gone_memory_s": 600,
     }

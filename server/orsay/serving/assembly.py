@@ -350,6 +350,7 @@ def _session_limits(settings: Settings) -> SessionLimits:
         lifetime_limit_s=settings.lifetime_limit_s,
         call_time_limit_s=settings.call_time_limit_s,
         setup_wait_s=settings.setup_wait_s,
+        load_wait_s=settings.load_wait_s,
         client_grace_s=settings.client_grace_s,
         gone_memory_s=settings.gone_memory_s,
         max_calls_per_owner=settings.calls_per_key,

@@ -18,6 +18,7 @@ class SessionLimits:
     lifetime_limit_s: float
     call_time_limit_s: float
     setup_wait_s: float
+    load_wait_s: float
     client_grace_s: float
     gone_memory_s: float
     max_calls_per_owner: int | None = None

@@ -308,8 +308,10 @@ class Sessions:
     async def delete(self, sid: str, owner: str) -> Faulted | None:
         """End the session, if it exists, and wait for its teardown (L2), whose fault is returned.
 
-        Raises Starting soon after a restart, while its existence is unknown.
+        Waits a bounded time for a restarted server to read its journal; then raises Starting.
         """
+        if self._reading is not None and not self._reading.done() and (owner, sid) not in self._live:
+            await asyncio.wait([self._reading], timeout=self.limits.load_wait_s)
         session = self._live.get((owner, sid))
         if session is None and self._recovery is not None:
             past = self._past(sid, owner)
