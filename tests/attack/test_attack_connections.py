@@ -349,6 +349,7 @@ def ask_on_many(url: str, count: int, opened: list[socket.socket]) -> dict[int, 
 async def test_a_burst_of_connections_beyond_the_limit_is_answered_too() -> None:
     """Accepted faster than they are counted, they could take what the server keeps for itself."""
     with server(f"{ENVIRONMENTS}:Scripted", open_files=256, head_time_limit_s=30) as small:
+        before = small.descriptors()
 
         async def ask(gate: asyncio.Event) -> int:
             async with talk(small.url) as client:
@@ -364,6 +365,7 @@ async def test_a_burst_of_connections_beyond_the_limit_is_answered_too() -> None
         gate.set()
         found = await asyncio.gather(*asking, return_exceptions=True)
         assert set(found) <= {200, 503}, [each for each in found if each not in (200, 503)][:3]
+        await no_descriptors_left(small, before)
         await honest_play(small.url)
         assert not small.events("descriptors_exhausted")
 

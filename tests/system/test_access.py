@@ -197,11 +197,11 @@ async def test_error_detail_is_one_policy_for_streams_and_answers(log: Log) -> N
                 await api.create(prompt="ValueError", task_tools="ValueError")
                 failed = await api.other().post("/create", {"task_spec": {"constructor": "ValueError"}})
                 broken = await api.other().create(setup="ValueError")
-                texts = [
+                texts = [  # one after the other: all raise the same object, which has one traceback at a time
+                    (await broken.get("/prompt")).json()["detail"],
                     (await api.call("do", how="ValueError")).error,
                     (await api.get("/prompt")).json()["detail"],
                     (await api.get("/task_tools")).json()["detail"],
-                    (await broken.get("/prompt")).json()["detail"],
                     failed.json()["detail"],
                 ]
             found.end()
