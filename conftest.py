@@ -15,6 +15,8 @@ from typing import IO
 import pytest
 from hypothesis import settings
 
+from tests.support.certificates import read_once
+
 pytest_plugins = ["tests.support.tiers", "tests.support.scheduling"]
 
 settings.register_profile("same", deadline=None, derandomize=True)
@@ -22,6 +24,8 @@ settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 os.environ.setdefault("ORSAY_JOURNAL", "off")
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # else each process reads what all packages offer
+
+read_once()
 
 _GRACE_S = 60.0
 _stderr = pytest.StashKey[IO[str]]()
