@@ -5,6 +5,9 @@ has no threads, and forks when a program is to run. Unlike there, what runs is a
 and under the name ``__main__``: its arguments, environment, folder, streams and session are its own, and the
 interpreter ends as it does for any program. A fork shares the seed of hashes; of the variables that the
 interpreter reads when it starts, PYTHONPATH and PYTHONUNBUFFERED are heeded.
+
+The processes of one run of xdist share a fork server: the first that asks starts it, others find it by a
+socket file, and it ends with the process that started them all.
 """
 
 from __future__ import annotations
@@ -12,7 +15,9 @@ from __future__ import annotations
 import atexit
 import contextlib
 import copy
+import fcntl
 import gc
+import hashlib
 import importlib
 import io
 import json
@@ -20,6 +25,7 @@ import os
 import pkgutil
 import runpy
 import select
+import selectors
 import signal
 import socket
 import subprocess
@@ -81,7 +87,7 @@ class Forked:
 
 
 class ForkServer:
-    """A process that has imported ``modules``; the one that ends it owns it.
+    """A process that has imported ``modules``; the one that ends it owns it, unless it is shared.
 
     Without ``teardown`` a program that ends leaves its modules as they are, as ``os._exit`` does after exit
     handlers: to take torch and TRL apart costs half a second of CPU. ``before``, as ``module:function``, is
@@ -93,18 +99,8 @@ class ForkServer:
     ) -> None:
         self._teardown = teardown
         self._before = before
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MESSAGE_BYTES)
-        command = [sys.executable, "-m", "tests.support.forkserver", str(theirs.fileno()), *modules]
-        self._process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONHASHSEED": hash_seed},
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,
-        )
-        theirs.close()
-        self._control = ours
+        self._control, self._process = _find_or_start(modules, hash_seed)
+        self._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MESSAGE_BYTES)
 
     def start(
         self,
@@ -133,9 +129,9 @@ class ForkServer:
             descriptors = [theirs.fileno(), stdout, stderr, *given, *network]
             try:
                 socket.send_fds(self._control, [json.dumps(request).encode()], descriptors)
-            except BrokenPipeError:
-                code = self._process.wait(_END_LIMIT_S)
-                raise RuntimeError(f"the fork server has ended, with {code}") from None
+            except (BrokenPipeError, ConnectionResetError):
+                code = "" if self._process is None else f", with {self._process.wait(_END_LIMIT_S)}"
+                raise RuntimeError(f"the fork server has ended{code}") from None
         if not select.select([ours], [], [], _START_LIMIT_S)[0]:
             ours.close()
             raise TimeoutError(f"nothing was started within {_START_LIMIT_S:.0f} s")
@@ -202,9 +198,55 @@ class ForkServer:
         return same
 
     def close(self) -> None:
-        """End the server; programs that still run go on."""
+        """End the server, or leave a shared one; programs that still run go on."""
         self._control.close()
-        self._process.wait(_END_LIMIT_S)
+        if self._process is not None:
+            self._process.wait(_END_LIMIT_S)
+
+
+def _find_or_start(
+    modules: Sequence[str], hash_seed: str
+) -> tuple[socket.socket, subprocess.Popen[bytes] | None]:
+    """A connection to a server with these modules, and its process where that belongs to this one alone."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if run is None or not hasattr(os, "pidfd_open"):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            process = _execute(modules, hash_seed, control=theirs)
+        return ours, process
+    name = hashlib.sha256("\n".join([run, hash_seed, *modules]).encode()).hexdigest()[:16]
+    path = Path(tempfile.gettempdir(), f"orsay-fork-{name}")
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+                listener.bind(str(path))
+                listener.listen()
+                process = _execute(modules, hash_seed, listener=listener, owner=os.getppid())
+                process.returncode = 0  # it outlives this process, which is not to wait for it
+    control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    control.connect(str(path))
+    return control, None
+
+
+def _execute(
+    modules: Sequence[str],
+    hash_seed: str,
+    *,
+    control: socket.socket | None = None,
+    listener: socket.socket | None = None,
+    owner: int | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a server for one control, or for those that come to a listener as long as its owner lives."""
+    sock = control or listener
+    assert sock is not None
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.support.forkserver", str(sock.fileno()), str(owner or 0), *modules],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONHASHSEED": hash_seed},
+        pass_fds=[sock.fileno()],
+        start_new_session=True,
+    )
 
 
 def _text(file: IO[bytes]) -> str:
@@ -215,20 +257,48 @@ def _text(file: IO[bytes]) -> str:
 # The server's side
 
 
-def _serve(control: socket.socket) -> dict[str, Any] | None:
+def _serve(sock: socket.socket, owner: int) -> dict[str, Any] | None:
     """Fork whenever asked to; returns in the forked process, with what that is to become."""
-    while True:
-        message, descriptors, _, _ = socket.recv_fds(control, _MESSAGE_BYTES, 5)
-        if not message:
-            _reap()
-            return None
-        request: dict[str, Any] = json.loads(message)
-        if os.fork() == 0:
-            control.close()
-            return _watched(request, *descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        _reap()
+    with selectors.DefaultSelector() as selector:
+        selector.register(sock, selectors.EVENT_READ)
+        if owner:
+            selector.register(os.pidfd_open(owner), selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if not isinstance(key.fileobj, socket.socket):
+                    path = Path(sock.getsockname())
+                    path.unlink()
+                    path.with_suffix(".lock").unlink(missing_ok=True)
+                    return None
+                if owner and key.fileobj is sock:
+                    selector.register(sock.accept()[0], selectors.EVENT_READ)
+                elif (request := _next_request(key.fileobj)) is None:
+                    if not owner:
+                        return None
+                    selector.unregister(key.fileobj)
+                    key.fileobj.close()
+                else:
+                    message, descriptors = request
+                    if os.fork() == 0:
+                        _close_all(selector)
+                        return _watched(message, *descriptors)
+                    for descriptor in descriptors:
+                        os.close(descriptor)
+                _reap()
+
+
+def _close_all(selector: selectors.BaseSelector) -> None:
+    for each in selector.get_map().values():
+        if isinstance(each.fileobj, socket.socket):
+            each.fileobj.close()
+        else:
+            os.close(each.fd)
+
+
+def _next_request(control: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """The next request with its descriptors; None where nobody asks any more."""
+    message, descriptors, _, _ = socket.recv_fds(control, _MESSAGE_BYTES, 5)
+    return (json.loads(message), descriptors) if message else None
 
 
 def _reap() -> None:
@@ -291,14 +361,14 @@ def _become(request: Mapping[str, Any]) -> None:
 
 
 def _main() -> None:
-    control = socket.socket(fileno=int(sys.argv[1]))
+    sock, owner = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # imports about each other, forks about threads of C libraries
-        for name in sys.argv[2:]:
+        for name in sys.argv[3:]:
             importlib.import_module(name)
         gc.collect()
         gc.freeze()  # a collection in a fork would copy all pages: with torch that takes 1.5 s of CPU
-        request = _serve(control)
+        request = _serve(sock, owner)
     if request is not None and request["teardown"]:
         _become(request)
     elif request is not None:

@@ -1,6 +1,6 @@
 """Server processes: started, found by the URL they print, stopped by signal.
 
-``orsay`` itself is forked where its imports are done: their second of CPU is paid once in a test process.
+``orsay`` itself is forked where its imports are done: their four seconds of CPU are paid once in a run.
 """
 
 from __future__ import annotations
