@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 
 import httpx
 import pytest
@@ -14,7 +15,7 @@ from orsay_client import AsyncClient, BadRequest, ToolError, ToolRefused, Unsupp
 from orsay_protocol import GroupCandidate, Message, TextBlock
 from orsay_protocol.sse import Decoder
 
-from ..interop.player import player
+from ..interop.player import Players
 from ..support.gateways import UPSTREAMS, gateway, upstream
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
@@ -40,6 +41,13 @@ async def front(request: pytest.FixtureRequest) -> AsyncIterator[Front]:
 async def client(front: Front) -> AsyncIterator[AsyncClient]:
     async with AsyncClient(front.url) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def players() -> Iterator[Players]:
+    """Released clients, for one gateway after the other."""
+    with ExitStack() as stack:
+        yield Players("", stack)
 
 
 async def test_the_upstream_is_described_as_it_describes_itself(front: Front) -> None:
@@ -179,18 +187,20 @@ async def test_a_finished_call_is_read_again_by_its_task_id(front: Front) -> Non
 
 @pytest.mark.venv
 @pytest.mark.parametrize("released", [("openreward", "0.1.167"), ("ors-sdk", "0.1.0")], ids="-".join)
-async def test_a_released_client_plays_through_it(front: Front, released: tuple[str, str]) -> None:
+async def test_a_released_client_plays_through_it(
+    front: Front, players: Players, released: tuple[str, str]
+) -> None:
     def play() -> None:
-        with player(*released, front.url) as playing:
-            played = playing.play(
-                "episode", "kit", calls=[["add", {"n": 4}], ["repeat", {"text": " " * 20_000}]]
-            )
-            outputs = [each["value"] for each in played["outputs"]]
-            assert outputs[0]["reward"] == 4.0
-            assert outputs[1]["blocks"][0]["text"] == " " * 20_000
-            spaces = playing.play("white_space", "kit", tool="repeat", field="text")
-            assert spaces["cases"] > 50 and spaces["wrong"] == []
-            together = playing.play("together", "kit", sessions=10, calls=3)
-            assert together["counters"] == [[str(n), str(2 * n), str(3 * n)] for n in range(10)]
+        client = players.get(*released)
+        played = client.play(
+            "episode", "kit", url=front.url, calls=[["add", {"n": 4}], ["repeat", {"text": " " * 20_000}]]
+        )
+        outputs = [each["value"] for each in played["outputs"]]
+        assert outputs[0]["reward"] == 4.0
+        assert outputs[1]["blocks"][0]["text"] == " " * 20_000
+        spaces = client.play("white_space", "kit", url=front.url, tool="repeat", field="text")
+        assert spaces["cases"] > 50 and spaces["wrong"] == []
+        together = client.play("together", "kit", url=front.url, sessions=10, calls=3)
+        assert together["counters"] == [[str(n), str(2 * n), str(3 * n)] for n in range(10)]
 
     await asyncio.to_thread(play)

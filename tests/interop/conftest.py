@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from .player import Player, player
+from .player import Player, Players
 from .servers import BUNDLED, KIT, ServerProcess, serve
 from .venvs import OPENREWARD, ORS
 
@@ -24,20 +24,6 @@ def orsay_server() -> Iterator[ServerProcess]:
     """The bundled environments, echo being the default, and the kit, in worker processes."""
     with serve(*BUNDLED, *KIT) as server:
         yield server
-
-
-class Players:
-    """Released clients connected to one server, each started when first asked for."""
-
-    def __init__(self, url: str, stack: ExitStack) -> None:
-        self._url, self._stack = url, stack
-        self._started: dict[tuple[str, str], Player] = {}
-
-    def get(self, package: str, version: str) -> Player:
-        if (package, version) not in self._started:
-            started = self._stack.enter_context(player(package, version, self._url))
-            self._started[package, version] = started
-        return self._started[package, version]
 
 
 @pytest.fixture(scope="session")

@@ -10,13 +10,13 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from .venvs import python_for
 
-__all__ = ["Player", "player"]
+__all__ = ["Player", "Players", "player"]
 
 _DRIVER = Path(__file__).parent / "drivers" / "play.py"
 _ANSWER_LIMIT_S = 90.0
@@ -25,8 +25,9 @@ _ANSWER_LIMIT_S = 90.0
 class Player:
     """Handle of a driver process. Its methods wait for answers, never longer than a minute and a half."""
 
-    def __init__(self, package: str, version: str, process: subprocess.Popen[str]) -> None:
+    def __init__(self, package: str, version: str, process: subprocess.Popen[str], url: str) -> None:
         self.package, self.version = package, version
+        self._url = url
         self._process = process
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._reported: dict[str, dict[str, Any]] = {}
@@ -39,10 +40,14 @@ class Player:
         return tuple(int(part) for part in self.version.split("."))
 
     def play(
-        self, scenario: str, environment: str, *, variant: str | None = None, **args: Any
+        self, scenario: str, environment: str, *, variant: str | None = None, url: str = "", **args: Any
     ) -> dict[str, Any]:
-        """What the driver reports of ``scenario``. A crash of the driver's own code fails the test."""
+        """What the driver reports of ``scenario``. A crash of the driver's own code fails the test.
+
+        ``url``: another server than its own, for one more file: the import of some releases takes seconds.
+        """
         request = {"scenario": scenario, "environment": environment, "variant": variant, "args": args}
+        request["url"] = url or self._url
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
@@ -92,7 +97,7 @@ def player(package: str, version: str, url: str) -> Iterator[Player]:
     """The released client ``package version``, playing against ``url``."""
     python = python_for(package, version)
     process = subprocess.Popen(
-        [str(python), str(_DRIVER), package, url],
+        [str(python), str(_DRIVER), package],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -100,7 +105,7 @@ def player(package: str, version: str, url: str) -> Iterator[Player]:
     )
     playing = None
     try:
-        playing = Player(package, version, process)
+        playing = Player(package, version, process, url)
         yield playing
     finally:
         if playing is None:
@@ -108,3 +113,17 @@ def player(package: str, version: str, url: str) -> Iterator[Player]:
             process.communicate()
         else:
             playing.close()
+
+
+class Players:
+    """Released clients of one server, or of none yet, each started when first asked for."""
+
+    def __init__(self, url: str, stack: ExitStack) -> None:
+        self._url, self._stack = url, stack
+        self._started: dict[tuple[str, str], Player] = {}
+
+    def get(self, package: str, version: str) -> Player:
+        if (package, version) not in self._started:
+            started = self._stack.enter_context(player(package, version, self._url))
+            self._started[package, version] = started
+        return self._started[package, version]

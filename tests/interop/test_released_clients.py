@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from ..support.cold_server import cold_server
-from .conftest import CLIENTS, Players
-from .player import Player, player
+from .conftest import CLIENTS
+from .player import Player, Players, player
 from .servers import ServerProcess
 from .venvs import OPENREWARD
 

@@ -20,7 +20,7 @@ from ..interop.venvs import OPENENV, python_for
 from ..support.server_process import ServerProcess, children, server
 from ..support.waiting import until
 from .conftest import TARGETS
-from .openenv_clients import openenv_client
+from .openenv_clients import killed_at_the_end, openenv_client
 
 pytestmark = pytest.mark.process
 
@@ -112,11 +112,10 @@ async def test_the_session_of_a_tool_client_is_one_over_http_and_the_socket(serv
 
 @pytest.mark.venv
 async def test_a_client_that_is_killed_takes_its_session_along(served: ServerProcess) -> None:
-    with openenv_client(NEWEST, "generic", f"{served.url}/scripted") as client:
+    with killed_at_the_end(NEWEST, "generic", f"{served.url}/scripted") as client:
         sid = client.do("reset", index=0)["observation"]["metadata"]["session_id"]
         assert not ended(served, sid)
-        client.kill()
-        await until(lambda: ended(served, sid))
+    await until(lambda: ended(served, sid))
 
 
 @pytest.mark.venv

@@ -1,8 +1,8 @@
-"""Plays scenarios with a released client: ``python play.py PACKAGE URL``, run by that release's interpreter.
+"""Plays scenarios with a released client: ``python play.py PACKAGE``, run by that release's interpreter.
 
-Reads one request per line, ``{"scenario", "environment", "variant", "args"}``, and prints one line of JSON
-for each, after a first line with the version. It reports what the client's own methods returned or raised,
-and judges nothing. One process plays many scenarios, since importing some releases takes seconds.
+Reads one request per line, ``{"scenario", "environment", "variant", "args", "url"}``, and prints one line of
+JSON for each, after a first line with the version. It reports what the client's own methods returned or
+raised, and judges nothing. One process plays many scenarios, since importing some releases takes seconds.
 """
 
 from __future__ import annotations
@@ -281,14 +281,19 @@ def group(env: Any, args: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> int:
-    package, url = sys.argv[1:3]
-    client = connect(package, url)
+    package = sys.argv[1]
+    importlib.import_module("ors.client" if package == "ors-sdk" else package)
+    clients: dict[str, Any] = {}
     print(json.dumps({"client": importlib.metadata.version(package)}), flush=True)
     for line in sys.stdin:
         request = json.loads(line)
+        url = request["url"]
         name, variant = request["environment"], request.get("variant")
         args = {**request.get("args", {}), "package": package, "url": url, "name": name, "variant": variant}
         try:
+            if url not in clients:
+                clients[url] = connect(package, url)
+            client = clients[url]
             if package == "ors-sdk":
                 env = client.environment(name)
             else:
@@ -297,7 +302,8 @@ def main() -> int:
         except Exception:
             answer = {"crashed": traceback.format_exc()}
         print(json.dumps(answer), flush=True)
-    client.close()
+    for client in clients.values():
+        client.close()
     return 0
 
 

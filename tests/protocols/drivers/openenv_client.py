@@ -1,6 +1,7 @@
 """Runs inside the virtual environment of a released ``openenv`` and does what the lines on its input say.
 
-Each line is JSON: ``{"do": …}``; each answer is one line of JSON, ``{"is": …}`` or ``{"error": text}``.
+Each line is JSON, ``{"client": number, "do": …}``: ``open`` comes first and ``leave`` last. Each answer is
+one line of JSON, ``{"is": …}`` or ``{"error": text}``.
 """
 
 from __future__ import annotations
@@ -12,17 +13,27 @@ import sys
 from typing import Any
 
 
-async def main(kind: str, url: str, headers: dict[str, str]) -> None:
+async def main() -> None:
     from openenv.core.generic_client import GenericEnvClient
     from openenv.core.mcp_client import MCPToolClient
 
-    more = {"headers": headers} if headers else {}
-    client: Any = {"generic": GenericEnvClient, "tools": MCPToolClient}[kind](base_url=url, **more)
+    kinds: dict[str, Any] = {"generic": GenericEnvClient, "tools": MCPToolClient}
+    clients: dict[int, Any] = {}
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         request = json.loads(line)
+        number = request.pop("client")
         try:
-            answer = {"is": await do(client, **request)}
+            answer: dict[str, Any]
+            match request["do"]:
+                case "open":
+                    more = {"headers": request["headers"]} if request["headers"] else {}
+                    clients[number] = kinds[request["kind"]](base_url=request["url"], **more)
+                    answer = {"is": None}
+                case "leave":
+                    answer = {"is": await clients.pop(number).close()}
+                case _:
+                    answer = {"is": await do(clients[number], **request)}
         except Exception as exc:
             answer = {"error": f"{type(exc).__name__}: {exc}"}
         print(json.dumps(answer, default=str), flush=True)
@@ -88,4 +99,4 @@ def shown(result: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3])))
+    asyncio.run(main())
