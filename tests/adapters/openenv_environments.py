@@ -14,6 +14,10 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 from fastmcp import FastMCP
+
+from tests.support import openenv_without_page  # noqa: F401 - before all of openenv
+
+# isort: split
 from openenv.core.env_server.http_server import create_app
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.mcp_environment import MCPEnvironment

@@ -39,6 +39,8 @@ try:
     importlib.metadata.version("openenv")  # its predecessor openenv-core has modules of the same names
 except importlib.metadata.PackageNotFoundError:
     pytest.skip("needs openenv 0.10; openenv-core is installed in its place", allow_module_level=True)
+from tests.support import openenv_without_page  # noqa: F401 - the adapter imports openenv here too
+
 pytestmark = [
     pytest.mark.process,
     pytest.mark.timeout(300),
@@ -46,8 +48,8 @@ pytestmark = [
 
 FILE = "tests/adapters/openenv_environments.py"
 START_S = 120.0
-IMPORTED = ("tests.adapters.openenv_environments",)
-"""What OpenEnv's servers and our workers import: that takes three seconds of CPU."""
+IMPORTED = ("tests.support.openenv_without_page",)
+"""What OpenEnv's servers and our workers need: that takes two seconds of CPU."""
 
 
 @contextlib.contextmanager
@@ -352,7 +354,7 @@ def test_what_is_wrong_with_a_target_is_reported(target: str, message: str) -> N
 
 def test_a_server_of_another_kind_is_reported() -> None:
     with (
-        server("docs/examples/environments/reverse.py:Reverse", workers=1) as running,
+        server("docs/examples/environments/reverse.py:Reverse", imported=IMPORTED) as running,
         pytest.raises(LoadError, match="is no OpenEnv server"),
     ):
         load(f"openenv:{running.url}")
