@@ -1,6 +1,7 @@
-"""Generators of the released reasoning-gym behind a real server, in both runtimes."""
+"""Generators of the released reasoning-gym behind a real server."""
 
 import re
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,6 +12,8 @@ from orsay_client import BadRequest, Client, Session, ToolRefused
 
 pytest.importorskip("reasoning_gym", reason="needs the extra reasoning-gym")
 
+from tests.support.server_process import server
+
 pytestmark = pytest.mark.process
 
 TARGETS = (
@@ -19,6 +22,13 @@ TARGETS = (
     'reasoning-gym:composite?datasets=[{"name":"countdown","weight":1,"config":{}},'
     '{"name":"leg_counting","weight":2,"config":{}}]&name=mix',
 )
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    """A client of one worker: each that imports reasoning-gym costs over a second of CPU."""
+    with server(*TARGETS) as running, Client(running.url) as client:
+        yield client
 
 
 def play(client: Client, name: str, index: int = 0, split: str = "train") -> Session:

@@ -3,16 +3,15 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from orsay.adapters import is_adapter_target
 from orsay.errors import LoadError
 from orsay.runtimes.loader import load
 
-pytestmark = pytest.mark.process
+from tests.support.servers import orsay, orsay_programs
 
-ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.process
 
 
 def problem(target: str) -> str:
@@ -97,9 +96,8 @@ def test_a_missing_package_is_named_with_its_extra(target: str, package: str, ex
         f"try: load({target!r})\n"
         "except LoadError as exc: print(exc)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
-    )
+    done = orsay_programs().run(["-c", code], timeout=60)
+    assert done.returncode == 0, done.stderr
     assert f"pip install '{extra}'" in done.stdout
 
 
@@ -122,24 +120,10 @@ def test_a_worker_imports_no_adapter_and_an_adapter_no_package_until_a_target_na
 @pytest.mark.parametrize("runtime", ["process", "local"])
 def test_the_command_line_says_what_is_wrong_and_ends(runtime: str) -> None:
     pytest.importorskip("gymnasium", reason="needs the extra gymnasium")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "orsay",
-            "serve",
-            "gymnasium:FrozenLak-v1",
-            "--port",
-            "0",
-            "--runtime",
-            runtime,
-        ],
-        cwd=ROOT,
+    done = orsay(
+        *("serve", "gymnasium:FrozenLak-v1", "--port", "0", "--runtime", runtime),
         env={**os.environ, "ORSAY_WORKERS": "1"},
-        capture_output=True,
-        text=True,
         timeout=100,
-        check=False,
     )
     assert done.returncode == 2
     assert "FrozenLake-v1" in done.stderr and "Traceback" not in done.stderr

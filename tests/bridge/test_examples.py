@@ -66,15 +66,10 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def url(journal: Path) -> Iterator[str]:
-    """A server of three bundled environments; the first one, guess, is what a client gets by default."""
-    names = (
-        "guess_env.env:GuessEnvironment",
-        "echo_env.env:EchoEnvironment",
-        "doors_env.env:DoorsEnvironment",
-    )
+    """A server of two bundled environments; the first one, guess, is what a client gets by default."""
+    names = ("guess_env.env:GuessEnvironment", "echo_env.env:EchoEnvironment")
     variables = {"ORSAY_JOURNAL": str(journal)}
-    paths = [ROOT / "envs" / "doors"]
-    with serve(*names, options=["--workers", "1"], paths=paths, env=variables) as server:
+    with serve(*names, options=["--workers", "1"], env=variables) as server:
         yield server.url
     ends = server.events("session_ended")
     assert ends
@@ -172,8 +167,8 @@ def test_custom_reward(url: str, model: Path, tmp_path: Path) -> None:
         assert log["reward"] == pytest.approx(total, rel=1e-3)
 
 
-def test_evaluation(url: str, tmp_path: Path) -> None:
-    found = logs("evaluation", url, tmp_path, "--env-name", "doorsenvironment")
+def test_evaluation(url: str, model: Path, tmp_path: Path) -> None:
+    found = logs("evaluation", url, tmp_path, "--model", str(model))
     evaluations = [log for log in found if "eval_reward" in log]
     assert len(evaluations) == 3  # before the first step, and after each of two
     assert all(0 <= log["eval_env/success"] <= 1 and log["eval_env/length"] > 0 for log in evaluations)

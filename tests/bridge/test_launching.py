@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("trl")
 
-from ..support.trainers import ranks
+from ..support.trainers import ranks, trainers
 
 pytestmark = pytest.mark.process
 
@@ -29,8 +27,8 @@ sys.stdout.write(json.dumps(found) + "\\n")  # in one piece: both ranks write to
 def test_ranks_have_the_variables_of_torchrun(tmp_path: Path) -> None:
     script = tmp_path / "rank.py"
     script.write_text(SCRIPT)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    done = subprocess.run([*command, script], capture_output=True, text=True, timeout=100, check=False)
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script)]
+    done = trainers().run(command, timeout=100)
     assert done.returncode == 0, done.stderr
     theirs = [json.loads(line) for line in done.stdout.splitlines()]
     ours = [json.loads(each.stdout) for each in ranks([str(script)], timeout=100)]

@@ -24,6 +24,7 @@ from tests.interop.venvs import OPENREWARD, ORS, python_for
 
 from ..support.bridge_server import EnvServer, serve_environments
 from ..support.waiting import until_true
+from .child_player import play
 
 pytest.importorskip("datasets", reason="needs the extra 'trl'")
 
@@ -247,14 +248,6 @@ def test_a_spec_can_be_pickled_before_and_after_use(env_server: EnvServer, spec:
     assert used.say(word="pear") == "wrong, heard ['pear']", "the first was disturbed"
 
 
-def _play(spec: EnvironmentSpec, row: dict[str, Any], answer: Any) -> None:
-    environment: Any = spec.environment_factory()
-    environment.reset(**row)
-    environment.say(word=row["word"])
-    answer.put(environment.reward)
-    spec.close()
-
-
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 @pytest.mark.parametrize("way", ["fork", "spawn"])
 def test_a_spec_that_was_used_plays_in_a_child_process_too(spec: EnvironmentSpec, way: Any) -> None:
@@ -263,7 +256,7 @@ def test_a_spec_that_was_used_plays_in_a_child_process_too(spec: EnvironmentSpec
     environment.reset(**row)
     context = multiprocessing.get_context(way)
     answer = context.Queue()
-    child = context.Process(target=_play, args=(spec, row, answer))
+    child = context.Process(target=play, args=(spec, row, answer))
     child.start()
     assert answer.get(timeout=60) == 1.0
     child.join(30)

@@ -172,7 +172,8 @@ def test_another_folder_than_the_served_one_is_refused_and_left_alone(
 
 
 def test_the_cache_is_emptied_only_after_running_requests_ended(served: ServedModel) -> None:
-    body = {"prompt": PROMPT, "max_tokens": 1500, "ignore_eos": True, "temperature": 0}
+    model = loaded(served.folder)
+    body = {"prompt": PROMPT, "max_tokens": 900, "ignore_eos": True, "temperature": 0}
     running = threading.Thread(
         target=lambda: httpx.post(
             f"{served.base_url}/v1/completions", json=body, timeout=100, trust_env=False
@@ -182,7 +183,7 @@ def test_the_cache_is_emptied_only_after_running_requests_ended(served: ServedMo
     try:
         while not served.seen()["most_at_once"]:
             assert running.is_alive()
-        DiskSync(served.folder, served.base_url).push(loaded(served.folder))
+        DiskSync(served.folder, served.base_url).push(model)
         running.join(10)
         assert not running.is_alive()
         assert served.seen()["requests"]["/reset_prefix_cache"] > 1

@@ -138,6 +138,14 @@ async def test_a_hostile_answer_is_wrong_and_the_session_is_answered_so(client: 
         for expression in ("9**9**9**9", "(" * 100_000, "__import__('os')"):
             refusal = await session.call("calculator", {"expression": expression})
             assert re.match("Error: ", refusal.blocks[0].text)  # type: ignore[union-attr]
+        output = await session.call_terminal("(" * 100_000)
+        assert (output.reward, output.finished) == (0.0, True)
+
+
+@played
+@pytest.mark.parametrize("client", ["process"], indirect=True)  # graded apart from either
+async def test_an_answer_that_takes_for_ever_to_grade_is_wrong(client: AsyncClient) -> None:
+    async with client.environment("ArithmeticEnvironment").session(split="test", index=3) as session:
         output = await session.call_terminal("Answer: $9^{9^{9^{9}}}$")
         assert (output.reward, output.finished) == (0.0, True)
 

@@ -80,7 +80,7 @@ def test_solves(orsay_task, orsay_episodes):
     assert {episode.index for episode in orsay_episodes} == {orsay_task.index}
     assert all(episode.success for episode in orsay_episodes)
 """
-    code, shown = run(tmp_path, test, *options(env_server, "solver.py:half"), fresh=True)
+    code, shown = run(tmp_path, test, *options(env_server, "solver.py:half"))
     assert code == 1 and "2 failed, 2 passed" in shown
     for index, outcome in enumerate(("PASSED", "FAILED") * 2):
         assert f"test_solves[test:{index}] {outcome}" in shown
