@@ -15,7 +15,7 @@ from arithmetic_env.grader import Grader, GraderFailed
 
 @pytest.fixture(scope="module")
 def grader() -> Iterator[Grader]:
-    grader = Grader(children=1, cpu_limit_s=0.8)
+    grader = Grader(children=1, cpu_limit_s=0.4)
     yield grader
     grader.close()
 
