@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 from xml.etree import ElementTree
 
+import httpx
 import pytest
 from orsay.cli import main
 from orsay.conformance import CHECKS, Check, Failed, NotSupported, Outcome, Target, run_check, to_junit
+from orsay.conformance.checks import discovery, refusals
 from orsay.conformance.inputs import fitting, only_string_property, unfitting
+from orsay_client import Client
 from pydantic import BaseModel, Field, ValidationError
 
 from ..interop.servers import BUNDLED, KIT, ServerProcess, serve
@@ -67,12 +74,60 @@ def deviating() -> Iterator[str]:
         thread.join(10)
 
 
-def test_our_server_passes_every_check(kit: ServerProcess, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", kit.url]) == 0
-    shown = capsys.readouterr().out
-    assert all(check.id in shown for check in CHECKS)
-    assert "0 failed" in shown
-    assert "1 not supported" in shown, "S1 wants a key; everything else is supported by the kit"
+@dataclass
+class Whole:
+    """All checks of a server that takes tasks by index only, on which one session of training was played."""
+
+    url: str
+    status: int
+    shown: str
+    checks: dict[str, dict[str, Any]]
+
+    def asked(self, path: str) -> Any:
+        return httpx.get(f"{self.url}/console/api/{path}").raise_for_status().json()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
+    report = tmp_path_factory.mktemp("whole") / "report.json"
+    with serve(*KIT, runtime="local", options=["--index-only"]) as server:
+        with Client(server.url) as client:
+            environment = client.environment("kit")
+            with environment.session(split="train", index=3, run_labels="grpo-1") as session:
+                session.messages()
+                session.call("finish", {"n": 1})
+        with contextlib.redirect_stdout(io.StringIO()) as shown:
+            status = main(["check", server.url, "--json", str(report)])
+        checks = {check["id"]: check for check in json.loads(report.read_text())["checks"]}
+        yield Whole(server.url, status, shown.getvalue(), checks)
+
+
+def test_our_server_passes_every_check(whole: Whole) -> None:
+    assert whole.status == 0
+    assert all(check.id in whole.shown for check in CHECKS)
+    assert "0 failed" in whole.shown
+    assert "2 not supported" in whole.shown
+
+
+def test_a_server_that_takes_tasks_by_index_only_fails_nothing(whole: Whole) -> None:
+    failed = {name: each["reason"] for name, each in whole.checks.items() if each["status"] == "failed"}
+    assert failed == {}
+    not_supported = {name for name, each in whole.checks.items() if each["status"] != "passed"}
+    assert not_supported == {"P-7-index-negative", "S1-key-needed"}, "the kit supports everything else"
+
+
+def test_a_check_leaves_no_session_and_no_figure_behind(whole: Whole) -> None:
+    assert 'orsay_sessions{environment="Kit",state="ready"} 0.0' in httpx.get(f"{whole.url}/metrics").text
+    played = whole.asked("trajectories?limit=500")["items"]
+    assert len(played) > 80
+    (run,) = {each["run"] for each in played} - {"grpo-1"}
+    assert run.startswith("orsay check 20")
+    assert [each["run"] for each in played if each["ended_at"] is None] == []
+    (cell,) = whole.asked("tasks")
+    assert (cell["task"], cell["n"], cell["reward_mean"]) == ("train:3", 1, 1.0)
+    # By its name the run can still be looked at.
+    assert {each["run"] for each in whole.asked("runs")} == {"grpo-1", run}
+    assert sum(each["n"] for each in whole.asked(f"tasks?run={run}")) > 80
 
 
 def test_another_environment_is_checked_when_named(
@@ -269,9 +324,13 @@ def test_a_tool_of_one_free_text_is_recognised() -> None:
 
 
 async def test_the_bundled_environments_are_judged_fairly() -> None:
+    of_server = [*vars(discovery).values(), *vars(refusals).values()]
+    of_environment = [check for check in CHECKS if check not in of_server]
+    assert len(of_environment) > 90
+
     async def failed(url: str, name: str) -> dict[str, str]:
         async with Target.open(url, env=name) as target:
-            outcomes = [await run_check(check, target) for check in CHECKS]
+            outcomes = [await run_check(check, target) for check in of_environment]
         return {outcome.check.id: outcome.reason for outcome in outcomes if outcome.status == "failed"}
 
     names = ("echoenvironment", "guessenvironment", "arithmeticenvironment")

@@ -1,31 +1,38 @@
-"""The conformance suite on our own server: everything passes, on both runtimes."""
+"""The conformance suite on our own server: everything passes, on both runtimes; one of them asks for keys."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 import pytest_asyncio
 from orsay.conformance import CHECKS, Check, Outcome, Target, run_check
 
-from ..interop.servers import KIT, ServerProcess, serve
+from ..interop.servers import KIT, serve
+from .conftest import RUNTIMES
 
 pytestmark = pytest.mark.process
 
-_NEEDS_A_KEY = {"S1-key-needed"}
+_KEYS = {"process": ["first-key", "second-key"]}
+_OF_KEYS = {"P-2-empty-api-key": "local", "S1-key-needed": "process"}
+"""Checks that need a server without keys or with them."""
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def outcomes(server: ServerProcess) -> dict[str, Outcome]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=RUNTIMES)
+async def outcomes(request: pytest.FixtureRequest) -> dict[str, Outcome]:
     """All checks, four at a time."""
-    gate = asyncio.Semaphore(4)
+    keys, gate = _KEYS.get(request.param), asyncio.Semaphore(4)
+    variables = {"ORSAY_API_KEYS": json.dumps(keys)} if keys else {}
 
     async def one(check: Check) -> Outcome:
         async with gate:
             return await run_check(check, target)
 
-    async with Target.open(server.url) as target:
-        found = await asyncio.gather(*(one(check) for check in CHECKS))
+    with serve(*KIT, runtime=request.param, options=["--workers", "2"], env=variables) as server:
+        async with Target.open(server.url, api_key=keys[-1] if keys else None) as target:
+            checks = [check for check in CHECKS if _OF_KEYS.get(check.id, request.param) == request.param]
+            found = await asyncio.gather(*(one(check) for check in checks))
     return {outcome.check.id: outcome for outcome in found}
 
 
@@ -34,19 +41,14 @@ async def outcomes(server: ServerProcess) -> dict[str, Outcome]:
     [
         pytest.param(check, id=check.id, marks=pytest.mark.conformance(check.entry))
         for check in CHECKS
-        if check.id not in _NEEDS_A_KEY
+        if check.id not in _OF_KEYS
     ],
 )
 def test_our_server_keeps_the_contract(outcomes: dict[str, Outcome], check: Check) -> None:
     assert outcomes[check.id].status == "passed", outcomes[check.id].reason
 
 
-@pytest.mark.conformance("S1")
-async def test_our_server_keeps_the_contract_with_keys() -> None:
-    with serve(*KIT, runtime="process", env={"ORSAY_API_KEYS": '["first-key", "second-key"]'}) as server:
-        async with Target.open(server.url, api_key="second-key") as target:
-            for check in CHECKS:
-                if check.id == "P-2-empty-api-key":
-                    continue
-                outcome = await run_check(check, target)
-                assert outcome.status == "passed", f"{check.id}: {outcome.reason}"
+@pytest.mark.conformance("P-2-empty-api-key", "S1")
+def test_our_server_takes_keys_where_it_has_some(outcomes: dict[str, Outcome]) -> None:
+    (outcome,) = (outcome for name, outcome in outcomes.items() if name in _OF_KEYS)
+    assert outcome.status == "passed", outcome.reason
