@@ -35,7 +35,7 @@ SETTINGS: Mapping[str, Any] = {
 }
 """Arguments of ``GRPOConfig`` that fit a CPU."""
 
-_EPISODES, _STEPS, _BATCH = 12, 70, 6
+_EPISODES, _STEPS, _BATCH = 12, 50, 6
 
 
 def add_flag(parser: argparse.ArgumentParser) -> None:
