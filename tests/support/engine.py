@@ -10,6 +10,7 @@ import tarfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
@@ -33,7 +34,8 @@ _SOURCES = (
     *("pyproject.toml", "README.md", "LICENSE", "docker"),
     *("protocol", "server", "client", "evaluation", "trainer_bridge"),
 )
-_ENVIRONMENTS = tuple(f"envs/{name}" for name in ("echo", "guess", "arithmetic", "doors"))
+_ENVIRONMENTS = tuple(f"envs/{name}" for name in ("echo", "guess", "arithmetic", "doors", "textarena"))
+"""All that compose sends: the engine has the layers then for each target, and for what compose builds."""
 _LEFT_OUT = ("__pycache__", "tests", ".pytest_cache", ".venv")
 _FOLDER = "tests/images/shared"
 _LABEL = "orsay.test.image"
@@ -82,12 +84,9 @@ def image(name: ImageName) -> str:
     match name:
         case "base":
             return _built(name, _files(*_SOURCES), "docker/Dockerfile", {"BASE": BASE}, target="base")
-        case "server":
+        case "server" | "textarena":
             files = _files(*_SOURCES, *_ENVIRONMENTS)
-            return _built(name, files, "docker/Dockerfile", {"BASE": BASE}, target="server")
-        case "textarena":
-            files = _files(*_SOURCES, *_ENVIRONMENTS, "envs/textarena")
-            return _built(name, files, "docker/Dockerfile", {"BASE": BASE}, target="textarena")
+            return _built(name, files, "docker/Dockerfile", {"BASE": BASE}, target=name)
         case "scripted":
             files = _files("tests/support/environments.py", f"{_FOLDER}/environments.Dockerfile")
             return _built(name, files, f"{_FOLDER}/environments.Dockerfile", {"BASE": image("base")})
@@ -100,8 +99,14 @@ def image(name: ImageName) -> str:
 
 def images() -> None:
     """Make all of them, so that no single test pays for it with its time limit."""
-    for name in get_args(ImageName):
-        image(name)
+    apart: list[ImageName] = ["openreward", "haproxy"]
+    with ThreadPoolExecutor() as threads:
+        others = [threads.submit(image, name) for name in apart]
+        for name in get_args(ImageName):  # one after the other: each has layers of those before it
+            if name not in apart:
+                image(name)
+        for other in others:
+            other.result()
 
 
 def _files(*places: str) -> Mapping[str, Path]:
@@ -146,6 +151,7 @@ def _build(client: Any, contents: Mapping[str, bytes], **options: Any) -> None:
         for place, content in contents.items():
             entry = tarfile.TarInfo(place)
             entry.size = len(content)
+            entry.mode = (ROOT / place).stat().st_mode & 0o777  # as compose sends it
             archive.addfile(entry, io.BytesIO(content))
     packed.seek(0)
     lines: list[str] = []
