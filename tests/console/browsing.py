@@ -140,8 +140,12 @@ class Visitor:
         folder = _IMAGES if kept else self._shots
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{name}.png"
-        with Image.open(io.BytesIO(self.page.screenshot(animations="disabled", caret="hide"))) as picture:
-            picture.convert("RGB").quantize(128).save(path, optimize=True)
+        taken = self.page.screenshot(animations="disabled", caret="hide")
+        if kept:
+            with Image.open(io.BytesIO(taken)) as picture:
+                picture.convert("RGB").quantize(128).save(path, optimize=True)
+        else:
+            path.write_bytes(taken)
         return path
 
     def sideways_px(self) -> int:
