@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from orsay.conformance import Check, Outcome, Target, run_check
+
 from tests.support.server_process import ServerProcess
 from tests.support.servers import ROOT, RunningServer, running
 
-__all__ = ["BUNDLED", "KIT", "ROOT", "ServerProcess", "released", "serve"]
+__all__ = ["BUNDLED", "KIT", "ROOT", "ServerProcess", "outcomes_of", "released", "serve"]
 
 KIT = ("tests/interop/kit.py:Kit", "tests/interop/kit.py:Second")
 BUNDLED = (
@@ -50,3 +53,14 @@ def released(python: Path, package: str) -> Iterator[RunningServer]:
     script = Path(__file__).with_name("serve_released.py")
     with running([str(python), str(script), package]) as server:
         yield server
+
+
+async def outcomes_of(target: Target, checks: Sequence[Check]) -> list[Outcome]:
+    """Eight checks at a time: most of a check is waiting."""
+    gate = asyncio.Semaphore(8)
+
+    async def one(check: Check) -> Outcome:
+        async with gate:
+            return await run_check(check, target)
+
+    return await asyncio.gather(*map(one, checks))
