@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
-from orsay.conformance import CHECKS, Check, Outcome, Target, run_check
+from orsay.conformance import CHECKS, Target
 
-from .servers import released
+from .servers import outcomes_of, released
 from .venvs import OPENREWARD, ORS, python_for
 
 SERVERS = [*(("openreward", version) for version in OPENREWARD[1:]), ("ors-sdk", ORS)]
 STANDARD = [check for check in CHECKS if check.group == "standard"]
-
-
-async def outcomes_of(url: str) -> dict[str, Outcome]:
-    """Eight checks at a time: most of a check against these servers is waiting."""
-    gate = asyncio.Semaphore(8)
-
-    async def one(check: Check) -> Outcome:
-        async with gate:
-            return await run_check(check, target)
-
-    async with Target.open(url) as target:
-        found = await asyncio.gather(*(one(check) for check in CHECKS))
-    return {outcome.check.id: outcome for outcome in found}
 
 
 @pytest.mark.venv
@@ -32,7 +17,8 @@ async def outcomes_of(url: str) -> dict[str, Outcome]:
 @pytest.mark.parametrize(("package", "version"), SERVERS, ids=lambda value: value)
 async def test_no_released_server_fails_a_check_of_the_standard(package: str, version: str) -> None:
     with released(python_for(package, version), package) as server:
-        outcomes = await outcomes_of(server.url)
+        async with Target.open(server.url) as target:
+            outcomes = {each.check.id: each for each in await outcomes_of(target, CHECKS)}
     failed = {name: outcomes[name].reason for name in outcomes if outcomes[name].status == "failed"}
     assert {name for name in failed if name.startswith("P-")} == set(), failed
     passed = [check for check in STANDARD if outcomes[check.id].status == "passed"]
