@@ -196,7 +196,8 @@ async def test_a_message_that_grows_when_it_is_unpacked_is_refused(attacked: Ser
     async with talk(attacked.url) as client:
         await begin(client, b"Sec-WebSocket-Extensions: permessage-deflate\r\n")
         packer = zlib.compressobj(9, zlib.DEFLATED, -15)
-        bomb = packer.compress(b"\0" * (150 * MIB)) + packer.flush(zlib.Z_SYNC_FLUSH)
+        part = packer.compress(b"\0" * MIB) + packer.flush(zlib.Z_FULL_FLUSH)  # it refers to none before it
+        bomb = part * 150
         await client.send(frame(BINARY, bomb[:-4], bits=0x40))
         end = await client.rest()
     assert b"\x03\xf1" in end  # 1009: too large
