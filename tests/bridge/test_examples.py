@@ -16,13 +16,12 @@ from typing import Any
 import pytest
 from orsay.journal.write.wal import wait_for_living
 
-pytest.importorskip("torch", reason="needs the extra 'trl'")
-pytest.importorskip("trl", reason="needs the extra 'trl'")
-
 from tests.interop.servers import serve
 
 from ..support.model_server.processes import ServedModel, serve_model
-from ..support.trainers import OFFLINE, ranks, spawning_trainers, trainers
+from ..support.trainers import OFFLINE, ranks, skip_without_trl, spawning_trainers, trainers
+
+skip_without_trl()
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"

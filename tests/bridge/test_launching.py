@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
-pytest.importorskip("trl")
+from ..support.trainers import ranks, skip_without_trl, trainers
 
-from ..support.trainers import ranks, trainers
+skip_without_trl()
 
 pytestmark = pytest.mark.process
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("torch", reason="needs the extra 'trl'")
-pytest.importorskip("trl", reason="needs the extra 'trl'")
-
 from ..support.bridge_environments import WORDS
 from ..support.bridge_server import EnvServer, serve_environments
 from ..support.trainers import ranks as launched
+from ..support.trainers import skip_without_trl
+
+skip_without_trl()
 
 LIMIT_S = 160
 pytestmark = [pytest.mark.process, pytest.mark.timeout(LIMIT_S + 40)]

@@ -10,12 +10,21 @@ import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 
+import pytest
+
 from tests.support.forkserver import ForkServer
 
-__all__ = ["OFFLINE", "ranks", "spawning_trainers", "trainers"]
+__all__ = ["OFFLINE", "ranks", "skip_without_trl", "spawning_trainers", "trainers"]
 
 OFFLINE = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore"}
 """Variables of a process that trains a tiny model."""
+
+
+def skip_without_trl() -> None:
+    """Skip a file whose programs need TRL; the process that runs the file does not import it."""
+    for package in ("torch", "trl"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"needs the extra 'trl': there is no {package}", allow_module_level=True)
 
 
 @functools.cache
