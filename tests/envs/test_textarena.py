@@ -21,10 +21,10 @@ NEEDING = sorted(
 
 @pytest.mark.timeout(900)  # makes the virtual environment, unless there is one
 @pytest.mark.venv
-@pytest.mark.parametrize("name", NEEDING)
-def test_games_are_played_where_the_package_is_installed(name: str) -> None:
+def test_games_are_played_where_the_package_is_installed() -> None:
     python = python_for("textarena", TEXTARENA)
-    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/{name}"]
+    files = [f"tests/{name}" for name in NEEDING]
+    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
     # The options of this run are not for that one.
     variables = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COV_"))}
     done = subprocess.run(

@@ -24,6 +24,8 @@ from .players import NONSENSE, WINNING, acting, finish
 
 each = pytest.mark.parametrize("game", GAMES, ids=lambda game: game.name)
 SEEDS = (0, 1, 2, 1_000_000_000)
+QUICK, QUICK_TOO = 26, 36
+"""With these the package makes each puzzle in a moment: those of RushHour take up to a second and a half."""
 EXCHANGING = {"Countdown", "Cryptarithm", "Slitherlink", "ThreeCardMonte"}
 """Games that exchange reason and reward of an invalid action, which package.py puts right."""
 
@@ -64,14 +66,14 @@ def test_nonsense_does_not_break_a_game_and_ends_it(game: Game) -> None:
         assert match.outcome is not None
         assert game.lowest <= match.outcome.reward <= game.highest
     for said in NONSENSE:
-        stubborn = Match(game, 7)
+        stubborn = Match(game, QUICK)
         finish(stubborn, lambda match: said)  # noqa: B023
         assert stubborn.over
 
 
 @each
 def test_the_first_prompt_tells_the_rules_and_a_second_invalid_action_ends_the_game(game: Game) -> None:
-    match = Match(game, 5)
+    match = Match(game, QUICK)
     assert len(match.opening) > 100
     told = match.act("I would rather not.")
     assert not match.over
@@ -96,9 +98,9 @@ def test_the_same_seed_and_the_same_actions_lead_to_the_same_texts_and_the_same_
 
 @each
 def test_two_episodes_in_turn_go_as_one_alone(game: Game) -> None:
-    alone = Match(game, 11)
+    alone = Match(game, QUICK)
     record = finish(alone, acting(random.Random(11)))
-    first, other = Match(game, 11), Match(game, 12)
+    first, other = Match(game, QUICK), Match(game, QUICK_TOO)
     act = acting(random.Random(12))
     random.seed(99)  # nor does the generator of the process matter
     for said, told in record:
@@ -117,7 +119,7 @@ def test_another_process_plays_the_same_whatever_its_hashes_are() -> None:
         "from textarena_env.catalog import GAMES\n"
         "from textarena_env.match import Match\n"
         "for game in GAMES:\n"
-        "    match = Match(game, 41)\n"
+        f"    match = Match(game, {QUICK})\n"
         "    print(match.opening, finish(match, acting(random.Random(41))), match.outcome)\n"
     )
     said = [
