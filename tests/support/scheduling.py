@@ -2,7 +2,7 @@
 
 TRL and torch take a process ten seconds to import, ``openreward`` and ``reasoning_gym`` three. One process
 collects the files that need them; the others know nothing of those files, so that each process is given only
-what it has collected.
+what it has collected, and begin while that one still imports.
 """
 
 from __future__ import annotations
@@ -101,18 +101,39 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc]
         self.registered_collections[node] = list(collection)
         self._scopes[node] = {self._split_scope(nodeid) for nodeid in collection}
 
+    @property
+    def collection_is_completed(self) -> bool:
+        """True once all processes but one have collected, which may be the one that imports TRL."""
+        fewest = max(1, self.numnodes - has_own())  # a scope of several files is not cut in two
+        return bool(self._collected >= fewest)
+
+    @property
+    def tests_finished(self) -> bool:
+        return self._collected == self.numnodes and bool(super().tests_finished)
+
+    @property
+    def _collected(self) -> int:
+        return min(len(self.registered_collections), int(self.numnodes))  # one that crashed counts as well
+
     def schedule(self) -> None:
-        if self.collection is None:
-            collections = sorted(self.registered_collections.values(), key=len, reverse=True)
-            found = list(dict.fromkeys(each for collection in collections for each in collection))
-            for nodeid in found:
-                self.workqueue.setdefault(self._split_scope(nodeid), {})[nodeid] = False
-            self.config.pluginmanager.get_plugin("session").testscollected = len(found)
-            self.collection = found
+        """Queue what was not known yet, and give each process that has collected something to do."""
+        collections = sorted(self.registered_collections.values(), key=len, reverse=True)
+        found = dict.fromkeys(each for collection in collections for each in collection)
+        known = set(self.collection or ())
+        late: dict[str, dict[str, bool]] = {}
+        for nodeid in (each for each in found if each not in known):
+            late.setdefault(self._split_scope(nodeid), {})[nodeid] = False
+        for scope, unit in reversed(late.items()):  # before all else: the others have begun with that
+            self.workqueue[scope] = unit
+            self.workqueue.move_to_end(scope, last=False)
+        self.collection = list(found)
+        self.config.pluginmanager.get_plugin("session").testscollected = len(found)
         for node in [*self.nodes, *self.nodes]:  # a process runs a test when it knows the one after it
             self._reschedule(node)
 
     def _reschedule(self, node: Any) -> None:
+        if node not in self._scopes:  # it collects still
+            return
         if self._next(node) is not None:
             super()._reschedule(node)
         elif not node.shutting_down:
