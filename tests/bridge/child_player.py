@@ -1,4 +1,4 @@
-"""What a child process plays with the spec of its parent. Imports no more than that, as each child does."""
+"""Player of a child process, by the spec of its parent. It imports no more than that needs."""
 
 from __future__ import annotations
 

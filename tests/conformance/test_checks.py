@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
 import pytest_asyncio
-from orsay.conformance import CHECKS, Check, Outcome, Target, run_check
+from orsay.conformance import CHECKS, Check, Outcome, Target
 
-from ..interop.servers import KIT, serve
+from ..interop.servers import KIT, outcomes_of, serve
 from .conftest import RUNTIMES
 
 pytestmark = pytest.mark.process
@@ -21,18 +20,12 @@ _OF_KEYS = {"P-2-empty-api-key": "local", "S1-key-needed": "process"}
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=RUNTIMES)
 async def outcomes(request: pytest.FixtureRequest) -> dict[str, Outcome]:
-    """All checks, four at a time."""
-    keys, gate = _KEYS.get(request.param), asyncio.Semaphore(4)
+    keys = _KEYS.get(request.param)
     variables = {"ORSAY_API_KEYS": json.dumps(keys)} if keys else {}
-
-    async def one(check: Check) -> Outcome:
-        async with gate:
-            return await run_check(check, target)
-
     with serve(*KIT, runtime=request.param, options=["--workers", "2"], env=variables) as server:
         async with Target.open(server.url, api_key=keys[-1] if keys else None) as target:
             checks = [check for check in CHECKS if _OF_KEYS.get(check.id, request.param) == request.param]
-            found = await asyncio.gather(*(one(check) for check in checks))
+            found = await outcomes_of(target, checks, at_once=4)
     return {outcome.check.id: outcome for outcome in found}
 
 

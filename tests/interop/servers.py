@@ -55,9 +55,9 @@ def released(python: Path, package: str) -> Iterator[RunningServer]:
         yield server
 
 
-async def outcomes_of(target: Target, checks: Sequence[Check]) -> list[Outcome]:
-    """Eight checks at a time: most of a check is waiting."""
-    gate = asyncio.Semaphore(8)
+async def outcomes_of(target: Target, checks: Sequence[Check], *, at_once: int = 8) -> list[Outcome]:
+    """Several checks at a time: most of a check is waiting."""
+    gate = asyncio.Semaphore(at_once)
 
     async def one(check: Check) -> Outcome:
         async with gate:

@@ -29,7 +29,7 @@ def skip_without_trl() -> None:
 
 @functools.cache
 def trainers() -> ForkServer:
-    """The fork server of this test process; to import TRL costs five seconds of CPU, and here once."""
+    """The fork server of this run; to import TRL costs five seconds of CPU, and here once."""
     optional = [name for name in ("openreward",) if importlib.util.find_spec(name)]
     server = ForkServer(
         "orsay_trl.rollout.rollout_func",
