@@ -56,7 +56,7 @@ def console_server(journal: str, *, port: str = "0", **settings: str) -> Iterato
 def network(request: pytest.FixtureRequest) -> Iterator[None]:
     """A network of its own for a file with a browser: containers of other tests would disturb it."""
     here = [item for item in request.session.items if item.path == request.path]
-    browses = any(item.get_closest_marker("browser") for item in here)
+    browses = any("browser" in getattr(item, "fixturenames", ()) for item in here)
     with own_network() if browses else nullcontext():
         yield
 
