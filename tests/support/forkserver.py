@@ -212,7 +212,7 @@ def _find_or_start(
     if run is None or not hasattr(os, "pidfd_open"):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            process = _execute(modules, hash_seed, control=theirs)
+            process = _execute(theirs, modules, hash_seed)
         return ours, process
     name = hashlib.sha256("\n".join([run, hash_seed, *modules]).encode()).hexdigest()[:16]
     path = Path(tempfile.gettempdir(), f"orsay-fork-{name}")
@@ -222,7 +222,7 @@ def _find_or_start(
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
                 listener.bind(str(path))
                 listener.listen()
-                process = _execute(modules, hash_seed, listener=listener, owner=os.getppid())
+                process = _execute(listener, modules, hash_seed, owner=os.getppid())
                 process.returncode = 0  # it outlives this process, which is not to wait for it
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     control.connect(str(path))
@@ -230,18 +230,11 @@ def _find_or_start(
 
 
 def _execute(
-    modules: Sequence[str],
-    hash_seed: str,
-    *,
-    control: socket.socket | None = None,
-    listener: socket.socket | None = None,
-    owner: int | None = None,
+    sock: socket.socket, modules: Sequence[str], hash_seed: str, *, owner: int = 0
 ) -> subprocess.Popen[bytes]:
     """Start a server for one control, or for those that come to a listener as long as its owner lives."""
-    sock = control or listener
-    assert sock is not None
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.support.forkserver", str(sock.fileno()), str(owner or 0), *modules],
+        [sys.executable, "-m", "tests.support.forkserver", str(sock.fileno()), str(owner), *modules],
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONHASHSEED": hash_seed},
         pass_fds=[sock.fileno()],
