@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable
 from contextvars import Context
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, Literal, cast
 from urllib.parse import unquote
@@ -34,6 +35,14 @@ _CHUNKED = b"chunked"
 _ANSWERED = SimpleNamespace(response_complete=True)  # stands for a cycle before the first request
 _VERSIONS = ("1.1", "1.0")
 _PLAIN = re.compile(rb"(?:/[\w.~-]+)+", re.ASCII).fullmatch  # a URL that is nothing but a path
+_FILLED = ("server", "client", "scheme", "root_path", "headers", "state")  # at the start of a request
+_OF_HEAD = ("method", "path", "raw_path", "query_string")
+_SCOPE = {
+    "type": "http",
+    "asgi": {"version": "3.0", "spec_version": "2.3"},
+    "http_version": "1.1",
+    **dict.fromkeys(_FILLED + _OF_HEAD),
+}
 _FRAMING = (b"content-length", b"transfer-encoding")
 _INVALID = "Invalid HTTP request received."
 
@@ -182,6 +191,18 @@ class Connection(HttpToolsProtocol):
         elif len(self.headers) > HEADERS:
             self._refuse(431, _too_many())
 
+    def on_message_begin(self) -> None:
+        """As uvicorn's, for a third of the time: the copied scope has room for all of its keys."""
+        self.url = b""
+        self.expect_100_continue = False
+        self.headers = []
+        scope: Any = _SCOPE.copy()
+        scope["server"], scope["client"], scope["scheme"] = self.server, self.client, self.scheme
+        scope["root_path"] = self.root_path
+        scope["headers"] = self.headers
+        scope["state"] = self.app_state.copy()
+        self.scope = scope
+
     def on_headers_complete(self) -> None:
         """As uvicorn's, with bounds and a cycle of ours."""
         self._unparsed = self._moved = 0
@@ -197,15 +218,8 @@ class Connection(HttpToolsProtocol):
             return
         scope["method"] = parser.get_method().decode("ascii")
         scope["http_version"] = version
-        if _PLAIN(self.url):
-            path, query = self.url, b""
-        else:
-            url = httptools.parse_url(self.url)
-            path, query = url.path, url.query or b""
-        text = path.decode("ascii")
-        scope["path"] = self.root_path + (unquote(text) if "%" in text else text)
-        scope["raw_path"] = path
-        scope["query_string"] = query
+        path, scope["raw_path"], scope["query_string"] = _target(self.url)
+        scope["path"] = self.root_path + path
         keep_alive = version != "1.0" and parser.should_keep_alive()
         self.cycle = cycle = Cycle(scope, self, expects_100=self.expect_100_continue, keep_alive=keep_alive)
         self.headers = []  # for trailers, which are dropped: they must not act as headers
@@ -432,6 +446,17 @@ class Connection(HttpToolsProtocol):
                 cycle.on_response = _nothing  # no next request, and no timer
                 _abandon(cycle)
         LastAnswer(self._writer, self._door, answer, self.connections).begin(self.loop, waits=waits)
+
+
+@lru_cache(256)
+def _target(url: bytes) -> tuple[str, bytes, bytes]:
+    """The path of a URL as text, its path and its query."""
+    if _PLAIN(url):
+        return url.decode("ascii"), url, b""
+    parsed = httptools.parse_url(url)
+    path: bytes = parsed.path
+    text = path.decode("ascii")
+    return unquote(text) if "%" in text else text, path, parsed.query or b""
 
 
 def _parser(protocol: Connection) -> httptools.HttpRequestParser:

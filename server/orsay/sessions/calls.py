@@ -222,7 +222,13 @@ class Calls:
     def expire(self, now: float) -> None:
         """Evict results older than the limit."""
         oldest = now - self._totals.limits.age_s
-        for call in [each for each in self.stored if each.published_at < oldest]:
+        old = []
+        for call in self._by_id.values():
+            if call.started_at >= oldest:  # so are all that were added later
+                break
+            if call.outcome is not None and call.published_at < oldest:
+                old.append(call)
+        for call in old:
             self.evict(call)
 
     def clear(self) -> None:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
-from enum import IntEnum
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from orsay_protocol.faults import FaultClass
 from pydantic import BaseModel
@@ -32,29 +31,32 @@ __all__ = [
 ]
 
 
-class Kind(IntEnum):
-    """Kinds of frames: up to EXIT from server to worker, from HELLO on from worker to server."""
+class Kind:
+    """Kinds of frames: up to EXIT from server to worker, from HELLO on from worker to server.
 
-    OPEN = 1
-    CALL = 2
-    PROMPT = 3
-    MESSAGES = 4
-    TASK_TOOLS = 5
-    SCORE = 6
-    STOP = 7
-    CLOSE = 8
-    TASKS = 9
-    HEARTBEAT = 10
-    EXIT = 11
+    Plain integers: access to a member of an enum takes 0.2 us in Python 3.11, as long as to pack a frame.
+    """
 
-    HELLO = 32
-    OUTCOME = 33
-    DATA = 34
-    ERROR = 35
-    SETUP_DONE = 36
-    SETUP_ERROR = 37
-    STATE = 38
-    SLOW = 39
+    OPEN: Final = 1
+    CALL: Final = 2
+    PROMPT: Final = 3
+    MESSAGES: Final = 4
+    TASK_TOOLS: Final = 5
+    SCORE: Final = 6
+    STOP: Final = 7
+    CLOSE: Final = 8
+    TASKS: Final = 9
+    HEARTBEAT: Final = 10
+    EXIT: Final = 11
+
+    HELLO: Final = 32
+    OUTCOME: Final = 33
+    DATA: Final = 34
+    ERROR: Final = 35
+    SETUP_DONE: Final = 36
+    SETUP_ERROR: Final = 37
+    STATE: Final = 38
+    SLOW: Final = 39
 
 
 class WorkerConfig(BaseModel):

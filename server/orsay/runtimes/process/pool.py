@@ -338,7 +338,7 @@ def _load(worker: WorkerConnection, stall_s: float) -> tuple[bool, int]:
     return worker.silent_s() > stall_s, worker.sessions
 
 
-_KINDS: dict[Operation, Kind] = {
+_KINDS: dict[Operation, int] = {
     "call": Kind.CALL,
     "prompt": Kind.PROMPT,
     "messages": Kind.MESSAGES,

@@ -123,7 +123,7 @@ class WorkerConnection(asyncio.Protocol):
 
     def start(
         self,
-        kind: Kind,
+        kind: int,
         payload: bytes,
         on_result: OnResult,
         limit_s: float,
@@ -140,7 +140,7 @@ class WorkerConnection(asyncio.Protocol):
         self._outbox.send(kind, number, payload, session=session)
         return partial(self.stop_request, number)
 
-    async def ask(self, kind: Kind, payload: bytes, limit_s: float, *, session: int = 0) -> bytes:
+    async def ask(self, kind: int, payload: bytes, limit_s: float, *, session: int = 0) -> bytes:
         """Send a request and wait for its answer. Raises Faulted or Refused."""
         future: asyncio.Future[Any] = self._loop.create_future()
 
