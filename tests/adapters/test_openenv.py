@@ -31,7 +31,7 @@ from orsay_protocol import TextBlock
 
 from tests.support.forkserver import Forked
 from tests.support.server_process import server
-from tests.support.servers import orsay_programs
+from tests.support.servers import WITH_OPENENV, orsay_programs
 from tests.support.sockets import free_port
 
 pytest.importorskip("openenv", reason="needs the extra openenv")
@@ -48,8 +48,6 @@ pytestmark = [
 
 FILE = "tests/adapters/openenv_environments.py"
 START_S = 120.0
-IMPORTED = ("tests.support.openenv_without_page",)
-"""What OpenEnv's servers and our workers need: that takes two seconds of CPU."""
 
 
 @contextlib.contextmanager
@@ -58,7 +56,7 @@ def openenv_server(*named: str, port: int = 0) -> Iterator[tuple[str, Forked]]:
     port = port or free_port()
     with open(os.devnull, "wb") as nowhere:
         output = nowhere.fileno()
-        process = orsay_programs(*IMPORTED).start([FILE, str(port), *named], stdout=output, stderr=output)
+        process = orsay_programs(*WITH_OPENENV).start([FILE, str(port), *named], stdout=output, stderr=output)
     url = f"http://127.0.0.1:{port}"
     try:
         _wait_for(url, process)
@@ -139,7 +137,7 @@ def url(request: pytest.FixtureRequest, openenv: str, doomed: Doomed, containers
         f"openenv:{doomed.url}/echo-8?name=doomed",
         "openenv:image:echo-env:latest?name=contained",
     ]
-    with server(*targets, *classes, *others, runtime=request.param, imported=IMPORTED) as running:
+    with server(*targets, *classes, *others, runtime=request.param, imported=WITH_OPENENV) as running:
         yield running.url
 
 
@@ -354,7 +352,7 @@ def test_what_is_wrong_with_a_target_is_reported(target: str, message: str) -> N
 
 def test_a_server_of_another_kind_is_reported() -> None:
     with (
-        server("docs/examples/environments/reverse.py:Reverse", imported=IMPORTED) as running,
+        server("docs/examples/environments/reverse.py:Reverse", imported=WITH_OPENENV) as running,
         pytest.raises(LoadError, match="is no OpenEnv server"),
     ):
         load(f"openenv:{running.url}")

@@ -16,16 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.servers import orsay_programs
+from tests.support.servers import WITH_OPENENV, orsay_programs
 from tests.support.sockets import free_port
 from tests.support.waiting import until_healthy
 
-__all__ = ["OPENENV", "Parrot", "serve_parrot"]
+__all__ = ["Parrot", "serve_parrot"]
 
 _START_S = 100.0
-_WITHOUT_PAGE = "tests.support.openenv_without_page"
-OPENENV = (_WITHOUT_PAGE,)
-"""What is imported once for servers of OpenEnv and for ours that host one."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +40,12 @@ def serve_parrot(folder: Path) -> Iterator[Parrot]:
     port = free_port()
     command = ["-m", "tests.bridge.parrot", str(folder), str(port)]
     with tempfile.TemporaryFile() as log:
-        process = orsay_programs(*OPENENV).start(command, stdout=log.fileno(), stderr=log.fileno())
+        process = orsay_programs(*WITH_OPENENV).start(command, stdout=log.fileno(), stderr=log.fileno())
         url = f"http://127.0.0.1:{port}"
         sys.path.insert(0, str(folder))
         try:
             until_healthy(url, process.poll, timeout_s=_START_S, log=log)
-            importlib.import_module(_WITHOUT_PAGE)
+            importlib.import_module(*WITH_OPENENV)
             client = importlib.import_module("parrot_env.client").ParrotEnv
             yield Parrot(url, client, importlib.import_module("parrot_env.models").ParrotAction)
         finally:

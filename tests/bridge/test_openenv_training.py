@@ -18,7 +18,8 @@ from orsay_trl.testing import tiny_model as tiny
 
 from ..support.bridge_server import TRAINING
 from ..support.server_process import server
-from .parrot import OPENENV, Parrot
+from ..support.servers import WITH_OPENENV
+from .parrot import Parrot
 from .players import ConcurrentScripted, call, make_trainer
 from .rolling import ScriptedSampler, grpo, logged, smallest
 
@@ -51,7 +52,7 @@ class Talker:
 
 @pytest.fixture(scope="module")
 def spec(parrot: Parrot) -> Iterator[EnvironmentSpec]:
-    with server(f"openenv:{parrot.url}?max_steps=1", imported=OPENENV) as hosted:
+    with server(f"openenv:{parrot.url}?max_steps=1", imported=WITH_OPENENV) as hosted:
         made = EnvironmentSpec(hosted.url, num_tasks=4)
         yield made
         made.close()

@@ -37,7 +37,8 @@ class _Driver:
 
     def open(self, kind: str, url: str, headers: dict[str, str]) -> int:
         number = next(self._numbers)
-        self.ask(client=number, do="open", kind=kind, url=url, headers=headers)
+        answer = self.ask(client=number, do="open", kind=kind, url=url, headers=headers)
+        assert "error" not in answer, answer
         return number
 
     def ask(self, **request: Any) -> dict[str, Any]:

@@ -24,9 +24,11 @@ from typing import IO, TypeAlias
 from .forkserver import Forked, ForkServer
 from .worker_template import IMPORTED_BY_WORKERS, SEED
 
-__all__ = ["ROOT", "Process", "RunningServer", "orsay", "orsay_programs", "running", "start"]
+__all__ = ["ROOT", "WITH_OPENENV", "Process", "RunningServer", "orsay", "orsay_programs", "running", "start"]
 
 ROOT = Path(__file__).parents[2]
+WITH_OPENENV = ("tests.support.openenv_without_page",)
+"""Imports, two seconds of CPU, that servers of OpenEnv share with ours that host one."""
 Process: TypeAlias = "Forked | subprocess.Popen[bytes]"
 
 _URL = re.compile(r"http://[\w.\-]+:\d+")
