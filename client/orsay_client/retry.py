@@ -15,6 +15,7 @@ __all__ = ["Attempts", "Retry", "is_starting", "retry_after_s"]
 
 _REFUSED = frozenset({429, 503})
 _PROXY = frozenset({502, 504})
+_jitter = random.SystemRandom().random  # the shared generator may be seeded by the caller
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ class Attempts:
         retry: Retry,
         *,
         clock: Callable[[], float] = time.monotonic,
-        jitter: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = _jitter,
     ) -> None:
         self._retry = retry
         self._clock = clock

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -94,3 +95,9 @@ def test_a_useless_retry_after_counts_as_none(value: str) -> None:
 def test_a_policy_without_any_try_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         Retry(tries=0)
+
+
+def test_retries_leave_the_random_numbers_of_the_program_as_they_are() -> None:
+    before = random.getstate()
+    assert Attempts(Retry()).after_break() is not None
+    assert random.getstate() == before

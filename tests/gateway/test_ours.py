@@ -56,7 +56,7 @@ async def test_all_that_is_known_of_environments_comes_over(front: Running, behi
         here = (await http.get(f"{front.url}/environments")).json()
         there = await http.get(f"{behind.url}/environments", headers={"X-API-Key": "upstream-key"})
     assert here == there.json()
-    assert here[0]["tool_time_limits_s"] == {"limited": 0.3, "limited_async": 0.3}
+    assert here[0]["tool_time_limits_s"] == {"limited": 0.3, "limited_async": 0.3, "limited_to_a_second": 1.0}
     assert here[0]["detached_tools"] == ["detached"]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from orsay.errors import ConfigError, LoadError
+from orsay.runtimes.base import EnvironmentInfo
 from orsay.runtimes.remote.runtime import RemoteRuntime
 from orsay.runtimes.router import Member, RouterRuntime
 from orsay.serving.assembly import Running
@@ -96,6 +97,27 @@ async def test_an_upstream_that_is_down_at_the_start_is_served_when_it_comes_up(
             await api.create()
             assert (await api.call("say", text="here")).text == "here"
             await api.delete()
+
+
+async def test_an_upstream_that_cannot_tell_its_version_yet_is_no_server_of_another_kind() -> None:
+    described = EnvironmentInfo.unknown("wild").model_copy(update={"replayable": True})
+    inner = under("wild", ors(orsay=True))
+    asked: list[str] = []
+
+    async def starting(request: Request, reply: Reply) -> None:
+        asked.append(request.path)
+        if request.path == "/environments":
+            await reply.json([described.model_dump(mode="json")])
+        elif request.path == "/version" and asked.count("/version") == 1:
+            await reply.json({"detail": "the journal is being read"}, 503, {"X-Backend-State": "starting"})
+        elif request.path == "/version":
+            await reply.json({"version": "1", "server": "orsay"})
+        else:
+            await inner(request, reply)
+
+    async with ScriptedServer(starting) as behind, reached(behind.url, options=IMPATIENT) as (running, _):
+        await is_up(running)
+        assert list(running.runtime.environments) == [described]
 
 
 async def test_an_upstream_that_is_killed_in_mid_call_is_lost_and_served_again_when_it_is_back(

@@ -239,7 +239,7 @@ async def test_waiting_for_another_call_does_not_count_as_running(runtime: Runti
     await log.has("first+")
     alone = player.call("alone", gate=log.gate("open"))
     log.open("open")
-    queued = [player.call("limited", how="sleep:0.05") for _ in range(8)]  # 0.4 s one after the other
+    queued = [player.call("limited_to_a_second", how="sleep:0.2") for _ in range(8)]  # one after the other
     log.open("first")
     for running in (held, alone, *queued):
         await running.text()

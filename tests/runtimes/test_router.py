@@ -117,7 +117,7 @@ async def test_limits_of_a_member_are_for_environments_that_set_none() -> None:
     async with mixed(Member("a", local(SCRIPTED), call_time_limit_s=7, setup_time_limit_s=8)) as runtime:
         (info,) = runtime.environments
         assert (info.call_time_limit_s, info.setup_time_limit_s) == (7, 8)
-        assert info.tool_time_limits_s == {"limited": 0.3, "limited_async": 0.3}
+        assert info.tool_time_limits_s == {"limited": 0.3, "limited_async": 0.3, "limited_to_a_second": 1.0}
 
 
 async def test_a_session_passes_nothing_on_the_way_of_a_call() -> None:

@@ -40,7 +40,7 @@ async def test_the_runtime_describes_its_environments(runtime: Runtime) -> None:
     assert (scripted.name, scripted.key) == ("Scripted", "scripted")
     assert scripted.supports_score_group and not plain.supports_score_group
     assert [split.name for split in scripted.splits] == ["train", "many", "none"]
-    assert scripted.tool_time_limits_s == {"limited": 0.3, "limited_async": 0.3}
+    assert scripted.tool_time_limits_s == {"limited": 0.3, "limited_async": 0.3, "limited_to_a_second": 1.0}
     assert scripted.detached_tools == {"detached"}
     assert [tool.name for tool in plain.listing.tools] == ["echo"]
     assert (other.name, bad.name) == ("AsyncScripted", "BadTasks")

@@ -350,6 +350,12 @@ class Scripted(Environment):
             self.note("limited ended")
         return "done"
 
+    @tool(time_limit_s=1)
+    def limited_to_a_second(self, how: str) -> str:
+        """Ends in time."""
+        act(how)
+        return "done"
+
     @tool(detached=True)
     async def detached(self, gate: str) -> str:
         """Goes on without its client."""

@@ -9,6 +9,7 @@ __all__ = ["Backoff", "backoff_s"]
 _TRIES = 6
 _FIRST_S = 0.1
 _LONGEST_S = 2.0
+_jitter = random.SystemRandom().random  # the shared generator may be seeded by environments
 
 
 class Backoff:
@@ -29,4 +30,4 @@ class Backoff:
 
 def backoff_s(failures: int, longest_s: float) -> float:
     """Delay that doubles with each failure, with random jitter."""
-    return float(min(_FIRST_S * 2 ** min(failures - 1, 20), longest_s) * (0.75 + 0.5 * random.random()))
+    return float(min(_FIRST_S * 2 ** min(failures - 1, 20), longest_s) * (0.75 + 0.5 * _jitter()))

@@ -50,6 +50,8 @@ async def discover(get: Get, hide: Redactor) -> Found:
     ``hide`` removes secrets from its texts.
     """
     version = await get("/version")
+    if _is_temporary(version):  # else a server of ours that starts would be taken for another
+        raise _refusal(version, "/version", hide)
     described = version.json() if version.status == 200 else None
     versioned = isinstance(described, dict) and "version" in described
     ours = versioned and isinstance(described, dict) and described.get("server") == "orsay"
@@ -122,13 +124,17 @@ def _listing(raw: Any) -> ListToolsOutput:
     )
 
 
+def _is_temporary(answer: Answer) -> bool:
+    return is_starting(answer) or answer.status in (429, 502, 503, 504)
+
+
 def _refusal(answer: Answer, path: str, hide: Redactor) -> Exception:
     """Broken for a temporary failure, Unusable for a permanent one."""
     answered = f"{answer.status} {detail_of(answer, hide)}"
     if answer.status in (401, 403):
         what = "this server" if answer.headers.get(CODE) == Forbidden.code else "the API key"
         return Unusable(f"refused {what} (GET {path}: {answered})")
-    if is_starting(answer) or answer.status in (429, 502, 503, 504):
+    if _is_temporary(answer):
         return _down(f"not ready yet (GET {path}: {answered})")
     if answer.status >= 500:
         return _down(f"GET {path} failed: {answered}")
