@@ -33,7 +33,7 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(scope="module")
 def env_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvServer]:
-    names = ("Words", "Fickle", "Unseeded", "Broken", "Judged", "Mixed", "Endless")
+    names = ("Words", "Fickle", "Unseeded", "Noted", "Broken", "Judged", "Mixed", "Endless")
     with serve_environments(tmp_path_factory.mktemp("spec"), *names) as found:
         yield found
 
@@ -117,11 +117,11 @@ def test_tools_of_tasks_are_looked_for_only_where_asked(env_server: EnvServer) -
         ({"indices": [4, 2, 4]}, ["word-2", "word-4"]),
         ({"indices": [4, 2], "task_tools_discovery_index": 5}, ["word-5"]),
     ):
-        before = len(env_server.diary.lines("setup"))
-        spec = EnvironmentSpec(env_server.url, **arguments)
+        before = len(env_server.diary.lines("constructed"))
+        spec = EnvironmentSpec(env_server.url, env_name="Noted", **arguments)
         assert callable(spec.environment_factory().say)  # type: ignore[attr-defined]
         spec.close()
-        assert sorted(line["id"] for line in env_server.diary.lines("setup")[before:]) == probed
+        assert sorted(line["id"] for line in env_server.diary.lines("constructed")[before:]) == probed
 
 
 def test_a_tool_shows_people_its_types(spec: EnvironmentSpec) -> None:
@@ -359,13 +359,14 @@ def test_a_spec_that_is_garbage_ends_its_sessions(env_server: EnvServer) -> None
 
 def test_sessions_end_with_the_process(env_server: EnvServer) -> None:
     code = (
-        "import os; from orsay_trl import EnvironmentSpec; spec = EnvironmentSpec(os.environ['URL']);"
+        "import os; from orsay_trl import EnvironmentSpec;"
+        "spec = EnvironmentSpec(os.environ['URL'], env_name='Noted');"
         "row = {'task_split': 'train', 'task_index': 0};"
         "places = [spec.environment_factory() for _ in range(3)]; [p.reset(**row) for p in places];"
         "print('open')"
     )
     before = env_server.diary.open_sessions()
-    started = len(env_server.diary.lines("setup"))
+    started = len(env_server.diary.lines("constructed"))
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         env={**os.environ, "URL": env_server.url},
@@ -375,7 +376,7 @@ def test_sessions_end_with_the_process(env_server: EnvServer) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "open\n", "")
-    assert len(env_server.diary.lines("setup")) == started + 4, "three episodes and a look for tools"
+    assert len(env_server.diary.lines("constructed")) == started + 4, "three episodes and a look for tools"
     assert env_server.diary.open_sessions() <= before
 
 

@@ -127,6 +127,14 @@ class Words(Environment):
         return f"{len(self.secrets)} secrets"
 
 
+class Noted(Words):
+    """Notes its construction, which is over when a client has its session, unlike setup."""
+
+    def __init__(self, task_spec: dict[str, Any], secrets: dict[str, str]) -> None:
+        super().__init__(task_spec, secrets)
+        note("constructed", id=task_spec.get("id"))
+
+
 class Fickle(Words):
     """Answers otherwise in each session, so that a lost one cannot be played again."""
 
