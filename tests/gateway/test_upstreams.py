@@ -120,6 +120,43 @@ async def test_an_upstream_that_cannot_tell_its_version_yet_is_no_server_of_anot
         assert list(running.runtime.environments) == [described]
 
 
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+async def test_a_proxy_that_routes_the_paths_of_the_standard_only_is_no_obstacle(status: int) -> None:
+    inner = under("wild", ors())
+
+    async def proxy(request: Request, reply: Reply) -> None:
+        if request.path == "/version":
+            await reply.raw(b"no backend for this path", status)
+        else:
+            await inner(request, reply)
+
+    async with ScriptedServer(proxy) as behind, reached(behind.url, options=IMPATIENT) as (_, api):
+        await api.create("wild")
+        assert (await api.call("act")).text == "ok"
+        await api.delete()
+
+
+async def test_a_server_of_ours_that_comes_up_behind_its_proxy_is_known_as_ours() -> None:
+    described = EnvironmentInfo.unknown("wild").model_copy(update={"replayable": True})
+    inner = under("wild", ors(orsay=True))
+    asked: list[str] = []
+
+    async def coming_up(request: Request, reply: Reply) -> None:
+        asked.append(request.path)
+        if request.path == "/version" and asked.count("/version") == 1:
+            await reply.raw(b"no backend", 503)
+        elif request.path == "/version":
+            await reply.json({"version": "1", "server": "orsay"})
+        elif request.path == "/environments":
+            await reply.json([described.model_dump(mode="json")])
+        else:
+            await inner(request, reply)
+
+    async with ScriptedServer(coming_up) as behind, reached(behind.url, options=IMPATIENT) as (running, _):
+        await is_up(running)
+        assert list(running.runtime.environments) == [described]
+
+
 async def test_an_upstream_that_is_killed_in_mid_call_is_lost_and_served_again_when_it_is_back(
     log: Log, capfd: pytest.CaptureFixture[str]
 ) -> None:

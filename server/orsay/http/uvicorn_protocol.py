@@ -35,6 +35,7 @@ _CHUNKED = b"chunked"
 _ANSWERED = SimpleNamespace(response_complete=True)  # stands for a cycle before the first request
 _VERSIONS = ("1.1", "1.0")
 _PLAIN = re.compile(rb"(?:/[\w.~-]+)+", re.ASCII).fullmatch  # a URL that is nothing but a path
+_CACHED_BYTES = 128  # longest URL to cache: anyone can send one
 _FILLED = ("server", "client", "scheme", "root_path", "headers", "state")  # at the start of a request
 _OF_HEAD = ("method", "path", "raw_path", "query_string")
 _SCOPE = {
@@ -218,7 +219,9 @@ class Connection(HttpToolsProtocol):
             return
         scope["method"] = parser.get_method().decode("ascii")
         scope["http_version"] = version
-        path, scope["raw_path"], scope["query_string"] = _target(self.url)
+        url = self.url
+        parse = _cached_target if len(url) <= _CACHED_BYTES and b"?" not in url else _target
+        path, scope["raw_path"], scope["query_string"] = parse(url)
         scope["path"] = self.root_path + path
         keep_alive = version != "1.0" and parser.should_keep_alive()
         self.cycle = cycle = Cycle(scope, self, expects_100=self.expect_100_continue, keep_alive=keep_alive)
@@ -448,7 +451,6 @@ class Connection(HttpToolsProtocol):
         LastAnswer(self._writer, self._door, answer, self.connections).begin(self.loop, waits=waits)
 
 
-@lru_cache(256)
 def _target(url: bytes) -> tuple[str, bytes, bytes]:
     """The path of a URL as text, its path and its query."""
     if _PLAIN(url):
@@ -457,6 +459,9 @@ def _target(url: bytes) -> tuple[str, bytes, bytes]:
     path: bytes = parsed.path
     text = path.decode("ascii")
     return unquote(text) if "%" in text else text, path, parsed.query or b""
+
+
+_cached_target = lru_cache(256)(_target)
 
 
 def _parser(protocol: Connection) -> httptools.HttpRequestParser:

@@ -40,7 +40,7 @@ _ROW_BYTES = 1_000  # estimate for a row without its texts
 _SMALL_BYTES = 8_192  # larger rows are not packed on the event loop
 _MOST_SINGLES = 16  # turns of the loop with one row each; then a row that comes alone is committed at once
 _RUSH_S = 0.0002  # longest time between two rows of one turn of the loop
-_SLOW_S = 0.05  # two slower appends in a row suspend the log: the event loop must not wait for a disk
+_SLOW_S = 0.05  # a slower append suspends the log: the event loop must not wait for a disk
 _SLOW_FOR_S = 10.0
 
 log = get_logger("journal")
@@ -99,7 +99,6 @@ class Writer:
         self._queue = self._thread.queue
         self._fresh: list[tuple[Row, OnDurable | None]] = []  # about to be appended to the log
         self._quick = False  # True while small rows go to the log
-        self._was_slow = False  # the last append was: on a busy machine a process may just have lost its turn
         self._singles = 0  # turns of the loop, one after the other, with a single row
         self._rush_until = 0.0
         self._committed = 0
@@ -245,11 +244,9 @@ class Writer:
             self._hand_over()
         elif self._handing_over is None:
             self._handing_over = loop.call_later(AGE_S, self._hand_over)
-        slow = time.monotonic() - began > _SLOW_S
-        if slow and self._was_slow:
+        if time.monotonic() - began > _SLOW_S:
             self._quick = False
             loop.call_later(_SLOW_FOR_S, self._be_quick)
-        self._was_slow = slow
 
     def _be_quick(self) -> None:
         self._quick = self._wal is not None

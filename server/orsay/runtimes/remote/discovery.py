@@ -49,9 +49,7 @@ async def discover(get: Get, hide: Redactor) -> Found:
 
     ``hide`` removes secrets from its texts.
     """
-    version = await get("/version")
-    if _is_temporary(version):  # else a server of ours that starts would be taken for another
-        raise _refusal(version, "/version", hide)
+    version = await _version(get, hide)
     described = version.json() if version.status == 200 else None
     versioned = isinstance(described, dict) and "version" in described
     ours = versioned and isinstance(described, dict) and described.get("server") == "orsay"
@@ -65,6 +63,20 @@ async def discover(get: Get, hide: Redactor) -> Found:
         elif answer.status != 404:
             raise _refusal(answer, "/environments", hide)
     return Found(await _by_name(get, hide), ours, versioned)
+
+
+async def _version(get: Get, hide: Redactor) -> Answer:
+    """Answer to GET /version; a temporary one only of a proxy that does not route that path.
+
+    Raises Broken while a server of ours starts: taken for another, its environments would not be replayable.
+    """
+    version = await get("/version")
+    if _is_temporary(version) and not _is_ours(version):
+        await _by_name(get, hide)  # raises Broken while the server behind the proxy is down
+        version = await get("/version")  # it may have come up meanwhile
+    if _is_temporary(version) and _is_ours(version):
+        raise _refusal(version, "/version", hide)
+    return version
 
 
 async def _by_name(get: Get, hide: Redactor) -> tuple[EnvironmentInfo, ...]:
@@ -122,6 +134,11 @@ def _listing(raw: Any) -> ListToolsOutput:
         supports_score_group=raw.get("supports_score_group"),
         message_block_types=raw.get("message_block_types"),
     )
+
+
+def _is_ours(answer: Answer) -> bool:
+    """True for an error answer of an Orsay server, or of another that starts."""
+    return is_starting(answer) or CODE in answer.headers
 
 
 def _is_temporary(answer: Answer) -> bool:
