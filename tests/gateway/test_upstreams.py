@@ -99,23 +99,24 @@ async def test_an_upstream_that_is_down_at_the_start_is_served_when_it_comes_up(
             await api.delete()
 
 
-async def test_an_upstream_that_cannot_tell_its_version_yet_is_no_server_of_another_kind() -> None:
+@pytest.mark.parametrize("headers", [{"X-Backend-State": "starting"}, {}], ids=["its own", "its proxy's"])
+async def test_a_server_of_ours_is_known_as_ours_after_a_first_answer_of_503(headers: dict[str, str]) -> None:
     described = EnvironmentInfo.unknown("wild").model_copy(update={"replayable": True})
     inner = under("wild", ors(orsay=True))
     asked: list[str] = []
 
-    async def starting(request: Request, reply: Reply) -> None:
+    async def coming_up(request: Request, reply: Reply) -> None:
         asked.append(request.path)
-        if request.path == "/environments":
-            await reply.json([described.model_dump(mode="json")])
-        elif request.path == "/version" and asked.count("/version") == 1:
-            await reply.json({"detail": "the journal is being read"}, 503, {"X-Backend-State": "starting"})
+        if request.path == "/version" and asked.count("/version") == 1:
+            await reply.json({"detail": "not yet"}, 503, headers)
         elif request.path == "/version":
             await reply.json({"version": "1", "server": "orsay"})
+        elif request.path == "/environments":
+            await reply.json([described.model_dump(mode="json")])
         else:
             await inner(request, reply)
 
-    async with ScriptedServer(starting) as behind, reached(behind.url, options=IMPATIENT) as (running, _):
+    async with ScriptedServer(coming_up) as behind, reached(behind.url, options=IMPATIENT) as (running, _):
         await is_up(running)
         assert list(running.runtime.environments) == [described]
 
@@ -134,27 +135,6 @@ async def test_a_proxy_that_routes_the_paths_of_the_standard_only_is_no_obstacle
         await api.create("wild")
         assert (await api.call("act")).text == "ok"
         await api.delete()
-
-
-async def test_a_server_of_ours_that_comes_up_behind_its_proxy_is_known_as_ours() -> None:
-    described = EnvironmentInfo.unknown("wild").model_copy(update={"replayable": True})
-    inner = under("wild", ors(orsay=True))
-    asked: list[str] = []
-
-    async def coming_up(request: Request, reply: Reply) -> None:
-        asked.append(request.path)
-        if request.path == "/version" and asked.count("/version") == 1:
-            await reply.raw(b"no backend", 503)
-        elif request.path == "/version":
-            await reply.json({"version": "1", "server": "orsay"})
-        elif request.path == "/environments":
-            await reply.json([described.model_dump(mode="json")])
-        else:
-            await inner(request, reply)
-
-    async with ScriptedServer(coming_up) as behind, reached(behind.url, options=IMPATIENT) as (running, _):
-        await is_up(running)
-        assert list(running.runtime.environments) == [described]
 
 
 async def test_an_upstream_that_is_killed_in_mid_call_is_lost_and_served_again_when_it_is_back(
