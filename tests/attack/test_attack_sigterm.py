@@ -31,6 +31,7 @@ HANDSHAKE = (
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + base64.b64encode(b"0123456789abcdef") + b"\r\n"
 )
 END_S = 15.0
+STALL_S = 60.0  # a worker without CPU time must not count as blocked: its stacks would be in the log
 Kind: TypeAlias = Callable[[contextlib.AsyncExitStack, ServerProcess], Awaitable[None]]
 
 
@@ -155,14 +156,14 @@ async def test_the_end_is_clean_and_bounded_whatever_clients_do(tmp_path: Path) 
         for name, kinds in KINDS.items():
             journal = str(tmp_path / f"{name}.db")
             settings: dict[str, Any] = {"workers": 1, "console": "on", "journal": journal}
-            found = server(f"{ENVIRONMENTS}:Scripted", also="openenv,mcp", **settings)
+            found = server(f"{ENVIRONMENTS}:Scripted", also="openenv,mcp", worker_stall_s=STALL_S, **settings)
             ends.append(ended(servers.enter_context(found), kinds))
         took = dict(zip(KINDS, await asyncio.gather(*ends), strict=True))
     assert max(took.values()) < END_S, took
 
 
 async def test_half_a_body_is_answered_that_the_server_stops() -> None:
-    with server(f"{ENVIRONMENTS}:Scripted") as process:
+    with server(f"{ENVIRONMENTS}:Scripted", worker_stall_s=STALL_S) as process:
         async with talk(process.url) as client:
             await client.send(POST + b"Content-Length: 99\r\n\r\n{")
             await asyncio.sleep(0.3)
@@ -172,7 +173,7 @@ async def test_half_a_body_is_answered_that_the_server_stops() -> None:
 
 
 async def test_a_running_call_ends_well_beside_hostile_connections() -> None:
-    with server(f"{ENVIRONMENTS}:Scripted") as process:
+    with server(f"{ENVIRONMENTS}:Scripted", worker_stall_s=STALL_S) as process:
         async with api_for(process.url) as api, contextlib.AsyncExitStack() as stack:
             await api.create()
             await half_heads(stack, process)
@@ -185,7 +186,7 @@ async def test_a_running_call_ends_well_beside_hostile_connections() -> None:
 
 
 async def test_a_second_signal_is_no_worse() -> None:
-    with server(f"{ENVIRONMENTS}:Scripted", also="openenv") as process:
+    with server(f"{ENVIRONMENTS}:Scripted", also="openenv", worker_stall_s=STALL_S) as process:
         async with api_for(process.url) as api, contextlib.AsyncExitStack() as stack:
             await type(api)(api.http, "known").create()
             await half_bodies(stack, process)

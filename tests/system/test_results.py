@@ -256,7 +256,7 @@ async def test_long_calls_are_kept_alive_by_comments(log: Log) -> None:
             start = time.monotonic()
             call = asyncio.ensure_future(api.call("add_later", gate=log.gate("open")))
             await log.has("add")
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(2.0)
             log.open("open")
             reply = await call
             took_s = time.monotonic() - start
