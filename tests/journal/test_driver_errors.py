@@ -281,6 +281,8 @@ async def test_a_file_that_is_damaged_while_it_is_used_is_moved_aside(tmp_path: 
         await brought_up_to_date(writer)
         committed = writer.health.committed
         with closing(sqlite3.connect(path)) as connection:
+            connection.execute("UPDATE sessions SET run = run")  # so that the writer reads its pages again
+            connection.commit()
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         with path.open("r+b") as file:
             file.seek(200 * 4096)
