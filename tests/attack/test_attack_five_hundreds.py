@@ -93,6 +93,7 @@ async def test_nothing_that_a_client_sends_is_an_error_of_the_server(tmp_path: P
         await attack(process, every=False)
 
 
+@pytest.mark.timeout(400)  # 13,000 requests, each with a connection of its own
 async def test_nor_of_a_journal_in_postgresql(postgres: Postgres) -> None:
     """It takes no NUL in any text. All values of all headers go to all places here."""
     url = postgres.new_database()
