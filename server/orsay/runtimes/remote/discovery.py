@@ -72,7 +72,7 @@ async def _version(get: Get, hide: Redactor) -> Answer:
     """
     version = await get("/version")
     if _is_temporary(version) and not _is_ours(version):
-        await _by_name(get, hide)  # raises Broken while the server behind the proxy is down
+        await _names(get, hide)  # raises Broken while the server behind the proxy is down
         version = await get("/version")  # it may have come up meanwhile
     if _is_temporary(version) and _is_ours(version):
         raise _refusal(version, "/version", hide)
@@ -80,13 +80,17 @@ async def _version(get: Get, hide: Redactor) -> Answer:
 
 
 async def _by_name(get: Get, hide: Redactor) -> tuple[EnvironmentInfo, ...]:
+    return tuple([await _environment(get, name, hide) for name in await _names(get, hide)])
+
+
+async def _names(get: Get, hide: Redactor) -> list[str]:
     answer = await get("/list_environments")
     names = answer.json() if answer.status == 200 else None
     if answer.status != 200:
         raise _refusal(answer, "/list_environments", hide)
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise Unusable("is no ORS server: GET /list_environments lists no environments; is the URL right?")
-    return tuple([await _environment(get, name, hide) for name in names])
+    return names
 
 
 async def _environment(get: Get, name: str, hide: Redactor) -> EnvironmentInfo:
@@ -142,7 +146,7 @@ def _is_ours(answer: Answer) -> bool:
 
 
 def _is_temporary(answer: Answer) -> bool:
-    return is_starting(answer) or answer.status in (429, 502, 503, 504)
+    return answer.status in (429, 502, 503, 504)
 
 
 def _refusal(answer: Answer, path: str, hide: Redactor) -> Exception:
