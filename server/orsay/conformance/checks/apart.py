@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+import anyio
+
 from orsay.conformance.check import promise
 from orsay.conformance.failures import Failed, expect
 from orsay.conformance.target import Target, TargetSession
@@ -33,11 +35,14 @@ async def _running(session: TargetSession, seconds: int) -> AsyncIterator[asynci
     """A running call of that duration, whose stream has begun."""
     waiting = await session.target.probe.waiting()
     began = asyncio.Event()
+    # httpcore shields the closing of other connections from a scope of anyio, not from ``Task.cancel``.
+    reading = anyio.CancelScope()
 
     async def read() -> None:
-        async with session.open_stream(waiting.tool, waiting.taking(seconds)) as answer:
-            async for _ in answer.aiter_raw():
-                began.set()
+        with reading:
+            async with session.open_stream(waiting.tool, waiting.taking(seconds)) as answer:
+                async for _ in answer.aiter_raw():
+                    began.set()
 
     task = asyncio.create_task(read())
     try:
@@ -45,7 +50,7 @@ async def _running(session: TargetSession, seconds: int) -> AsyncIterator[asynci
             await asyncio.wait_for(began.wait(), _BEGIN_S)
         yield task
     finally:
-        task.cancel()
+        reading.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
 

@@ -1,0 +1,41 @@
+"""Ending a request that still runs leaves no connection open, in whichever moment it is ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import anyio
+import httpx
+from orsay.conformance.checks.apart import _running
+from orsay.conformance.probe import Waiting
+from orsay.conformance.target import Target, TargetSession
+
+
+class _Stream(httpx.AsyncByteStream):
+    """Closes over several turns of the loop and, as httpcore does, shielded from cancellation."""
+
+    def __init__(self) -> None:
+        self.closing, self.closed = asyncio.Event(), False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield b"event: task_id\n\n"
+
+    async def aclose(self) -> None:
+        with anyio.CancelScope(shield=True):
+            self.closing.set()
+            await asyncio.sleep(0.01)
+            self.closed = True
+
+
+async def test_a_request_that_is_ended_while_it_closes_is_closed_to_the_end() -> None:
+    stream = _Stream()
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, stream=stream))
+    async with httpx.AsyncClient(base_url="http://server", transport=transport) as http:
+        target = Target("http://server", http, None, env="env")
+        waiting = Waiting("rest", "seconds", {"seconds": 1}, 1.0)
+        target.probe._asked["waiting"] = asyncio.ensure_future(asyncio.sleep(0, waiting))
+        async with _running(TargetSession(target, "a session"), 1) as call:
+            await stream.closing.wait()
+    assert stream.closed
+    assert call.done()
