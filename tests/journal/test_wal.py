@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import marshal
+import os
 import shutil
 import stat
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import structlog
 from orsay.journal.database import Store
 from orsay.journal.ids import new_id
+from orsay.journal.write.run_delay import run_delay_s
 from orsay.journal.write.wal import Segment
 from orsay_protocol.redact import Redactor
 
@@ -185,10 +190,21 @@ async def test_the_file_stays_small(tmp_path: Path, without_haste: None) -> None
         await until(lambda: query(path, "SELECT count(*) FROM calls")[0][0] >= 1_000)
 
 
+def slow_appends(monkeypatch: pytest.MonkeyPatch) -> None:
+    append = Segment.append
+
+    def slowly(segment: Segment, data: bytes, rows: int) -> None:
+        time.sleep(0.06)
+        append(segment, data, rows)
+
+    monkeypatch.setattr(Segment, "append", slowly)
+
+
 async def test_where_the_disk_is_slow_rows_go_into_the_tables_at_once(
     tmp_path: Path, without_haste: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orsay.journal.write.writer._SLOW_S", 0.0)
+    slow_appends(monkeypatch)
+    monkeypatch.setattr("orsay.journal.write.writer.run_delay_s", lambda: 0.0)
     path = tmp_path / "journal.db"
     async with writing(path) as writer:
         await brought_up_to_date(writer)
@@ -197,6 +213,46 @@ async def test_where_the_disk_is_slow_rows_go_into_the_tables_at_once(
         assert await put(writer, called(1, number=1)) == [True]
         assert query(path, "SELECT number FROM calls") == [(1,)]
     assert query(path, "SELECT id FROM sessions") == [(1,)]
+
+
+async def test_where_the_machine_is_busy_and_not_the_disk_rows_still_go_to_the_log(
+    tmp_path: Path, without_haste: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow_appends(monkeypatch)
+    monkeypatch.setattr("orsay.journal.write.writer.run_delay_s", time.monotonic)
+    path = tmp_path / "journal.db"
+    async with writing(path) as writer:
+        await brought_up_to_date(writer)
+        assert await put(writer, opened(1)) == [True]
+        assert await put(writer, called(1, number=1)) == [True]
+        assert query(path, "SELECT number FROM calls") == []
+    assert query(path, "SELECT number FROM calls") == [(1,)]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux counts run delay")
+def test_a_thread_that_shares_its_core_has_run_delay_and_one_that_sleeps_has_none() -> None:
+    core = min(os.sched_getaffinity(0))
+    busy = f"import os; os.sched_setaffinity(0, {{{core}}}); print(flush=True)\nwhile True: pass"
+
+    def spins() -> float:
+        os.sched_setaffinity(threading.get_native_id(), {core})
+        before, until = run_delay_s(), time.thread_time() + 0.3
+        while time.thread_time() < until:
+            pass
+        return run_delay_s() - before
+
+    with (
+        ThreadPoolExecutor(1) as pool,
+        subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE) as other,
+    ):
+        assert other.stdout is not None
+        other.stdout.readline()
+        delay_s = pool.submit(spins).result()
+        other.kill()
+    assert delay_s > 0.1
+    began, before = time.monotonic(), run_delay_s()
+    time.sleep(0.1)
+    assert run_delay_s() - before < time.monotonic() - began - 0.09
 
 
 async def test_a_row_that_comes_alone_is_committed_at_once_and_others_by_turns_of_the_loop(
