@@ -319,6 +319,7 @@ def _watched(request: dict[str, Any], status: int, stdout: int, stderr: int, *mo
         finally:
             os._exit(0)
     os.close(status)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)
     os.close(stdout)
