@@ -76,3 +76,21 @@ async def test_scopes_are_those_of_uvicorn_whether_their_url_is_cached_or_not() 
         assert [first, second] == await asked(HttpToolsProtocol, target)
         assert b"query_string" in first
     assert cache.cache_info().currsize == 5, "neither queries nor long URLs stay in memory"
+
+
+async def test_below_another_server_a_disconnect_is_found_by_one_step_of_receive() -> None:
+    closed = []
+
+    async def connected() -> Any:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            closed.append(True)
+
+    async def disconnected() -> Any:
+        return {"type": "http.disconnect"}
+
+    assert not has_gone(connected) and closed == [True]
+    assert has_gone(disconnected)
+    assert not has_gone(lambda: asyncio.get_running_loop().create_future())
+    assert not has_left(disconnected)  # a step of receive could take a part of the body

@@ -35,8 +35,6 @@ def name_of(authority: str) -> str | None:
         last = name.rpartition(".")[2]
         return None if found["address"] or ".." in name or _NUMBER.fullmatch(last) else str(name)
     if isinstance(address, ipaddress.IPv6Address):
-        if found["address"] is None:
-            return None
         return str(address.ipv4_mapped or address)
     return None if found["address"] else str(address)
 
