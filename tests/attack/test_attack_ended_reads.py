@@ -24,7 +24,8 @@ class _Stream(httpx.AsyncByteStream):
     async def aclose(self) -> None:
         with anyio.CancelScope(shield=True):
             self.closing.set()
-            await asyncio.sleep(0.01)
+            for _ in range(20):
+                await asyncio.sleep(0)
             self.closed = True
 
 

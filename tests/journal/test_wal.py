@@ -18,7 +18,7 @@ import pytest
 import structlog
 from orsay.journal.database import Store
 from orsay.journal.ids import new_id
-from orsay.journal.write.run_delay import run_delay_s
+from orsay.journal.write.run_delay import RunDelay
 from orsay.journal.write.wal import Segment
 from orsay_protocol.redact import Redactor
 
@@ -190,21 +190,28 @@ async def test_the_file_stays_small(tmp_path: Path, without_haste: None) -> None
         await until(lambda: query(path, "SELECT count(*) FROM calls")[0][0] >= 1_000)
 
 
-def slow_appends(monkeypatch: pytest.MonkeyPatch) -> None:
-    append = Segment.append
+class SlowAppends:
+    """Each append takes 60 ms; ``by_the_disk``, the thread has no run delay in them, and else always."""
 
-    def slowly(segment: Segment, data: bytes, rows: int) -> None:
-        time.sleep(0.06)
-        append(segment, data, rows)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, by_the_disk: bool) -> None:
+        self._of_the_disk_s = 0.0
+        append = Segment.append
 
-    monkeypatch.setattr(Segment, "append", slowly)
+        def slowly(segment: Segment, data: bytes, rows: int) -> None:
+            began = time.monotonic()
+            time.sleep(0.06)
+            if by_the_disk:
+                self._of_the_disk_s += time.monotonic() - began
+            append(segment, data, rows)
+
+        monkeypatch.setattr(Segment, "append", slowly)
+        monkeypatch.setattr(RunDelay, "total_s", lambda _: time.monotonic() - self._of_the_disk_s)
 
 
 async def test_where_the_disk_is_slow_rows_go_into_the_tables_at_once(
     tmp_path: Path, without_haste: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow_appends(monkeypatch)
-    monkeypatch.setattr("orsay.journal.write.writer.run_delay_s", lambda: 0.0)
+    SlowAppends(monkeypatch, by_the_disk=True)
     path = tmp_path / "journal.db"
     async with writing(path) as writer:
         await brought_up_to_date(writer)
@@ -218,8 +225,7 @@ async def test_where_the_disk_is_slow_rows_go_into_the_tables_at_once(
 async def test_where_the_machine_is_busy_and_not_the_disk_rows_still_go_to_the_log(
     tmp_path: Path, without_haste: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow_appends(monkeypatch)
-    monkeypatch.setattr("orsay.journal.write.writer.run_delay_s", time.monotonic)
+    SlowAppends(monkeypatch, by_the_disk=False)
     path = tmp_path / "journal.db"
     async with writing(path) as writer:
         await brought_up_to_date(writer)
@@ -229,30 +235,58 @@ async def test_where_the_machine_is_busy_and_not_the_disk_rows_still_go_to_the_l
     assert query(path, "SELECT number FROM calls") == [(1,)]
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux counts run delay")
+def _counts_run_delay() -> bool:
+    try:
+        return Path("/proc/thread-self/schedstat").read_text().split() != ["0", "0", "0"]
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not _counts_run_delay(), reason="this system does not count run delay")
 def test_a_thread_that_shares_its_core_has_run_delay_and_one_that_sleeps_has_none() -> None:
     core = min(os.sched_getaffinity(0))
-    busy = f"import os; os.sched_setaffinity(0, {{{core}}}); print(flush=True)\nwhile True: pass"
+    busy = f"""
+import os, time
+os.sched_setaffinity(0, {{{core}}})
+print(flush=True)
+until = time.monotonic() + 60
+while time.monotonic() < until: pass
+"""
 
     def spins() -> float:
         os.sched_setaffinity(threading.get_native_id(), {core})
-        before, until = run_delay_s(), time.thread_time() + 0.3
+        run_delay = RunDelay()
+        before, until = run_delay.total_s(), time.thread_time() + 0.3
         while time.thread_time() < until:
             pass
-        return run_delay_s() - before
+        delay_s = run_delay.total_s() - before
+        run_delay.close()
+        return delay_s
 
-    with (
-        ThreadPoolExecutor(1) as pool,
-        subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE) as other,
-    ):
-        assert other.stdout is not None
-        other.stdout.readline()
-        delay_s = pool.submit(spins).result()
-        other.kill()
-    assert delay_s > 0.1
-    began, before = time.monotonic(), run_delay_s()
+    with subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE) as other:
+        try:
+            assert other.stdout is not None
+            other.stdout.readline()
+            with ThreadPoolExecutor(1) as pool:
+                assert pool.submit(spins).result() > 0.1
+        finally:
+            other.kill()
+    run_delay = RunDelay()
+    began, before = time.monotonic(), run_delay.total_s()
     time.sleep(0.1)
-    assert run_delay_s() - before < time.monotonic() - began - 0.09
+    assert run_delay.total_s() - before < time.monotonic() - began - 0.09
+    run_delay.close()
+    assert run_delay.total_s() == 0.0
+
+
+def test_where_run_delay_is_not_counted_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object) -> int:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(os, "open", missing)
+    run_delay = RunDelay()
+    assert run_delay.total_s() == 0.0
+    run_delay.close()
 
 
 async def test_a_row_that_comes_alone_is_committed_at_once_and_others_by_turns_of_the_loop(

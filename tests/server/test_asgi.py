@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import MutableMapping
 from functools import partial
 from typing import Any
@@ -79,18 +80,20 @@ async def test_scopes_are_those_of_uvicorn_whether_their_url_is_cached_or_not() 
 
 
 async def test_below_another_server_a_disconnect_is_found_by_one_step_of_receive() -> None:
-    closed = []
+    steps = []
 
-    async def connected() -> Any:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            closed.append(True)
+    async def wait() -> Any:
+        await asyncio.Event().wait()
+
+    def connected() -> Any:
+        steps.append(wait())
+        return steps[-1]
 
     async def disconnected() -> Any:
         return {"type": "http.disconnect"}
 
-    assert not has_gone(connected) and closed == [True]
+    assert not has_gone(connected)
+    assert [inspect.getcoroutinestate(each) for each in steps] == [inspect.CORO_CLOSED]
     assert has_gone(disconnected)
     assert not has_gone(lambda: asyncio.get_running_loop().create_future())
     assert not has_left(disconnected)  # a step of receive could take a part of the body

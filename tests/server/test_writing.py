@@ -1,8 +1,8 @@
-"""The transport that writes once per turn of the loop, on a transport that the test scripts."""
+"""The transport that writes once per turn of the loop, on a transport and a loop that the test scripts."""
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -10,14 +10,15 @@ from orsay.http import writing
 from orsay.http.limits import Door
 from orsay.http.writing import MOVED_BYTES, OneWrite
 
+_PERIOD_S = 10.0
+
 
 class ScriptedTransport:
-    """Takes everything; ``left`` bytes of it are not sent. Some are in each of the next ``moves`` periods."""
+    """Takes everything; ``left`` bytes of it are not sent."""
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
-        self.left = self.moves = 0
-        self._looks = 0
+        self.left = 0
         self.closing = self.aborted = False
 
     def write(self, data: bytes) -> None:
@@ -27,26 +28,71 @@ class ScriptedTransport:
         return self.closing
 
     def get_write_buffer_size(self) -> int:
-        """Asked at the begin and at the end of each period."""
-        self._looks += 1
-        if self._looks % 2 == 0 and self.moves:
-            self.moves -= 1
-            self.left -= MOVED_BYTES
         return self.left
 
     def abort(self) -> None:
         self.aborted = self.closing = True
 
 
-def _writer(transport: ScriptedTransport, transfer_time_s: float = 10.0) -> OneWrite:
-    door = Door(head_time_s=10, transfer_time_s=transfer_time_s, connections=100, descriptors=1000)
-    return OneWrite(cast("Any", transport), asyncio.get_running_loop(), door)
+class ScriptedLoop:
+    """A loop whose turns end, and whose time passes, when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._soon: list[Callable[[], None]] = []
+        self._later: list[tuple[float, Callable[[], None], _Handle]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self._soon.append(callback)
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> _Handle:
+        handle = _Handle()
+        self._later.append((self.now + delay_s, callback, handle))
+        return handle
+
+    def end_turn(self) -> None:
+        while self._soon:
+            self._soon.pop(0)()
+
+    def passes(self, seconds: float) -> None:
+        self.now += seconds
+        due = [each for each in self._later if each[0] <= self.now]
+        self._later = [each for each in self._later if each[0] > self.now]
+        for _, callback, handle in due:
+            if not handle.cancelled:
+                callback()
 
 
-async def test_a_turn_is_one_write_unless_its_data_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+class _Handle:
+    cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+@pytest.fixture
+def loop() -> ScriptedLoop:
+    return ScriptedLoop()
+
+
+@pytest.fixture
+def transport() -> ScriptedTransport:
+    return ScriptedTransport()
+
+
+@pytest.fixture
+def writer(loop: ScriptedLoop, transport: ScriptedTransport) -> OneWrite:
+    door = Door(head_time_s=10, transfer_time_s=_PERIOD_S, connections=100, descriptors=1000)
+    return OneWrite(cast("Any", transport), cast("Any", loop), door)
+
+
+def test_a_turn_is_one_write_unless_its_data_is_large(
+    loop: ScriptedLoop, transport: ScriptedTransport, writer: OneWrite, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(writing, "_KEPT_BYTES", 4)
-    transport = ScriptedTransport()
-    writer = _writer(transport)
     writer.write(b"head ")
     writer.write(b"a")
     writer.write_whole(b"b")
@@ -55,42 +101,57 @@ async def test_a_turn_is_one_write_unless_its_data_is_large(monkeypatch: pytest.
     assert transport.written == [b"head ablarge"]
     writer.write_whole(b"whole")
     assert transport.written == [b"head ablarge", b"whole"]
-    await asyncio.sleep(0)
+    loop.end_turn()
     assert len(transport.written) == 2
 
 
-async def test_a_closing_transport_gets_nothing_more() -> None:
-    transport = ScriptedTransport()
-    writer = _writer(transport)
+def test_a_closing_transport_gets_nothing_more(
+    loop: ScriptedLoop, transport: ScriptedTransport, writer: OneWrite
+) -> None:
     writer.write(b"late")
     transport.closing = True
     writer.write_whole(b"later")
-    await asyncio.sleep(0)
+    loop.end_turn()
     writer.write_whole(b"last")
     assert transport.written == []
 
 
-async def test_a_client_that_reads_slowly_is_kept_and_one_that_stops_is_not() -> None:
-    transport = ScriptedTransport()
-    transport.left, transport.moves = 5 * MOVED_BYTES, 3
-    _writer(transport, transfer_time_s=0.02).expect_reading()
-    async with asyncio.timeout(20):
-        while not transport.aborted:
-            await asyncio.sleep(0.01)
-    assert (transport.left, transport.moves) == (2 * MOVED_BYTES, 0)
-
-
-async def test_the_time_to_read_begins_anew_with_each_blocked_answer() -> None:
-    transport = ScriptedTransport()
-    transport.left = MOVED_BYTES
-    writer = _writer(transport, transfer_time_s=0.2)
+@pytest.mark.parametrize("last", [0, 1, MOVED_BYTES - 1])
+def test_a_client_that_reads_slowly_is_kept_and_one_that_hardly_reads_is_not(
+    loop: ScriptedLoop, transport: ScriptedTransport, writer: OneWrite, last: int
+) -> None:
+    transport.left = 9 * MOVED_BYTES
     writer.expect_reading()
-    await asyncio.sleep(0.1)
+    for moved in (MOVED_BYTES, 3 * MOVED_BYTES, MOVED_BYTES):
+        transport.left -= moved
+        loop.passes(_PERIOD_S)
+        assert not transport.aborted
+    transport.left -= last
+    loop.passes(_PERIOD_S)
+    assert transport.aborted
+
+
+def test_the_time_to_read_begins_anew_with_each_blocked_answer(
+    loop: ScriptedLoop, transport: ScriptedTransport, writer: OneWrite
+) -> None:
+    transport.left = MOVED_BYTES
+    writer.expect_reading()
+    loop.passes(0.6 * _PERIOD_S)
     writer.all_read()
-    writer.expect_reading()  # the timer of the first answer goes on, and finds that this one is young
-    begun = asyncio.get_running_loop().time()
-    async with asyncio.timeout(20):
-        while not transport.aborted:
-            await asyncio.sleep(0.005)
-    assert asyncio.get_running_loop().time() - begun >= 0.19
+    writer.expect_reading()
+    loop.passes(0.6 * _PERIOD_S)  # the timer of the first answer finds that this one is young
+    assert not transport.aborted
+    loop.passes(0.39 * _PERIOD_S)
+    assert not transport.aborted
+    loop.passes(0.02 * _PERIOD_S)
+    assert transport.aborted
+
+
+def test_a_lost_connection_has_no_timer(
+    loop: ScriptedLoop, transport: ScriptedTransport, writer: OneWrite
+) -> None:
+    transport.left = MOVED_BYTES
+    writer.expect_reading()
     writer.lost()
+    loop.passes(2 * _PERIOD_S)
+    assert not transport.aborted

@@ -25,7 +25,7 @@ from ..database import Store
 from ..options import JournalOptions
 from ..records import CallEnded, Prompted, Row, SessionEnded, SessionOpened
 from .retention import PAGES_AT_ONCE, free_pages, give_back, remove, steps, to_remove
-from .run_delay import run_delay_s
+from .run_delay import RunDelay
 from .thread import Chore, WriterThread
 from .wal import AGE_S, IS_HERE, MOST_ROWS, Segment, WriteAheadLog
 
@@ -102,7 +102,7 @@ class Writer:
         self._quick = False  # True while small rows go to the log
         self._singles = 0  # turns of the loop, one after the other, with a single row
         self._rush_until = 0.0
-        self._delayed_s = 0.0  # run delay of the loop's thread, at the last tick
+        self._run_delay: RunDelay | None = None  # of the loop's thread
         self._committed = 0
         self._handing_over: asyncio.TimerHandle | None = None
         self._added = 0  # rows and segments handed to the writer thread
@@ -122,6 +122,7 @@ class Writer:
     def start(self) -> None:
         """Start the writer thread, which opens the journal and creates or migrates its tables."""
         self._loop = asyncio.get_running_loop()
+        self._run_delay = RunDelay()
         self._thread.start()
         self._tick()
         self._retaining = self._loop.create_task(self._retain())
@@ -185,6 +186,8 @@ class Writer:
         self._release()
         if self._wal is not None:
             self._wal.close()
+        if self._run_delay is not None:
+            self._run_delay.close()
         await self._loop.run_in_executor(self._readers, self.store.close)
         self._readers.shutdown(wait=False)
 
@@ -228,9 +231,9 @@ class Writer:
         fresh, self._fresh = self._fresh, []
         if not fresh:
             return
-        wal, thread, loop = self._wal, self._thread, self._loop
-        assert wal is not None and loop is not None
-        began = time.monotonic()
+        wal, thread, loop, run_delay = self._wal, self._thread, self._loop, self._run_delay
+        assert wal is not None and loop is not None and run_delay is not None
+        delayed_s, began = run_delay.total_s(), time.monotonic()
         try:
             rows = wal.append(fresh) if thread.trouble is None and not thread.unknown else 0
         except Exception as exc:  # the writer thread meets it too, and reports it
@@ -248,7 +251,7 @@ class Writer:
             self._handing_over = loop.call_later(AGE_S, self._hand_over)
         took_s = time.monotonic() - began
         # On a busy machine a write takes long without a slow disk, and the log is what costs least there.
-        if took_s > _SLOW_S and took_s - (run_delay_s() - self._delayed_s) > _SLOW_S:
+        if took_s > _SLOW_S and took_s - (run_delay.total_s() - delayed_s) > _SLOW_S:
             self._quick = False
             loop.call_later(_SLOW_FOR_S, self._be_quick)
 
@@ -363,7 +366,6 @@ class Writer:
         if self._added > (marks[-1][0] if marks else self._settled):
             marks.append((self._added, now))
         lag = now - marks[0][1] if marks else 0.0
-        self._delayed_s = run_delay_s()
         broken = self._thread.trouble is not None
         if not self._stuck and lag >= (self._limits.wait_limit_s if broken else self._limits.stall_s):
             self._stuck = True
