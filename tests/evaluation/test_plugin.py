@@ -39,7 +39,9 @@ def half(turn):
 """
 
 
-def run(folder: Path, test: str, *arguments: str, fresh: bool = False) -> tuple[int, str]:
+def run(
+    folder: Path, test: str, *arguments: str, fresh: bool = False, limit_s: float = LIMIT_S
+) -> tuple[int, str]:
     """Exit code and output of pytest over a project with this test file.
 
     ``fresh``: in an interpreter that has imported nothing before.
@@ -60,11 +62,11 @@ def run(folder: Path, test: str, *arguments: str, fresh: bool = False) -> tuple[
             env=env,
             capture_output=True,
             text=True,
-            timeout=LIMIT_S,
+            timeout=limit_s,
             check=False,
         )
     else:
-        done = evaluators().run(command, cwd=folder, env=env, timeout=LIMIT_S)
+        done = evaluators().run(command, cwd=folder, env=env, timeout=limit_s)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -176,13 +178,14 @@ def test_solves(orsay_episodes):
     assert len(endpoint.requests) == 8
 
 
+@pytest.mark.timeout(400)  # three interpreters from the beginning: 7 s of CPU
 def test_processes_of_xdist_play_what_they_run(env_server: EnvServer, tmp_path: Path) -> None:
     test = """
 @pytest.mark.orsay_tasks(SUMS)
 def test_solves(orsay_episodes):
     assert len(orsay_episodes) == 2 and all(episode.success for episode in orsay_episodes)
 """
-    code, shown = run(tmp_path, test, *options(env_server), "-n", "2")
+    code, shown = run(tmp_path, test, *options(env_server), "-n", "2", limit_s=350)
     assert code == 0 and "4 passed" in shown
 
 
