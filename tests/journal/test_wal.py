@@ -235,6 +235,19 @@ async def test_where_the_machine_is_busy_and_not_the_disk_rows_still_go_to_the_l
     assert query(path, "SELECT number FROM calls") == [(1,)]
 
 
+async def test_what_callers_do_when_their_rows_are_durable_is_no_slow_disk(
+    tmp_path: Path, without_haste: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RunDelay, "total_s", lambda _: 0.0)
+    path = tmp_path / "journal.db"
+    async with writing(path) as writer:
+        await brought_up_to_date(writer)
+        writer.add(opened(1), lambda _: time.sleep(0.06))
+        await asyncio.sleep(0)
+        assert await put(writer, called(1, number=1)) == [True]
+        assert query(path, "SELECT number FROM calls") == []
+
+
 def _counts_run_delay() -> bool:
     try:
         return Path("/proc/thread-self/schedstat").read_text().split() != ["0", "0", "0"]

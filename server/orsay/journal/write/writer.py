@@ -243,17 +243,17 @@ class Writer:
             for row, done in fresh:
                 self._add_slow(row, done)
             return
+        took_s = time.monotonic() - began
+        # On a busy machine a write takes long without a slow disk, and the log is what costs least there.
+        if took_s > _SLOW_S and took_s - (run_delay.total_s() - delayed_s) > _SLOW_S:
+            self._quick = False
+            loop.call_later(_SLOW_FOR_S, self._be_quick)
         self._committed += len(fresh)
         _call_each((done, True) for _, done in fresh if done is not None)
         if rows >= MOST_ROWS:
             self._hand_over()
         elif self._handing_over is None:
             self._handing_over = loop.call_later(AGE_S, self._hand_over)
-        took_s = time.monotonic() - began
-        # On a busy machine a write takes long without a slow disk, and the log is what costs least there.
-        if took_s > _SLOW_S and took_s - (run_delay.total_s() - delayed_s) > _SLOW_S:
-            self._quick = False
-            loop.call_later(_SLOW_FOR_S, self._be_quick)
 
     def _be_quick(self) -> None:
         self._quick = self._wal is not None
