@@ -35,8 +35,14 @@ class LoopThread:
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """The result of ``work``; an interrupt of the waiting thread cancels it and waits for its clean-up.
 
-        Raises ClientClosed once stopped, and RuntimeError in a process forked after the start.
+        Raises ClientClosed once stopped, and RuntimeError on the loop's own thread, which would wait for
+        itself, and in a process forked after the start.
         """
+        if self.is_current:
+            work.close()
+            raise RuntimeError(
+                "a Client blocks and cannot be used on its own event loop; use AsyncClient there"
+            )
         future = self.start(work)
         try:
             return future.result()
@@ -51,13 +57,37 @@ class LoopThread:
             raise
 
     def start(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
-        """Begin ``work`` without waiting for it. Raises as ``run``."""
+        """Begin ``work`` without waiting for it, from any thread. Raises ClientClosed and, after a fork,
+        RuntimeError.
+        """
         try:
             self._check()
             return asyncio.run_coroutine_threadsafe(work, self._loop)
         except BaseException:
             work.close()
             raise
+
+    @property
+    def is_current(self) -> bool:
+        """True on the loop's own thread; a garbage collection there may run a finalizer."""
+        return threading.current_thread() is self._thread
+
+    def end_with(self, work: Coroutine[Any, Any, object], *, stop: bool = True) -> None:
+        """Begin the last ``work``, then ``stop``; nothing is waited for: finalizers run on any thread."""
+
+        async def last() -> None:
+            try:
+                await work
+            finally:
+                if stop:
+                    self.stop()
+
+        try:
+            self.start(last())
+        except BaseException as exc:
+            work.close()
+            if not isinstance(exc, ClientClosed):
+                raise
 
     def stop(self) -> None:
         """Cancel what still runs and end the thread; safe to call twice."""
@@ -66,7 +96,7 @@ class LoopThread:
                 return
             self._stopped = True
         self._loop.call_soon_threadsafe(self._loop.stop)
-        if threading.current_thread() is not self._thread:
+        if not self.is_current:
             self._thread.join(_STOP_S)
 
     def _check(self) -> None:
@@ -76,10 +106,6 @@ class LoopThread:
             )
         if self._stopped:
             raise ClientClosed("the client is closed")
-        if threading.current_thread() is self._thread:
-            raise RuntimeError(
-                "a Client blocks and cannot be used on its own event loop; use AsyncClient there"
-            )
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)

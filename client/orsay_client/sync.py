@@ -108,6 +108,9 @@ class Client:
 
 
 def _end(client: AsyncClient, thread: LoopThread) -> None:
+    if thread.is_current:  # in a garbage collection
+        thread.end_with(client.aclose())
+        return
     try:
         thread.run(client.aclose())
     finally:

@@ -357,6 +357,23 @@ def test_a_spec_that_is_garbage_ends_its_sessions(env_server: EnvServer) -> None
     until_true(lambda: key not in env_server.diary.open_sessions())
 
 
+def test_a_spec_that_its_own_loop_collects_ends_its_sessions(env_server: EnvServer) -> None:
+    import gc
+
+    environment = EnvironmentSpec(env_server.url).environment_factory()
+    environment.reset(task_split="train", task_index=0)
+    key = env_server.diary.lines("setup")[-1]["key"]
+    held, pool = [environment], environment.live.pool
+    del environment
+
+    async def forget() -> None:
+        held.clear()
+        gc.collect()
+
+    pool.start(forget()).result(60)
+    until_true(lambda: key not in env_server.diary.open_sessions())
+
+
 def test_sessions_end_with_the_process(env_server: EnvServer) -> None:
     code = (
         "import os; from orsay_trl import EnvironmentSpec;"

@@ -29,6 +29,7 @@ from orsay_client import (
 from orsay_client.loop_thread import LoopThread
 
 from ..support.scripted_server import Reply, Request, ScriptedServer, ors
+from ..support.waiting import until_true
 
 pytestmark = pytest.mark.process
 
@@ -116,6 +117,34 @@ def test_a_forgotten_client_ends_when_nobody_holds_it(server: ScriptedServer) ->
     gc.collect()
     assert not client_threads()
     assert len(server.sent("/delete")) == 1
+
+
+def test_a_client_that_its_own_thread_forgets_ends_too(server: ScriptedServer) -> None:
+    """Garbage is collected on any thread, the client's own among them."""
+    session = Client(server.url).environment().session(task_spec={})
+    session.open()
+    held, thread = [session], session._thread
+    del session
+
+    async def forget() -> None:
+        held.clear()
+        gc.collect()
+
+    thread.start(forget())
+    until_true(lambda: not client_threads())
+    assert len(server.sent("/delete")) == 1
+    with pytest.raises(ClientClosed):
+        thread.run(asyncio.sleep(0))
+
+
+def test_a_blocking_call_on_the_clients_own_thread_is_refused(server: ScriptedServer) -> None:
+    with Client(server.url) as client:
+
+        async def call() -> None:
+            client.environments()
+
+        with pytest.raises(RuntimeError, match="use AsyncClient there"):
+            client._thread.run(call())
 
 
 def test_an_interrupt_cancels_the_call_and_the_session_goes_on(server: ScriptedServer) -> None:

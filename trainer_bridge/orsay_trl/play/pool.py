@@ -135,18 +135,9 @@ class EpisodePool:
                 self._loop.stop()
 
     def abandon(self) -> None:
-        """``shut`` in the background, for a finalizer, which may run at any point."""
-
-        async def end() -> None:
-            try:
-                await self._end()
-            finally:
-                if self._owns_loop:
-                    self._loop.stop()
-
+        """``shut`` in the background, for a finalizer, which may run at any point and on any thread."""
         if not self._closed and os.getpid() == self.pid:
-            with suppress(errors.ClientClosed):
-                self._loop.start(end())
+            self._loop.end_with(self._end(), stop=self._owns_loop)
 
     async def _end(self) -> None:
         with suppress(TimeoutError):  # the server expires the sessions that are left
