@@ -7,7 +7,10 @@ from collections.abc import AsyncIterator
 
 import anyio
 import httpx
+import pytest
 from orsay.conformance.checks.apart import _running
+from orsay.conformance.concurrent import at_once
+from orsay.conformance.failures import Failed
 from orsay.conformance.probe import Waiting
 from orsay.conformance.target import Target, TargetSession
 
@@ -40,3 +43,17 @@ async def test_a_request_that_is_ended_while_it_closes_is_closed_to_the_end() ->
             await stream.closing.wait()
     assert stream.closed
     assert call.done()
+
+
+async def test_a_request_that_fails_leaves_none_that_was_made_beside_it() -> None:
+    async def fail() -> None:
+        raise Failed("the first answer is wrong")
+
+    async def go_on() -> None:
+        await asyncio.sleep(0.01)
+        ended.append(True)
+
+    ended: list[bool] = []
+    with pytest.raises(Failed, match="the first answer is wrong"):
+        await at_once(fail(), go_on(), go_on())
+    assert ended == [True, True]

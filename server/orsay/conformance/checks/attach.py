@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from orsay.conformance.check import standard
+from orsay.conformance.concurrent import at_once
 from orsay.conformance.failures import expect
 from orsay.conformance.target import Target
 
@@ -34,7 +33,7 @@ async def _attached_runs_once(target: Target) -> None:
     async with target.session() as session:
         first = await session.call(counter.tool, counter.value)
         readers = (session.call(counter.tool, counter.value, task_id=first.task_id) for _ in range(3))
-        for again in await asyncio.gather(*readers):
+        for again in await at_once(*readers):
             counter.expect_runs(again, 1, "when its call is read again")
         after = await session.call(counter.tool, counter.value)
         counter.expect_runs(after, 2, "after a call, its reading again and another call")
@@ -61,7 +60,7 @@ async def attach_together(target: Target) -> None:
     name, value = await target.probe.working()
     async with target.session() as session:
         first = await session.call(name, value)
-        again = await asyncio.gather(*(session.call(name, value, task_id=first.task_id) for _ in range(4)))
+        again = await at_once(*(session.call(name, value, task_id=first.task_id) for _ in range(4)))
         expect(all(reply.result == first.result for reply in again), "a reader got another result")
 
 

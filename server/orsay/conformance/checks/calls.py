@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any
 
 from orsay.conformance.check import standard
+from orsay.conformance.concurrent import at_once
 from orsay.conformance.echo import require
 from orsay.conformance.failures import Failed, NotSupported, expect
 from orsay.conformance.inputs import fitting, unfitting
@@ -158,7 +158,7 @@ async def call_path_case(target: Target) -> None:
 )
 async def calls_at_once(target: Target) -> None:
     async with target.session() as session:
-        replies = await asyncio.gather(*(session.call("no such tool", {}) for _ in range(8)))
+        replies = await at_once(*(session.call("no such tool", {}) for _ in range(8)))
         expect(all(reply.result.get("ok") is False for reply in replies), "a call was not answered")
         expect(len({reply.task_id for reply in replies}) == 8, "two calls share a task id")
     try:
@@ -169,7 +169,7 @@ async def calls_at_once(target: Target) -> None:
         return
     async with target.session() as session:
         texts = [f"text number {number} of eight" for number in range(8)]
-        replies = await asyncio.gather(*(session.call(echo.tool, {echo.field: text}) for text in texts))
+        replies = await at_once(*(session.call(echo.tool, {echo.field: text}) for text in texts))
         for text, reply in zip(texts, replies, strict=True):
             require(text, reply)
 
@@ -195,7 +195,7 @@ async def sessions_at_once(target: Target) -> None:
         async with target.session() as session:
             return bool((await session.call(name, value)).result.get("ok"))
 
-    good = await asyncio.gather(*(one() for _ in range(8)))
+    good = await at_once(*(one() for _ in range(8)))
     expect(all(good), f"{good.count(False)} of 8 calls were refused")
 
 
@@ -301,7 +301,7 @@ async def long_texts_apart(target: Target) -> None:
 
     async with target.session() as a, target.session() as b, target.session() as c:
         sessions = dict(zip("qwz", (a, b, c), strict=True))
-        await asyncio.gather(*(one(session, letter) for letter, session in sessions.items()))
+        await at_once(*(one(session, letter) for letter, session in sessions.items()))
 
 
 @standard("raw-utf8", "4", "Letters beyond ASCII are written as UTF-8, not escaped.")

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import re
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from orsay_protocol.headers import FAULT, SECRETS, SESSION_ID
 from orsay_protocol.sse import Decoder
 
 from orsay.conformance.check import promise
+from orsay.conformance.concurrent import at_once
 from orsay.conformance.failures import NotSupported, expect
 from orsay.conformance.inputs import fitting
 from orsay.conformance.strict import json_of
@@ -49,7 +49,7 @@ async def create_twice(target: Target) -> None:
 @promise("L1", "create-at-once", "Several /create of one session at the same time make one session.")
 async def create_at_once(target: Target) -> None:
     session = TargetSession(target, await target.new_sid())
-    answers = await asyncio.gather(*(session.post("/create", target.task_source()) for _ in range(6)))
+    answers = await at_once(*(session.post("/create", target.task_source()) for _ in range(6)))
     codes = [answer.status_code for answer in answers]
     await session.post("/delete")
     after = (await session.post("/ping")).status_code
@@ -62,7 +62,7 @@ async def create_at_once(target: Target) -> None:
 )
 async def delete_at_once(target: Target) -> None:
     async with target.session() as session:
-        answers = await asyncio.gather(*(session.post("/delete") for _ in range(4)))
+        answers = await at_once(*(session.post("/delete") for _ in range(4)))
         expect([answer.status_code for answer in answers] == [200] * 4, "a /delete was refused")
         expect((await session.post("/ping")).status_code in (404, 410), "the session is still there")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import uuid
@@ -11,6 +10,7 @@ from typing import Any
 from orsay_protocol.headers import IDEMPOTENCY_KEY
 
 from orsay.conformance.check import promise
+from orsay.conformance.concurrent import at_once
 from orsay.conformance.counting import Counter
 from orsay.conformance.echo import require
 from orsay.conformance.failures import expect
@@ -53,7 +53,7 @@ async def read_again(target: Target) -> None:
     async with target.session() as session:
         first = await session.call(echo.tool, {echo.field: text})
         readers = [session.call(echo.tool, {echo.field: ""}, task_id=first.task_id) for _ in range(3)]
-        for reply in (first, *await asyncio.gather(*readers)):
+        for reply in (first, *await at_once(*readers)):
             require(text, reply)
             expect(reply.result == first.result, "a reader got another result")
 
@@ -81,7 +81,7 @@ async def idempotency_key(target: Target) -> None:
     name, value = (counter.tool, counter.value) if counter else await target.probe.working()
     async with target.session() as session:
         headers = _key()
-        first, second = await asyncio.gather(*(session.call(name, value, headers=headers) for _ in range(2)))
+        first, second = await at_once(*(session.call(name, value, headers=headers) for _ in range(2)))
         third = await session.call(name, value, headers=headers)
         expect(first.task_id == second.task_id == third.task_id, "the same key got several task ids")
         expect(first.result == second.result == third.result, "the same key got several results")
@@ -179,7 +179,7 @@ async def no_call_after_finish(target: Target) -> None:
             (await session.call(name, value)).output["finished"] is True,
             f"{name} no longer finishes",
         )
-        for later in await asyncio.gather(*(session.call(name, value) for _ in range(4))):
+        for later in await at_once(*(session.call(name, value) for _ in range(4))):
             expect(later.result.get("reason") == "episode_finished", f"a later call answers {later.result}")
         another = await target.probe.going_on()
         if another is not None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import httpx
 from orsay_protocol.headers import SECRETS, encode_secrets
 
 from orsay.conformance.check import standard
+from orsay.conformance.concurrent import at_once
 from orsay.conformance.failures import NotSupported, expect
 from orsay.conformance.strict import json_of
 from orsay.conformance.target import Target, TargetSession, fresh_sid
@@ -257,7 +257,7 @@ async def sessions_apart(target: Target) -> None:
 
     target.need_tasks()
     indexes = [i % min(target.count, 4) for i in range(12)]
-    prompts = await asyncio.gather(*(one(index) for index in indexes))
+    prompts = await at_once(*(one(index) for index in indexes))
     alone = {index: await one(index) for index in sorted(set(indexes))}
     for index, seen in zip(indexes, prompts, strict=True):
         expect(len(seen) == len(alone[index]), f"task {index} has another prompt beside other sessions")
@@ -271,4 +271,4 @@ async def sessions_apart(target: Target) -> None:
                 reply = await session.call(counter.tool, counter.value)
                 counter.expect_runs(reply, turn + 1, f"beside other sessions, after {turn + 1} calls")
 
-    await asyncio.gather(*(play(turns) for turns in (1, 2, 3, 1, 2, 3)))
+    await at_once(*(play(turns) for turns in (1, 2, 3, 1, 2, 3)))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from orsay.conformance.check import standard
+from orsay.conformance.concurrent import at_once
 from orsay.conformance.failures import Failed, NotSupported, expect
 from orsay.conformance.target import Target
 
@@ -60,7 +59,7 @@ async def counts_at_once(target: Target) -> None:
     counter = await target.probe.counter()
     async with target.session() as session:
         calls = (session.call(counter.tool, counter.value) for _ in range(_AT_ONCE))
-        replies = await asyncio.gather(*calls)
+        replies = await at_once(*calls)
         after = await session.call(counter.tool, counter.value)
     expect(len({reply.task_id for reply in replies}) == _AT_ONCE, "two calls at once share a task id")
     counts, last = sorted(counter.runs(reply) for reply in replies), counter.runs(after)
