@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any, Literal, TextIO, cast
 
 import structlog
+from pydantic_core import to_json
 
 from .plain import one_line, safe
 from .tracing import current_hide, current_trace
@@ -24,7 +25,6 @@ from .tracing import current_hide, current_trace
 __all__ = ["LogWriter", "configure", "get_logger", "set_level"]
 
 _QUEUE_LINES = 10_000
-_encode = json.JSONEncoder(ensure_ascii=False).encode
 _PAUSE_S = 0.01  # between writes: each wakes a thread, which costs more than a line
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
@@ -147,8 +147,8 @@ def _json_line(logger: object, method: str, event: structlog.typing.EventDict) -
     if "exc_info" in event:
         event = structlog.processors.format_exc_info(logger, method, event)
     try:
-        line = _encode(event)
-    except TypeError:
+        line = to_json(event, inf_nan_mode="constants", fallback=repr).decode()
+    except ValueError:  # a lone surrogate
         line = json.dumps(event, default=repr, ensure_ascii=False)
     return safe(line)
 
