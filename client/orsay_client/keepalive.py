@@ -88,7 +88,8 @@ class Keepalive:
                         continue
                     await self._slots.acquire()
                     if session in self._watched:
-                        self._watched[session] = pings.create_task(self._ping(session))
+                        ping = self._watched[session] = pings.create_task(self._ping(session))
+                        ping.add_done_callback(self._leave_slot)
                     else:
                         self._slots.release()
 
@@ -104,8 +105,6 @@ class Keepalive:
             goes_on = await session.ping()
         except Exception:  # the loop of all sessions must outlive a fault in one
             _log.exception("a keep-alive ping failed in an unexpected way")
-        finally:
-            self._slots.release()
         if session not in self._watched:
             return
         self._watched[session] = None
@@ -113,3 +112,7 @@ class Keepalive:
             self._schedule(session, asyncio.get_running_loop().time() + self._interval_s)
         else:
             self.unwatch(session)
+
+    def _leave_slot(self, _: asyncio.Task[None]) -> None:
+        """Callback of a ping, also of one that was cancelled before it ran."""
+        self._slots.release()

@@ -53,6 +53,21 @@ async def test_one_task_pings_all_sessions_and_ends_with_the_last() -> None:
     assert not scheduler_tasks()
 
 
+async def test_pings_that_are_cancelled_before_they_run_take_no_room_from_later_ones() -> None:
+    keepalive = Keepalive(0.0)
+    for _ in range(200):
+        leaving = Quiet()
+        keepalive.watch(leaving)
+        while not keepalive._watched[leaving]:
+            await asyncio.sleep(0)
+        keepalive.unwatch(leaving)
+        assert leaving.pings == 0, "it ran"
+    staying = Quiet()
+    keepalive.watch(staying)
+    await asyncio.wait_for(staying.enough.wait(), 10)
+    await keepalive.aclose()
+
+
 async def test_a_slow_ping_holds_up_no_other_session() -> None:
     keepalive = Keepalive(0.02)
     stuck, quick = Quiet(takes_s=60), Quiet()
