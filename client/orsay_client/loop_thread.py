@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import logging
 import os
 import threading
-from collections.abc import Coroutine
-from concurrent.futures import CancelledError, Future
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -16,10 +18,18 @@ __all__ = ["LoopThread"]
 
 _T = TypeVar("_T")
 _STOP_S = 60.0
+_log = logging.getLogger("orsay_client")
+_ending: set[Future[None]] = set()
+
+
+@atexit.register
+def _finish() -> None:
+    """Wait for what was begun by finalizers: the threads are daemons."""
+    wait(list(_ending), _STOP_S)
 
 
 class LoopThread:
-    """Runs coroutines for any number of threads until `stop`.
+    """Runs coroutines for any number of threads until `stop`, or `leave` of its last user.
 
     The thread is a daemon: a forgotten client does not keep the process alive.
     """
@@ -28,7 +38,8 @@ class LoopThread:
         self._loop = asyncio.new_event_loop()
         self._pid = os.getpid()
         self._stopped = False
-        self._lock = threading.Lock()
+        self._users = 1
+        self._lock = threading.RLock()  # a finalizer may run within
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
@@ -38,11 +49,11 @@ class LoopThread:
         Raises ClientClosed once stopped, and RuntimeError on the loop's own thread, which would wait for
         itself, and in a process forked after the start.
         """
-        if self.is_current:
+        try:
+            self.refuse_own_thread()
+        except RuntimeError:
             work.close()
-            raise RuntimeError(
-                "a Client blocks and cannot be used on its own event loop; use AsyncClient there"
-            )
+            raise
         future = self.start(work)
         try:
             return future.result()
@@ -61,42 +72,72 @@ class LoopThread:
         RuntimeError.
         """
         try:
-            self._check()
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
+            self._check()  # before the lock, which another thread may hold for ever in a forked child
+            with self._lock:  # what is queued after ``stop`` would never run
+                self._check()
+                return asyncio.run_coroutine_threadsafe(work, self._loop)
         except BaseException:
             work.close()
             raise
 
-    @property
-    def is_current(self) -> bool:
-        """True on the loop's own thread; a garbage collection there may run a finalizer."""
-        return threading.current_thread() is self._thread
+    def refuse_own_thread(self) -> None:
+        """Raises RuntimeError on the loop's own thread, which cannot wait for itself."""
+        if threading.current_thread() is self._thread:
+            raise RuntimeError(
+                "a Client blocks and cannot be used on its own event loop; use AsyncClient there"
+            )
 
-    def end_with(self, work: Coroutine[Any, Any, object], *, stop: bool = True) -> None:
-        """Begin the last ``work``, then ``stop``; nothing is waited for: finalizers run on any thread."""
+    def end_with(self, work: Coroutine[Any, Any, object], then: Callable[[], object]) -> None:
+        """Begin the last ``work`` and call ``then`` after it, on the loop's thread; for finalizers.
+
+        Never waits and never raises: a garbage collection runs on any thread, also on another client's loop,
+        whatever locks that holds. Only the end of the interpreter waits. In a forked child nothing is begun.
+        """
 
         async def last() -> None:
             try:
                 await work
             finally:
-                if stop:
-                    self.stop()
+                then()
+
+        def ended(future: Future[None]) -> None:
+            work.close()  # it may not have begun
+            _ending.discard(future)
+            if not future.cancelled() and (error := future.exception()) is not None:
+                _log.warning("the end of a forgotten client failed", exc_info=error)
 
         try:
-            self.start(last())
-        except BaseException as exc:
+            future = self.start(last())
+        except (ClientClosed, RuntimeError):
             work.close()
-            if not isinstance(exc, ClientClosed):
-                raise
+            return
+        _ending.add(future)
+        future.add_done_callback(ended)
+
+    def share(self) -> LoopThread:
+        """This loop, with one user more."""
+        with self._lock:
+            self._users += 1
+        return self
+
+    def leave(self) -> None:
+        """One user less; the last one stops the loop."""
+        with self._lock:
+            self._users -= 1
+            last = self._users == 0
+        if last:
+            self.stop()
 
     def stop(self) -> None:
         """Cancel what still runs and end the thread; safe to call twice."""
+        if os.getpid() != self._pid:
+            return
         with self._lock:
-            if self._stopped or os.getpid() != self._pid:
+            if self._stopped:
                 return
             self._stopped = True
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        if not self.is_current:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        if threading.current_thread() is not self._thread:
             self._thread.join(_STOP_S)
 
     def _check(self) -> None:

@@ -6,6 +6,7 @@ between threads; each call blocks only its caller.
 
 from __future__ import annotations
 
+import atexit
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
@@ -70,7 +71,9 @@ class Client:
             verify=verify,
         )
         self._thread = LoopThread("orsay-client")
-        self._end = weakref.finalize(self, _end, self._async, self._thread)
+        self._forget = weakref.finalize(self, _forget, self._async, self._thread)
+        self._forget.atexit = False  # see _forget_all
+        _alive.add(self)
 
     def __repr__(self) -> str:
         return repr(self._async).replace("AsyncClient", type(self).__name__)
@@ -87,8 +90,17 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """End open sessions on the server and stop the thread; safe to call twice."""
-        self._end()
+        """End open sessions on the server and stop the thread; safe to call twice.
+
+        A forgotten client is closed in the background. Raises RuntimeError on the client's own event loop.
+        """
+        self._thread.refuse_own_thread()
+        if self._forget.detach() is None:
+            return
+        try:
+            self._thread.run(self._async.aclose())
+        finally:
+            self._thread.stop()
 
     def environments(self) -> list[str]:
         """Names of the server's environments; the first is the default one."""
@@ -107,14 +119,22 @@ class Client:
         return self._thread.run(self._async.version())
 
 
-def _end(client: AsyncClient, thread: LoopThread) -> None:
-    if thread.is_current:  # in a garbage collection
-        thread.end_with(client.aclose())
-        return
-    try:
-        thread.run(client.aclose())
-    finally:
-        thread.stop()
+_alive: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+@atexit.register
+def _forget_all() -> None:
+    """Close all clients at the same time; ``loop_thread``, which was imported before, waits for it after.
+
+    A finalizer's own exit handler may have run already, after which calling it does nothing.
+    """
+    for client in list(_alive):
+        if client._forget.detach() is not None:
+            _forget(client._async, client._thread)
+
+
+def _forget(client: AsyncClient, thread: LoopThread) -> None:
+    thread.end_with(client.aclose(), thread.stop)
 
 
 class Environment:

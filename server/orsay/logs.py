@@ -25,6 +25,7 @@ from .tracing import current_hide, current_trace
 __all__ = ["LogWriter", "configure", "get_logger", "set_level"]
 
 _QUEUE_LINES = 10_000
+_PLAIN = {str, int, float, bool, type(None)}
 _PAUSE_S = 0.01  # between writes: each wakes a thread, which costs more than a line
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
@@ -147,9 +148,11 @@ def _json_line(logger: object, method: str, event: structlog.typing.EventDict) -
     if "exc_info" in event:
         event = structlog.processors.format_exc_info(logger, method, event)
     try:
-        line = to_json(event, inf_nan_mode="constants", fallback=repr).decode()
-    except ValueError:  # a lone surrogate
-        line = json.dumps(event, default=repr, ensure_ascii=False)
+        if not _PLAIN.issuperset(map(type, event.values())):
+            raise ValueError("to_json would look into objects, where repr may hide")
+        line = to_json(event, inf_nan_mode="constants").decode()
+    except ValueError:  # also of a lone surrogate
+        line = json.dumps(event, default=repr, ensure_ascii=False, separators=(",", ":"))
     return safe(line)
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
+from unittest.mock import patch
 
 import anyio
 import httpx
+import orsay.conformance
 import pytest
 from orsay.conformance.checks.apart import _running
 from orsay.conformance.concurrent import at_once
-from orsay.conformance.failures import Failed
+from orsay.conformance.failures import Failed, NotSupported
 from orsay.conformance.probe import Waiting
 from orsay.conformance.target import Target, TargetSession
 
@@ -57,3 +60,22 @@ async def test_a_request_that_fails_leaves_none_that_was_made_beside_it() -> Non
     with pytest.raises(Failed, match="the first answer is wrong"):
         await at_once(fail(), go_on(), go_on())
     assert ended == [True, True]
+
+
+async def test_what_is_wrong_counts_before_what_is_missing_and_what_hangs() -> None:
+    async def lack() -> None:
+        raise NotSupported("no such tool")
+
+    async def fail() -> None:
+        raise Failed("the first answer is wrong")
+
+    with pytest.raises(Failed):
+        await at_once(lack(), fail())
+    with patch("orsay.conformance.concurrent._REST_S", 0.01), pytest.raises(Failed):
+        await at_once(asyncio.sleep(60), fail(), asyncio.sleep(60))
+
+
+def test_no_check_leaves_requests_behind() -> None:
+    """All that checks ask at the same time, they ask by ``at_once``."""
+    folder = Path(orsay.conformance.__file__).parent / "checks"
+    assert not [path.name for path in folder.glob("*.py") if "asyncio.gather(*" in path.read_text()]

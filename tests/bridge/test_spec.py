@@ -374,6 +374,22 @@ def test_a_spec_that_its_own_loop_collects_ends_its_sessions(env_server: EnvServ
     until_true(lambda: key not in env_server.diary.open_sessions())
 
 
+def test_a_mixture_that_is_garbage_ends_the_sessions_of_all(env_server: EnvServer) -> None:
+    """The specs share a loop, which goes on until the last of them has ended."""
+    import gc
+
+    leader, other = (EnvironmentSpec(env_server.url, env_name="Noted", concurrency=2) for _ in range(2))
+    mixture = EnvironmentSpec.combine(leader, other, names=["a", "b"])
+    loop = leader.live.pool._loop
+    other.prepare([{"task_split": "train", "task_index": 0}] * 12)
+    keys = {line["key"] for line in env_server.diary.lines("setup")[-12:]}
+    assert other.live.pool._loop is loop
+    del leader, other, mixture
+    gc.collect()
+    until_true(lambda: not keys & set(env_server.diary.open_sessions()))
+    until_true(lambda: not loop._thread.is_alive())
+
+
 def test_sessions_end_with_the_process(env_server: EnvServer) -> None:
     code = (
         "import os; from orsay_trl import EnvironmentSpec;"

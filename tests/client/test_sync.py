@@ -8,9 +8,11 @@ import inspect
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 
@@ -114,8 +116,7 @@ def test_a_forgotten_client_ends_when_nobody_holds_it(server: ScriptedServer) ->
     gc.collect()
     assert client_threads()
     del session
-    gc.collect()
-    assert not client_threads()
+    until_true(lambda: not client_threads())
     assert len(server.sent("/delete")) == 1
 
 
@@ -137,14 +138,78 @@ def test_a_client_that_its_own_thread_forgets_ends_too(server: ScriptedServer) -
         thread.run(asyncio.sleep(0))
 
 
+def test_clients_that_forget_one_another_end_too(server: ScriptedServer) -> None:
+    """A finalizer waits for no other loop, whose own may wait for this one."""
+    here, there = [Client(server.url).environment().session(task_spec={}) for _ in range(2)]
+    here.open()
+    there.open()
+    threads, held = (here._thread, there._thread), ([there], [here])
+    del here, there
+    both = threading.Barrier(2)
+
+    async def forget(other: list[Session]) -> None:
+        both.wait(20)
+        other.clear()
+
+    for thread, other in zip(threads, held, strict=True):
+        thread.start(forget(other))
+    until_true(lambda: not client_threads())
+    assert len(server.sent("/delete")) == 2
+
+
+_ENDS = """
+import gc, os, sys
+from orsay_client import Client
+def opened():
+    session = Client(sys.argv[1]).environment().session(task_spec={})
+    session.open()
+    return session
+in_use, forgotten = opened(), [opened()]
+thread = forgotten[0]._thread
+async def forget():
+    forgotten.clear()
+if os.fork() == 0:
+    forgotten.clear()
+    sys.exit()
+os.wait()
+thread.run(forget())
+"""
+
+
+def test_sessions_end_with_the_process_that_opened_them(server: ScriptedServer) -> None:
+    """Those in use and those forgotten at the last moment; a fork ends none, and says nothing."""
+    ended = subprocess.run(
+        [sys.executable, "-c", _ENDS, server.url], capture_output=True, text=True, timeout=90
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    assert len(server.sent("/create")) == len(server.sent("/delete")) == 2
+
+
+def test_work_beside_the_end_of_its_loop_is_refused_or_done() -> None:
+    """Never queued behind the end, where nobody would run it."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(3) as pool:
+            for _ in range(100):
+                thread = LoopThread("ending")
+                asked = [pool.submit(thread.run, asyncio.sleep(0)) for _ in range(3)]
+                thread.stop()
+                for each in asked:
+                    assert each.exception(60) is None or isinstance(each.exception(), ClientClosed)
+    finally:
+        sys.setswitchinterval(interval)
+
+
 def test_a_blocking_call_on_the_clients_own_thread_is_refused(server: ScriptedServer) -> None:
     with Client(server.url) as client:
+        for blocking in (client.environments, client.close):
 
-        async def call() -> None:
-            client.environments()
+            async def call(blocking: Callable[[], object] = blocking) -> None:
+                blocking()
 
-        with pytest.raises(RuntimeError, match="use AsyncClient there"):
-            client._thread.run(call())
+            with pytest.raises(RuntimeError, match="use AsyncClient there"):
+                client._thread.run(call())
 
 
 def test_an_interrupt_cancels_the_call_and_the_session_goes_on(server: ScriptedServer) -> None:

@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -48,6 +49,43 @@ def test_a_log_that_is_no_terminal_is_json() -> None:
     assert [line["event"] for line in lines] == ["happened", "library", "failed"]
     assert lines[0]["number"] == 1 and "ünï" in stream.getvalue()
     assert lines[1]["message"] == "said this" and "ValueError: kept" in lines[2]["exception"]
+
+
+class Odd:
+    def __repr__(self) -> str:
+        return "Odd()"
+
+
+@dataclass
+class Hiding:
+    name: str
+    key: str = field(repr=False)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("ünï", "ünï"),
+        ("a\ud800b", "a\ud800b"),
+        ("a\x1b[2J\u2028", "a\x1b[2J\u2028"),
+        (10**40, 10**40),
+        (float("inf"), float("inf")),
+        (None, None),
+        ([1, Odd()], [1, "Odd()"]),
+        ({"x": Odd()}, {"x": "Odd()"}),
+        (Hiding("n", "sk-SECRET"), "Hiding(name='n')"),
+        (b"\xff", "b'\\xff'"),
+    ],
+    ids=str,
+)
+def test_a_line_shows_a_value_as_json_or_as_its_repr(value: object, shown: object) -> None:
+    stream = io.StringIO()
+    writer = configure("info", "json", stream)
+    get_logger("orsay.test").info("happened", value=value)
+    writer.close()
+    (line,) = stream.getvalue().splitlines()
+    assert json.loads(line)["value"] == shown
+    assert line.startswith('{"module":"orsay.test","value":') and line.isprintable()
 
 
 def test_a_stuck_stream_drops_lines_counts_them_and_never_waits() -> None:

@@ -41,8 +41,8 @@ class EpisodePool:
         self.waited_s = 0.0
         self.step: int | None = None  # of the trainer, once that is known
         self.metered = (time.perf_counter(), 0.0)
-        self._owns_loop = beside is None
-        self._loop: LoopThread = LoopThread("orsay-trl") if beside is None else beside._loop
+        self._loop: LoopThread = LoopThread("orsay-trl") if beside is None else beside._loop.share()
+        self._left = False
         self._open: set[Episode] = set()
         self._prepared: dict[Hashable, deque[Episode]] = {}
         self.source = self._loop.run(_made(make_source))
@@ -131,13 +131,17 @@ class EpisodePool:
         except errors.ClientClosed:
             pass  # the loop and its connections are gone
         finally:
-            if self._owns_loop:
-                self._loop.stop()
+            self._leave()
 
     def abandon(self) -> None:
         """``shut`` in the background, for a finalizer, which may run at any point and on any thread."""
         if not self._closed and os.getpid() == self.pid:
-            self._loop.end_with(self._end(), stop=self._owns_loop)
+            self._loop.end_with(self._end(), self._leave)
+
+    def _leave(self) -> None:
+        if not self._left:
+            self._left = True
+            self._loop.leave()
 
     async def _end(self) -> None:
         with suppress(TimeoutError):  # the server expires the sessions that are left
