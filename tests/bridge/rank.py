@@ -55,7 +55,7 @@ class Watched(ConcurrentScripted):
 def train(url: str, folder: Path, losing: str, max_fault_share: float) -> dict[str, Any]:
     """One step for each letter of ``losing``, the rank that loses all its rollouts of that step."""
     rank = int(os.environ["RANK"])
-    spec = EnvironmentSpec(url, retries=0, call_timeout_s=0.2, max_fault_share=max_fault_share)
+    spec = EnvironmentSpec(url, retries=0, call_timeout_s=2.0, max_fault_share=max_fault_share)
     turn = 0
 
     def player(text: str) -> str:

@@ -217,7 +217,7 @@ def test_a_worker_that_hangs_is_a_fault_and_not_a_reward(tmp_path: Path) -> None
     """A process that is stopped answers nothing; the spec's own limit ends the wait."""
     with serve_environments(tmp_path, "Words") as env_server:
         spec = EnvironmentSpec(
-            env_server.url, reward="mean", retries=0, call_timeout_s=0.5, discover_task_tools=False
+            env_server.url, reward="mean", retries=0, call_timeout_s=3.0, discover_task_tools=False
         )
         environment: Any = spec.environment_factory()
         environment.reset(task_split="train", task_index=0)

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace, max_fault_share: float) -> dict[str, Any]:
     names = ["draw", "lottery"]
     specs = [
         EnvironmentSpec(
-            args.url, env_name=name, retries=0, call_timeout_s=0.3, max_fault_share=max_fault_share
+            args.url, env_name=name, retries=0, call_timeout_s=1.5, max_fault_share=max_fault_share
         )
         for name in names
     ]
