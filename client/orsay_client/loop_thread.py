@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
+from multiprocessing.util import Finalize
 from typing import Any, TypeVar
 
 from .errors import ClientClosed
@@ -20,12 +20,21 @@ _T = TypeVar("_T")
 _STOP_S = 60.0
 _log = logging.getLogger("orsay_client")
 _ending: set[Future[None]] = set()
+_waited_for_in = 0  # process id
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_ending.clear)  # the threads that would end them are not in the child
 
 
-@atexit.register
-def _finish() -> None:
-    """Wait for what was begun by finalizers: the threads are daemons."""
-    wait(list(_ending), _STOP_S)
+def _wait_at_exit() -> None:
+    """Wait for ``_ending`` when this process ends: the threads are daemons.
+
+    As atexit, but children of multiprocessing, which forget the handlers of their parents, heed it too.
+    """
+    global _waited_for_in
+    if _waited_for_in != os.getpid():
+        _waited_for_in = os.getpid()
+        Finalize(None, lambda: wait(list(_ending), _STOP_S), exitpriority=0)
 
 
 class LoopThread:
@@ -112,6 +121,7 @@ class LoopThread:
             work.close()
             return
         _ending.add(future)
+        _wait_at_exit()
         future.add_done_callback(ended)
 
     def share(self) -> LoopThread:

@@ -124,9 +124,9 @@ _alive: weakref.WeakSet[Client] = weakref.WeakSet()
 
 @atexit.register
 def _forget_all() -> None:
-    """Close all clients at the same time; ``loop_thread``, which was imported before, waits for it after.
+    """Close all clients at the same time; ``loop_thread`` waits for it after.
 
-    A finalizer's own exit handler may have run already, after which calling it does nothing.
+    The exit handler of finalizers may have run already, after which calling one does nothing.
     """
     for client in list(_alive):
         if client._forget.detach() is not None:

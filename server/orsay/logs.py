@@ -13,7 +13,9 @@ import sys
 import threading
 import time
 import traceback
-from functools import lru_cache
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache, partial
 from typing import Any, Literal, TextIO, cast
 
 import structlog
@@ -25,6 +27,7 @@ from .tracing import current_hide, current_trace
 __all__ = ["LogWriter", "configure", "get_logger", "set_level"]
 
 _QUEUE_LINES = 10_000
+_dumps = partial(json.dumps, default=repr, ensure_ascii=False, separators=(",", ":"))
 _PLAIN = {str, int, float, bool, type(None)}
 _PAUSE_S = 0.01  # between writes: each wakes a thread, which costs more than a line
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -147,13 +150,20 @@ def _json_line(logger: object, method: str, event: structlog.typing.EventDict) -
     event["timestamp"] = f"{_second(int(now))}.{int(now % 1 * 1e6):06d}Z"
     if "exc_info" in event:
         event = structlog.processors.format_exc_info(logger, method, event)
+    return safe(_as_json(event))
+
+
+def _as_json(event: Mapping[str, Any]) -> str:
+    """Values that JSON does not know as their repr, into which to_json would look: it may hide a field."""
+    if _PLAIN.issuperset(map(type, event.values())):
+        with suppress(ValueError):  # a lone surrogate
+            return to_json(event, inf_nan_mode="constants").decode()
     try:
-        if not _PLAIN.issuperset(map(type, event.values())):
-            raise ValueError("to_json would look into objects, where repr may hide")
-        line = to_json(event, inf_nan_mode="constants").decode()
-    except ValueError:  # also of a lone surrogate
-        line = json.dumps(event, default=repr, ensure_ascii=False, separators=(",", ":"))
-    return safe(line)
+        return _dumps(event)
+    except (TypeError, ValueError, RecursionError):  # keys that are no text, a cycle
+        return _dumps(
+            {name: value if type(value) in _PLAIN else repr(value) for name, value in event.items()}
+        )
 
 
 @lru_cache(2)

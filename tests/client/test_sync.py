@@ -187,6 +187,39 @@ def test_sessions_end_with_the_process_that_opened_them(server: ScriptedServer) 
     assert len(server.sent("/create")) == len(server.sent("/delete")) == 2
 
 
+def _forget_one(url: str) -> None:
+    """In a child of multiprocessing, which leaves by ``os._exit``."""
+    Client(url).environment().session(task_spec={}).open()
+
+
+def test_sessions_that_a_child_forgets_end_with_it(server: ScriptedServer) -> None:
+    child = multiprocessing.get_context("fork").Process(target=_forget_one, args=(server.url,))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+    assert len(server.sent("/create")) == len(server.sent("/delete")) == 1
+
+
+_FORKS = """
+import asyncio, os, sys, threading
+from orsay_client.loop_thread import LoopThread
+go_on = threading.Event()
+ending = LoopThread("ending")
+ending.end_with(asyncio.to_thread(go_on.wait), ending.stop)
+if os.fork() == 0:
+    own = LoopThread("own")
+    own.end_with(asyncio.sleep(0), own.stop)
+    sys.exit()
+os.wait()
+go_on.set()
+"""
+
+
+def test_a_fork_does_not_wait_for_what_its_parent_ends() -> None:
+    ended = subprocess.run([sys.executable, "-c", _FORKS], capture_output=True, text=True, timeout=50)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
 def test_work_beside_the_end_of_its_loop_is_refused_or_done() -> None:
     """Never queued behind the end, where nobody would run it."""
     thread = LoopThread("ending")

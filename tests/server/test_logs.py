@@ -75,6 +75,7 @@ class Hiding:
         ({"x": Odd()}, {"x": "Odd()"}),
         (Hiding("n", "sk-SECRET"), "Hiding(name='n')"),
         (b"\xff", "b'\\xff'"),
+        ({(1, 2): 3}, "{(1, 2): 3}"),
     ],
     ids=str,
 )

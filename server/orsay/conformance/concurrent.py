@@ -22,6 +22,8 @@ async def at_once(*requests: Coroutine[Any, Any, T]) -> list[T]:
     Here they have some seconds to end before they are cancelled.
     """
     tasks = [asyncio.ensure_future(each) for each in requests]
+    if not tasks:
+        return []
     try:
         _, rest = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         if rest:

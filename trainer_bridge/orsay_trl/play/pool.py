@@ -45,9 +45,13 @@ class EpisodePool:
         self._left = False
         self._open: set[Episode] = set()
         self._prepared: dict[Hashable, deque[Episode]] = {}
-        self.source = self._loop.run(_made(make_source))
-        self._slots = self._loop.run(_made(lambda: asyncio.Semaphore(concurrency)))
         self._closed = False
+        try:
+            self.source = self._loop.run(_made(make_source))
+            self._slots = self._loop.run(_made(lambda: asyncio.Semaphore(concurrency)))
+        except BaseException:
+            self._leave()
+            raise
         # Like atexit, but before a process of multiprocessing waits for others to empty its queues.
         Finalize(None, _close_at_exit, args=(weakref.ref(self),), exitpriority=_FIRST)
 
