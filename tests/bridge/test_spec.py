@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import multiprocessing
@@ -344,8 +345,6 @@ def test_a_password_in_the_url_does_not_show() -> None:
 
 
 def test_a_spec_that_is_garbage_ends_its_sessions(env_server: EnvServer) -> None:
-    import gc
-
     spec: EnvironmentSpec | None = EnvironmentSpec(env_server.url)
     assert spec is not None
     environment: RolloutEnvironment | None = spec.environment_factory()
@@ -358,8 +357,6 @@ def test_a_spec_that_is_garbage_ends_its_sessions(env_server: EnvServer) -> None
 
 
 def test_a_spec_that_its_own_loop_collects_ends_its_sessions(env_server: EnvServer) -> None:
-    import gc
-
     environment = EnvironmentSpec(env_server.url).environment_factory()
     environment.reset(task_split="train", task_index=0)
     key = env_server.diary.lines("setup")[-1]["key"]
@@ -376,8 +373,6 @@ def test_a_spec_that_its_own_loop_collects_ends_its_sessions(env_server: EnvServ
 
 def test_a_mixture_that_is_garbage_ends_the_sessions_of_all(env_server: EnvServer) -> None:
     """The specs share a loop, which goes on until the last of them has ended."""
-    import gc
-
     leader, other = (EnvironmentSpec(env_server.url, env_name="Noted", concurrency=2) for _ in range(2))
     mixture = EnvironmentSpec.combine(leader, other, names=["a", "b"])
     loop = leader.live.pool._loop

@@ -160,7 +160,7 @@ def test_clients_that_forget_one_another_end_too(server: ScriptedServer) -> None
 
 
 _ENDS = """
-import gc, os, sys
+import os, sys
 from orsay_client import Client
 def opened():
     session = Client(sys.argv[1]).environment().session(task_spec={})

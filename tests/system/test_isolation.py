@@ -10,7 +10,7 @@ import pytest
 
 from ..support.author_log import Log
 from ..support.server_process import ENVIRONMENTS, ServerProcess, children, server
-from ..support.session_api import Api, api_for
+from ..support.session_api import Api, api_for, timed
 from ..support.sockets import connect, raw_request, send_and_vanish
 from ..support.waiting import until
 
@@ -93,22 +93,25 @@ class _Temporary:
 
 @pytest.mark.conformance("I2")
 @pytest.mark.parametrize(
-    ("tool", "how"), [("do", "sleep:3"), ("do", "spin:3"), ("do_async", "block:3"), ("do", "hold_gil:3")]
+    ("tool", "how"), [("do", "sleep"), ("do", "spin"), ("do_async", "block"), ("do", "hold_gil")]
 )
 async def test_a_blocking_tool_delays_neither_health_nor_pings_nor_other_workers(
     api: Api, tool: str, how: str
 ) -> None:
     blocking, other = await api.create(), await api.other().create()
     others = [other]
-    running = asyncio.ensure_future(blocking.call(tool, how=how))
-    await asyncio.sleep(0.2)
-    answered = 0
-    while answered < 20 and not running.done():
-        assert (await api.http.get("/health")).status_code == await blocking.ping() == 200
-        assert (await other.call("say", text="x")).text == "x"
-        answered += not running.done()
-    assert answered, "others waited for the tool"
-    assert (await running).text == "done"
+    for seconds in (3, 30):  # the second where the machine is too busy for the first
+        running = asyncio.ensure_future(blocking.call(tool, how=f"{how}:{seconds}"))
+        await asyncio.sleep(0.2)
+        slowest = 0.0
+        for _ in range(20):
+            slowest = max(slowest, await timed(api.http.get("/health")), await timed(blocking.ping()))
+            slowest = max(slowest, await timed(other.call("say", text="x")))
+        in_time = slowest < 2.0 and not running.done()
+        assert (await running).text == "done"
+        if in_time:
+            break
+    assert in_time, "a blocked server would answer after seconds"
     await asyncio.gather(*(each.delete() for each in [blocking, *others]))
 
 
