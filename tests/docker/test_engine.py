@@ -6,6 +6,7 @@ import asyncio
 import gc
 import io
 import tarfile
+import threading
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any
@@ -80,6 +81,23 @@ async def test_a_build_that_fails_says_what_its_last_step_wrote(engine: Engine, 
 async def test_a_recipe_that_cannot_be_read_is_reported(engine: Engine, tag: str) -> None:
     with pytest.raises(EngineError, match="unknown instruction: FORM"):
         await engine.build(context("FORM scratch\n"), tag=tag)
+
+
+async def test_a_build_that_is_given_up_leaves_no_connection_open(engine: Engine, tag: str) -> None:
+    begun = asyncio.Event()
+    dockerfile = f"FROM {BASE}\nRUN echo {tag}; sleep 1\nRUN echo never\n"
+    building = asyncio.create_task(
+        engine.build(context(dockerfile), tag=tag, on_line=lambda _: begun.set(), no_cache=True)
+    )
+    await begun.wait()
+    [thread] = [thread for thread in threading.enumerate() if thread.name == "orsay-docker-build"]
+    building.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await building
+    await asyncio.to_thread(thread.join)
+    gc.collect()  # what was left open warns now, and warnings are errors
+    with pytest.raises(ImageMissing):
+        await engine.image(tag, pull="never")
 
 
 async def test_an_image_without_a_shell_is_run_without_a_lease(

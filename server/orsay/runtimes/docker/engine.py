@@ -174,10 +174,9 @@ class Engine:
         def pull() -> str | None:
             repository, tag = self._sdk.utils.parse_repository_tag(name)
             with _ours(self._sdk, "it could not be pulled"):
-                for line in self._api.pull(repository, tag=tag or "latest", stream=True, decode=True):
-                    if "error" in line:
-                        return str(line["error"])
-            return None
+                lines = self._api.pull(repository, tag=tag or "latest", stream=True, decode=True)
+                with contextlib.closing(lines):
+                    return next((str(line["error"]) for line in lines if "error" in line), None)
 
         try:
             problem = await in_own_thread(pull, name="orsay-docker-pull")
@@ -225,7 +224,8 @@ class Engine:
                     decode=True,
                     timeout=None,
                 )
-                return _follow_build(events, tag, to_loop, given_up)
+                with contextlib.closing(events):  # its connection with it, also of a build that was given up
+                    return _follow_build(events, tag, to_loop, given_up)
 
         try:
             return await in_own_thread(build, name="orsay-docker-build")
@@ -473,7 +473,7 @@ def _follow_build(
     """Image id from the events of a build. Raises EngineError with the output of the failed step."""
     step: deque[str] = deque(maxlen=_KEPT_LINES)
     image = rest = problem = ""
-    for event in events:  # to the end, also after an error: that releases the connection
+    for event in events:
         if given_up.is_set():
             raise EngineError(f"the build of {tag} was given up")
         if "error" in event:
