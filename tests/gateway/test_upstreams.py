@@ -28,7 +28,8 @@ from ..support.waiting import until
 
 pytestmark = pytest.mark.process
 
-IMPATIENT = replace(QUICK, start_wait_s=0.2, health_s=0.2)
+WATCHFUL = replace(QUICK, health_s=0.2)
+IMPATIENT = replace(WATCHFUL, start_wait_s=0.2)  # for servers that are down at the start
 
 
 @pytest.fixture
@@ -131,7 +132,7 @@ async def test_a_proxy_that_routes_the_paths_of_the_standard_only_is_no_obstacle
         else:
             await inner(request, reply)
 
-    async with ScriptedServer(proxy) as behind, reached(behind.url, options=IMPATIENT) as (_, api):
+    async with ScriptedServer(proxy) as behind, reached(behind.url, options=WATCHFUL) as (_, api):
         await api.create("wild")
         assert (await api.call("act")).text == "ok"
         await api.delete()
@@ -141,7 +142,7 @@ async def test_an_upstream_that_is_killed_in_mid_call_is_lost_and_served_again_w
     log: Log, capfd: pytest.CaptureFixture[str]
 ) -> None:
     port = free_port()
-    async with started(port) as first, reached(first.url, options=IMPATIENT) as (running, api):
+    async with started(port) as first, reached(first.url, options=WATCHFUL) as (running, api):
         await api.create(log=str(log.path))
         idle = await api.other().create()
         calling = asyncio.ensure_future(api.call("second", gate=log.gate("never")))
@@ -168,7 +169,7 @@ async def test_an_upstream_that_is_killed_in_mid_call_is_lost_and_served_again_w
 
 async def test_sessions_at_other_upstreams_go_on_when_one_is_killed(log: Log) -> None:
     async with started(free_port()) as first, upstream_of_kit() as second:
-        members = [Member(url, RemoteRuntime(url, IMPATIENT)) for url in (first.url, second)]
+        members = [Member(url, RemoteRuntime(url, WATCHFUL)) for url in (first.url, second)]
         async with gateway_of(RouterRuntime(members)) as running, api_for(running.url) as api:
             await api.create(log=str(log.path))
             other = api.other()
@@ -186,7 +187,7 @@ async def test_sessions_at_other_upstreams_go_on_when_one_is_killed(log: Log) ->
 
 async def test_a_session_that_its_upstream_lost_is_noticed_by_the_next_ping() -> None:
     port = free_port()
-    options = replace(IMPATIENT, ping_s=0.4)
+    options = replace(WATCHFUL, ping_s=0.4)
     async with started(port) as first, reached(first.url, options=options) as (running, api):
         await api.create()
         first.signal(signal.SIGKILL)
@@ -290,7 +291,7 @@ async def test_however_often_connections_break_each_call_runs_once(kind: str) ->
 
 
 async def fails_to_start(url: str, **options: object) -> str:
-    runtime = RemoteRuntime(url, replace(IMPATIENT, **options))  # type: ignore[arg-type]  # any option
+    runtime = RemoteRuntime(url, replace(WATCHFUL, **options))  # type: ignore[arg-type]  # any option
     with pytest.raises(LoadError) as caught:
         await runtime.start()
     return str(caught.value)
@@ -299,7 +300,7 @@ async def fails_to_start(url: str, **options: object) -> str:
 async def test_a_wrong_key_stops_the_start_and_is_not_repeated() -> None:
     with server(runtime="local", api_keys=["right"]) as behind:
         for key in (None, SecretStr("wrong-key")):
-            text = await fails_to_start(behind.url, start_wait_s=5, api_key=key)
+            text = await fails_to_start(behind.url, api_key=key)
             assert "API key" in text and "wrong-key" not in text
         async with reached(behind.url, options=replace(QUICK, api_key=SecretStr("right"))) as (_, api):
             await api.create()
@@ -312,7 +313,7 @@ async def test_what_is_no_ors_server_stops_the_start(status: int) -> None:
         await reply.raw(b"<html>Welcome</html>", status, {"Content-Type": "text/html"})
 
     async with ScriptedServer(page) as behind:
-        text = await fails_to_start(behind.url, start_wait_s=5)
+        text = await fails_to_start(behind.url)
         assert "no ORS server" in text and "is the URL right?" in text
 
 
@@ -321,7 +322,7 @@ async def test_a_server_that_sends_us_elsewhere_stops_the_start() -> None:
         await reply.raw(b"", 307, {"Location": "https://elsewhere.example/"})
 
     async with ScriptedServer(moved) as behind:
-        assert "https://elsewhere.example" in await fails_to_start(behind.url, start_wait_s=5)
+        assert "https://elsewhere.example" in await fails_to_start(behind.url)
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://host", "http://", "", "http://host:99999"])
