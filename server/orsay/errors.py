@@ -8,6 +8,8 @@
     ├── JournalDown            the journal cannot be read or written now; the text says why and what to do
     ├── EngineError            the Docker engine refused, or does not answer
     │   └── NotThere           the engine has no such container, image or network
+    ├── SandboxError           the machinery of a sandbox failed
+    │   └── SandboxGone        the sandbox has ended
     ├── SpaceError             a Space cannot be made from the project, or the hub refused
     ├── Refused                the request cannot be served; nothing ran. Carries a code
     │   ├── InvalidSplit, InvalidIndex, ListingUnsupported, BadTask
@@ -47,6 +49,8 @@ __all__ = [
     "OrsayError",
     "Overloaded",
     "Refused",
+    "SandboxError",
+    "SandboxGone",
     "SessionConflict",
     "SessionGone",
     "ShuttingDown",
@@ -100,6 +104,14 @@ class EngineError(OrsayError):
 
 class NotThere(EngineError):
     """The Docker engine has no such container, image or network."""
+
+
+class SandboxError(OrsayError):
+    """The machinery of a sandbox failed: neither a command in it nor one of its limits."""
+
+
+class SandboxGone(SandboxError):
+    """The sandbox has ended; the text has the reason."""
 
 
 class SpaceError(OrsayError):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import re
+import ssl
+import tarfile
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -23,6 +26,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # the engine colours what a step writes
 _T = TypeVar("_T")
 _THREADS = 8
 _REMOVAL_TRIES, _REMOVAL_PAUSE_S = 200, 0.05
+_ATTACHED = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
 _DEFAULT_URL = "unix:///var/run/docker.sock"
 
 Event = Mapping[str, Any]
@@ -247,7 +251,7 @@ class Engine:
         port = spec.published_port
         has_tmp = any(bind.target.rstrip("/") == "/tmp" for bind in spec.binds)
         host = api.create_host_config(
-            init=True,
+            init=spec.init,
             auto_remove=True,
             restart_policy={"Name": "no"},
             network_mode=spec.network,
@@ -333,10 +337,9 @@ class Engine:
         ``on_data`` gets raw frames and ``on_end`` nothing, both on a thread. The function returned writes;
         it blocks and raises OSError when the connection is broken.
         """
-        params = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
         raw = await self._do(
             "cannot attach",
-            lambda: self._api.attach_socket(container, params=params),
+            lambda: self._api.attach_socket(container, params=_ATTACHED),
             _hang_up,
         )
         sock = getattr(raw, "_sock", raw)
@@ -354,6 +357,34 @@ class Engine:
 
         start_thread(read, "orsay-docker-attach")
         return Stream(lambda: sock.shutdown(2)), sock.sendall
+
+    async def attach_protocol(self, container: str, protocol: asyncio.Protocol) -> None:
+        """Attach as ``attach`` does, but on the event loop: ``protocol`` gets raw frames and writes input."""
+        raw = await self._do(
+            "cannot attach",
+            lambda: self._api.attach_socket(container, params=_ATTACHED),
+            _hang_up,
+        )
+        sock = getattr(raw, "_sock", raw)
+        try:
+            if isinstance(sock, ssl.SSLSocket):
+                raise EngineError(f"cannot attach: the engine at {self.url} speaks TLS, sandboxes do not")
+            own = sock.dup()
+        finally:
+            _hang_up(raw)
+        await asyncio.get_running_loop().create_connection(lambda: protocol, sock=own)
+
+    async def put(self, container: str, path: str, content: bytes, *, mode: int) -> None:
+        """Write a file into a container, started or not; the folder exists."""
+        folder, _, name = path.rpartition("/")
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as archive:
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), mode
+            archive.addfile(entry, io.BytesIO(content))
+        await self._do(
+            "cannot copy into it", lambda: self._api.put_archive(container, folder or "/", packed.getvalue())
+        )
 
     async def events(
         self,

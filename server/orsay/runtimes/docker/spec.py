@@ -23,6 +23,8 @@ class ImageConfig:
     user: str
     stop_signal: str
     size_bytes: int
+    architecture: str
+    """By Docker's names: amd64, arm64."""
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> ImageConfig:
@@ -37,6 +39,7 @@ class ImageConfig:
             user=config.get("User") or "",
             stop_signal=config.get("StopSignal") or "SIGTERM",
             size_bytes=int(found.get("Size") or 0),
+            architecture=found.get("Architecture") or "",
         )
 
 
@@ -70,5 +73,7 @@ class ContainerSpec:
     capabilities: Sequence[str] = ()
     """Capabilities to keep, such as NET_BIND_SERVICE."""
     read_only: bool = False
+    init: bool = True
+    """Run Docker's own init as process 1, which reaps what ends there."""
     log_bytes: int = 10_000_000
     """Bound on the output that the engine stores."""

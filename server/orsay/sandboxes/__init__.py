@@ -1,0 +1,1 @@
+"""Sandboxes: machines of a session's own in which commands of a model run."""

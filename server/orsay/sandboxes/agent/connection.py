@@ -1,0 +1,242 @@
+"""Connection to an agent: jobs multiplexed over one stream.
+
+Both sides send frames (length, kind, job, payload; see ``source/agent.c``). Standard input flows by credit,
+as HTTP/2's streams do (RFC 9113, section 5.2): the agent tells what a command has taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from ...errors import SandboxGone
+from . import AGENT_VERSION
+
+__all__ = ["AgentConnection", "Job", "JobEnd", "Reason"]
+
+_HEADER = struct.Struct("<IBI")
+_START, _INPUT, _KILL, _ALIVE = 1, 2, 3, 4
+_OUTPUT, _ERRORS, _TAKEN, _END, _HELLO = 1, 2, 3, 4, 5
+_WITH_INPUT, _APART = 1, 2
+_LIMITS = struct.Struct("<IQQ")  # flags, bytes of output to send, milliseconds
+_ENDED = struct.Struct("<iBQQ")  # status, reason, bytes of output, microseconds
+_LENGTH = struct.Struct("<I")
+_NO_LIMIT = 2**64 - 1
+_CREDIT = 256 * 1024
+_PIECE = 64 * 1024
+
+
+class Reason(IntEnum):
+    """Why a job ended."""
+
+    EXITED = 0
+    TIMED_OUT = 1
+    KILLED = 2
+    NOT_STARTED = 3
+    LOST = 4
+    """Its supervisor was killed from within the sandbox."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """End of a job."""
+
+    status: int
+    """Exit code; 128 + n for signal n; 124 after its time limit; 126 or 127 when it could not be started."""
+    reason: Reason
+    output_bytes: int
+    """Written by the command, sent or not."""
+    duration_s: float
+    error: str
+    """Why it could not be started."""
+
+
+@dataclass(eq=False, slots=True)
+class Job:
+    """A running command. ``end`` raises SandboxGone."""
+
+    number: int
+    end: asyncio.Future[JobEnd]
+    on_output: Callable[[bytes], None]
+    on_errors: Callable[[bytes], None]
+    credit: int = _CREDIT
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class AgentConnection(asyncio.Protocol):
+    """The server's end of the stream.
+
+    A sandbox that hears nothing for a lease ends, so there is a sign of life each third of one.
+    """
+
+    def __init__(self, lease_s: float) -> None:
+        self._lease_s = lease_s
+        self._numbers = itertools.count(1)
+        self._jobs: dict[int, Job] = {}
+        self._held = bytearray()
+        self._transport: asyncio.WriteTransport | None = None
+        self._beat: asyncio.TimerHandle | None = None
+        self._gone: SandboxGone | None = None
+        loop = asyncio.get_running_loop()
+        self._ready: asyncio.Future[None] = loop.create_future()
+        self._ready.add_done_callback(_noticed)
+
+    # asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._transport = transport
+        self._say_alive()
+
+    def data_received(self, data: bytes) -> None:
+        held = self._held
+        held += data
+        at = 0
+        while len(held) - at >= _HEADER.size:
+            length, kind, number = _HEADER.unpack_from(held, at)
+            start = at + _HEADER.size
+            if len(held) < start + length:
+                break
+            at = start + length
+            self._received(kind, number, bytes(held[start:at]))
+        del held[:at]
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self.lose("the connection to it broke" if exc is None else f"the connection to it broke: {exc}")
+
+    # life
+
+    async def ready(self) -> None:
+        """Wait for the agent's first word. Raises SandboxGone."""
+        await asyncio.shield(self._ready)
+
+    @property
+    def gone(self) -> SandboxGone | None:
+        """Why the sandbox can no longer be used."""
+        return self._gone
+
+    def lose(self, reason: str) -> None:
+        """End all jobs with SandboxGone, and close the connection. The first reason stays."""
+        if self._gone is not None:
+            return
+        self._gone = gone = SandboxGone(f"the sandbox is gone: {reason}")
+        if self._beat is not None:
+            self._beat.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+        waiting: list[asyncio.Future[Any]] = [self._ready, *(job.end for job in self._jobs.values())]
+        for future in waiting:
+            if not future.done():
+                future.set_exception(gone)
+        for job in self._jobs.values():
+            job.changed.set()
+        self._jobs.clear()
+
+    def _say_alive(self) -> None:
+        self._send(_ALIVE, 0)
+        self._beat = asyncio.get_running_loop().call_later(self._lease_s / 3, self._say_alive)
+
+    # jobs
+
+    def start(
+        self,
+        words: Sequence[str],
+        *,
+        user: str = "",
+        folder: str = "",
+        variables: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+        max_bytes: int | None = None,
+        script: bytes = b"",
+        with_input: bool = False,
+        on_output: Callable[[bytes], None] = lambda data: None,
+        on_errors: Callable[[bytes], None] | None = None,
+    ) -> Job:
+        """Start a command. ``script`` is what it reads from descriptor 3.
+
+        Without ``on_errors``, output and errors come as one stream, in order. Raises SandboxGone.
+        """
+        if self._gone is not None:
+            raise self._gone
+        number = next(self._numbers)
+        end: asyncio.Future[JobEnd] = asyncio.get_running_loop().create_future()
+        end.add_done_callback(_noticed)
+        job = self._jobs[number] = Job(number, end, on_output, on_errors or on_output)
+        flags = (_WITH_INPUT if with_input else 0) | (_APART if on_errors else 0)
+        limit = _NO_LIMIT if max_bytes is None else max_bytes
+        pairs = [f"{name}={value}" for name, value in (variables or {}).items()]
+        timeout_ms = max(1, round(timeout_s * 1000)) if timeout_s else 0
+        payload = (
+            _LIMITS.pack(flags, limit, timeout_ms),
+            *(_text(user), _text(folder), _texts(words), _texts(pairs)),
+            *(_LENGTH.pack(len(script)), script),
+        )
+        self._send(_START, number, b"".join(payload))
+        return job
+
+    async def feed(self, job: Job, data: bytes) -> None:
+        """Send all of its standard input, at the pace it takes it, and the end of it."""
+        rest = memoryview(data)
+        while len(rest) and not job.end.done():
+            if job.credit <= 0:
+                job.changed.clear()
+                await job.changed.wait()
+                continue
+            piece = rest[: min(_PIECE, job.credit)]
+            job.credit -= len(piece)
+            self._send(_INPUT, job.number, bytes(piece))
+            rest = rest[len(piece) :]
+        self._send(_INPUT, job.number)
+
+    def kill(self, job: Job, signal: int = 0) -> None:
+        """Send a signal to its process group; 0 kills all that it has started."""
+        self._send(_KILL, job.number, bytes([signal]))
+
+    def _received(self, kind: int, number: int, payload: bytes) -> None:
+        if kind == _HELLO:
+            if payload[0] != AGENT_VERSION:
+                self.lose(f"its agent has version {payload[0]}, not {AGENT_VERSION}")
+            elif not self._ready.done():
+                self._ready.set_result(None)
+            return
+        job = self._jobs.get(number)
+        if job is None:
+            return
+        if kind == _OUTPUT:
+            job.on_output(payload)
+        elif kind == _ERRORS:
+            job.on_errors(payload)
+        elif kind == _TAKEN:
+            job.credit += _LENGTH.unpack(payload)[0]
+            job.changed.set()
+        elif kind == _END:
+            status, reason, output_bytes, took_us = _ENDED.unpack_from(payload)
+            error = payload[_ENDED.size :].decode(errors="replace")
+            del self._jobs[number]
+            job.changed.set()
+            if not job.end.done():
+                job.end.set_result(JobEnd(status, Reason(reason), output_bytes, took_us / 1e6, error))
+
+    def _send(self, kind: int, number: int, payload: bytes = b"") -> None:
+        if self._gone is None and self._transport is not None:
+            self._transport.write(_HEADER.pack(len(payload), kind, number) + payload)
+
+
+def _noticed(future: asyncio.Future[Any]) -> None:
+    """Have asyncio not complain of an exception that nobody waits for."""
+    if not future.cancelled():
+        future.exception()
+
+
+def _text(value: str) -> bytes:
+    raw = value.encode("utf-8", "surrogateescape")
+    return _LENGTH.pack(len(raw)) + raw
+
+
+def _texts(values: Sequence[str]) -> bytes:
+    return _LENGTH.pack(len(values)) + b"".join(_text(each) for each in values)

@@ -1,0 +1,257 @@
+"""A sandbox: commands and files, the same on every back end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import posixpath
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ..errors import SandboxError, SandboxGone
+from .agent.connection import AgentConnection, JobEnd, Reason
+
+__all__ = ["FileInfo", "RunResult", "Sandbox"]
+
+_LONGEST_ARGUMENT = 120_000  # bytes; Linux allows 128 KiB (MAX_ARG_STRLEN, execve(2))
+_LATE_S = 15.0  # after a time limit: the sandbox is stuck, and not the command
+_FULL = 2**63 - 1
+_KINDS: Mapping[str, Literal["file", "folder", "link", "other"]] = {"f": "file", "d": "folder", "l": "link"}
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """Result of a command."""
+
+    output: bytes
+    """The first ``max_bytes`` of what it wrote, to standard output and standard error in order."""
+    return_code: int
+    """Exit code; 128 + n when signal n ended it; 124 after its time limit; 126 or 127 when it could not be
+    started, with the reason as its output."""
+    timed_out: bool
+    truncated: bool
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """A file's description; that of a link is the link's own. Times in seconds since 1970."""
+
+    name: str
+    kind: Literal["file", "folder", "link", "other"]
+    size: int
+    mode: int
+    changed_at: int
+    user: int
+    group: int
+
+
+class Sandbox:
+    """A machine of a session's own.
+
+    Every method raises SandboxGone once it has ended, and SandboxError where its machinery fails. File
+    methods raise OSError, by its errno, for what the file system says; paths are absolute, and a link as the
+    last part of one is an error (ELOOP), except for ``stat`` and ``remove``.
+    """
+
+    def __init__(
+        self, sandbox_id: str, connection: AgentConnection, remove: Callable[[], Awaitable[None]]
+    ) -> None:
+        self.id = sandbox_id
+        self._connection = connection
+        self._remove = remove
+        self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def gone(self) -> SandboxGone | None:
+        """Why it can no longer be used; None while it can."""
+        return self._connection.gone
+
+    async def close(self) -> None:
+        """End it, with all that is in it; safe to call twice."""
+        if self._closing is None:
+            self._connection.lose("it was closed")
+            self._closing = asyncio.ensure_future(self._remove())
+        await asyncio.shield(self._closing)
+
+    async def __aenter__(self) -> Sandbox:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # commands
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout_s: float | None = None,
+        max_bytes: int | None = None,
+        stdin: bytes | None = None,
+        user: str = "",
+        folder: str = "",
+        variables: Mapping[str, str] | None = None,
+        on_output: Callable[[bytes], None] = lambda data: None,
+    ) -> RunResult:
+        """Run a command of bash, of any length, or a program with its arguments.
+
+        At ``timeout_s`` all that it has started is killed, and so it is when the caller is cancelled. What it
+        leaves in the background lives on and holds nothing up. Output beyond ``max_bytes`` is dropped.
+        ``on_output`` gets output as it comes.
+        """
+        kept: list[bytes] = []
+
+        def output(data: bytes) -> None:
+            kept.append(data)
+            on_output(data)
+
+        words, script = _of_bash(command) if isinstance(command, str) else (command, b"")
+        end = await self._ended(
+            words,
+            script=script,
+            timeout_s=timeout_s,
+            max_bytes=max_bytes,
+            stdin=stdin,
+            user=user,
+            folder=folder,
+            variables=variables,
+            on_output=output,
+        )
+        if end.reason is Reason.NOT_STARTED:
+            output(f"{end.error}\n".encode())
+        said = b"".join(kept)
+        return RunResult(
+            output=said,
+            return_code=end.status,
+            timed_out=end.reason is Reason.TIMED_OUT,
+            truncated=end.output_bytes > len(said),
+            duration_s=end.duration_s,
+        )
+
+    async def _ended(
+        self,
+        words: Sequence[str],
+        *,
+        script: bytes = b"",
+        timeout_s: float | None = None,
+        max_bytes: int | None = None,
+        stdin: bytes | None = None,
+        user: str = "",
+        folder: str = "",
+        variables: Mapping[str, str] | None = None,
+        on_output: Callable[[bytes], None],
+    ) -> JobEnd:
+        job = self._connection.start(
+            words,
+            script=script,
+            timeout_s=timeout_s,
+            max_bytes=max_bytes,
+            with_input=stdin is not None,
+            user=user,
+            folder=folder,
+            variables=variables,
+            on_output=on_output,
+        )
+        try:
+            async with asyncio.timeout(timeout_s + _LATE_S if timeout_s else None):
+                if stdin is not None:
+                    await self._connection.feed(job, stdin)
+                return await asyncio.shield(job.end)
+        except TimeoutError:
+            self._connection.lose("a command that was killed did not end")
+            return await job.end
+        except asyncio.CancelledError:
+            self._connection.kill(job)
+            raise
+
+    # files
+
+    async def stat(self, path: str) -> FileInfo:
+        """Description of a file, folder or link."""
+        return _described(await self._file("@stat", path))[0]
+
+    async def list(self, path: str) -> list[FileInfo]:
+        """What a folder holds, by name."""
+        return sorted(_described(await self._file("@list", path)), key=lambda each: each.name)
+
+    async def read(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
+        """Content of a file, or part of it: nothing past its end."""
+        return await self._file("@read", path, str(offset), str(_FULL if length is None else length))
+
+    async def write(
+        self, path: str, content: bytes, *, mode: int | None = None, folders: bool = True
+    ) -> None:
+        """Write a file whole or not at all: others see the old content or the new one.
+
+        It keeps owner and mode of the file that it replaces. ``folders``: make those above it.
+        """
+        folder, name = posixpath.split(path)
+        temporary = posixpath.join(folder, f".{name[:100]}.{secrets.token_hex(4)}.part")
+        try:
+            await self.write_part(temporary, content, folders=folders)
+            await self.commit(temporary, path, size=len(content), mode=mode)
+        except BaseException:
+            await self._quietly_remove(temporary)
+            raise
+
+    async def write_part(self, path: str, content: bytes, *, offset: int = 0, folders: bool = False) -> None:
+        """Write a part of a file at an offset; at offset 0 the file is emptied first."""
+        await self._file("@write", path, str(offset), "folders" if folders else "", stdin=content)
+
+    async def commit(self, temporary: str, path: str, *, size: int, mode: int | None = None) -> None:
+        """Give a file that was written in parts its name. Raises OSError (EMSGSIZE) for another size."""
+        await self._file("@commit", temporary, path, str(size), "" if mode is None else f"{mode:o}")
+
+    async def remove(self, path: str) -> None:
+        """Remove a file or link."""
+        await self._file("@remove", path)
+
+    async def _quietly_remove(self, path: str) -> None:
+        removing = asyncio.ensure_future(self._file("@remove", path))
+        try:
+            await asyncio.shield(removing)
+        except (OSError, SandboxError):
+            return
+
+    async def _file(self, operation: str, path: str, *words: str, stdin: bytes | None = None) -> bytes:
+        if not path.startswith("/") or "\0" in path:
+            raise OSError(errno.EINVAL, "not an absolute path", path)
+        kept: list[bytes] = []
+        end = await self._ended((operation, path, *words), stdin=stdin, on_output=kept.append)
+        if end.reason is not Reason.EXITED:
+            raise SandboxError(f"{operation[1:]} {path}: {end.error or end.reason.name.lower()}")
+        if end.status:
+            raise OSError(end.status, os.strerror(end.status), path)
+        return b"".join(kept)
+
+
+def _of_bash(command: str) -> tuple[Sequence[str], bytes]:
+    """A command of bash; a long one is sourced from descriptor 3."""
+    if "\0" in command:
+        raise ValueError("a command cannot hold a NUL")
+    raw = command.encode("utf-8", "surrogateescape")
+    if len(raw) <= _LONGEST_ARGUMENT:
+        return ("/bin/bash", "-c", command), b""
+    return ("/bin/bash", "-c", ". /proc/self/fd/3"), b"exec 3<&-; " + raw
+
+
+def _described(output: bytes) -> list[FileInfo]:
+    found = []
+    for line in output.split(b"\0")[:-1]:
+        kind, size, mode, changed_at, user, group, name = line.split(b" ", 6)
+        found.append(
+            FileInfo(
+                name=name.decode("utf-8", "surrogateescape"),
+                kind=_KINDS.get(kind.decode(), "other"),
+                size=int(size),
+                mode=int(mode, 8),
+                changed_at=int(changed_at),
+                user=int(user),
+                group=int(group),
+            )
+        )
+    return found
