@@ -90,6 +90,25 @@ def test_a_fixture_counts_for_every_test_that_requests_it(tmp_path: Path) -> Non
     assert found == {"test_first": "PASSED", "test_second": "FAILED", "test_third": "PASSED"}, output
 
 
+def test_what_a_living_fixture_says_to_the_engine_is_not_the_running_tests(tmp_path: Path) -> None:
+    body = """
+        @pytest.fixture(scope="module")
+        def runtime():
+            connect("/var/run/docker.sock")
+
+        def test_before():
+            connect("/var/run/docker.sock")
+
+        def test_requests_it(runtime): pass
+
+        def test_runs_meanwhile():
+            connect("/var/run/docker.sock")
+    """
+    found, output = outcomes(tmp_path, body)
+    wanted = {"test_before": "FAILED", "test_requests_it": "FAILED", "test_runs_meanwhile": "PASSED"}
+    assert found == wanted, output
+
+
 def test_started_processes_find_no_engine(tmp_path: Path) -> None:
     body = """
         @pytest.mark.process

@@ -53,6 +53,14 @@ class _Use:
         used = dict(self.seen)
         for name in getattr(item, "fixturenames", ()):
             used |= self.fixtures.get(name, {})
+        background = {
+            tier
+            for name, tiers in self.fixtures.items()
+            if name not in getattr(item, "fixturenames", ())
+            for tier in tiers
+        }
+        if "engine" in background:  # a fixture of a whole file lives on, and its threads speak to the engine
+            used.pop("engine", None)
         marked = {mark.name for mark in item.iter_markers() if mark.name in TIERS} - {"unit"}
         allowed = marked | {"process"} if marked else marked
         return {tier: by for tier, by in used.items() if tier not in allowed}
