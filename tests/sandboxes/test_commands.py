@@ -32,7 +32,9 @@ async def test_output_and_errors_come_as_one_stream_in_order(sandbox: Sandbox) -
 
 
 async def test_a_command_is_a_fresh_bash_without_input(sandbox: Sandbox) -> None:
-    result = await sandbox.run("x=1; cd /usr; cat; echo $0; readlink /proc/self/fd/0; ls /proc/self/fd | wc -l")
+    result = await sandbox.run(
+        "x=1; cd /usr; cat; echo $0; readlink /proc/self/fd/0; ls /proc/self/fd | wc -l"
+    )
     assert result.output.decode().split() == ["/bin/bash", "/dev/null", "4"]  # the fourth is of ls
     again = (await sandbox.run("echo ${x:-unset}; pwd")).output
     assert again.startswith(b"unset\n") and again != b"unset\n/usr\n"
@@ -56,6 +58,12 @@ async def test_users_by_name_and_by_number(sandbox: Sandbox) -> None:
         assert result.output.startswith(b"nobody\nnogroup\n") and result.return_code == 1
     result = await sandbox.run("id -u; id -g; id -G", user="1234:77")
     assert result.output == b"1234\n77\n77\n"
+    assert (
+        await sandbox.run("echo x > /dev/stderr; echo y > /dev/stdout", user="nobody")
+    ).output == b"x\ny\n"
+    for wrong in ("-1", "4294967296", "4294967295", "1000:staff", "0x1", " 0", "1 "):
+        result = await sandbox.run("id -u", user=wrong)
+        assert result.return_code in (126, 127) and b": " in result.output, wrong
 
 
 @pytest.mark.parametrize(
@@ -74,9 +82,30 @@ async def test_a_command_that_cannot_start_says_why_as_a_shell_does(
     assert (result.return_code, result.output.decode()) == (code, f"{says}\n")
 
 
-async def test_a_command_with_a_nul_is_an_error_of_the_caller(sandbox: Sandbox) -> None:
-    with pytest.raises(ValueError, match="NUL"):
-        await sandbox.run("echo a\0b")
+async def test_what_cannot_be_a_command_is_an_error_of_the_caller(sandbox: Sandbox) -> None:
+    for command in ("echo a\0b", ["echo", "a\0b"], "echo \ud800", ":" * (33 << 20)):
+        with pytest.raises(ValueError):
+            await sandbox.run(command)
+    for limits in ({"timeout_s": float("inf")}, {"timeout_s": -1.0}, {"max_bytes": -1}):
+        with pytest.raises(ValueError, match="out of range"):
+            await sandbox.run("true", **limits)
+    assert not sandbox._connection._jobs
+    assert (await sandbox.run(["@stat", "/"])).return_code == 127  # a program, and no file operation
+
+
+async def test_no_time_is_no_time(sandbox: Sandbox) -> None:
+    assert (await sandbox.run("sleep 60", timeout_s=0)).timed_out
+
+
+async def test_an_error_of_the_function_that_gets_output_is_raised_and_ends_its_command(
+    sandbox: Sandbox,
+) -> None:
+    def fails(data: bytes) -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        await sandbox.run("yes", on_output=fails)
+    assert (await sandbox.run("echo alive")).output == b"alive\n"
 
 
 async def test_a_signal_is_128_and_its_number(sandbox: Sandbox) -> None:

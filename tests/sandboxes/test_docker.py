@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import platform
 
 import pytest
 from orsay.errors import ImageMissing, SandboxError, SandboxGone
@@ -29,6 +30,80 @@ async def test_a_command_cannot_reach_the_agent() -> None:
             assert result.return_code not in (0, 124), attack
         await sandbox.run("kill -9 1; kill -TERM 1; kill -STOP 1; rm -f /.orsay-agent")
         assert (await sandbox.run("echo alive")).output == b"alive\n"
+
+
+async def test_a_command_cannot_change_the_limits_of_the_agent() -> None:
+    script = "import resource; resource.prlimit(1, resource.RLIMIT_NOFILE, (6, 6))"
+    async with docker_sandbox() as sandbox:
+        assert b"PermissionError" in (await sandbox.run(["python3", "-c", script])).output
+        assert (await sandbox.run("echo alive")).output == b"alive\n"
+
+
+async def test_devices_and_users_of_the_image_may_be_anything() -> None:
+    async with docker_sandbox() as sandbox:
+        await sandbox.run("rm /dev/null /etc/passwd; mkfifo /dev/null /etc/passwd")
+        result = await sandbox.run(["echo", "alive"], timeout_s=20)  # bash itself reads /etc/passwd
+        assert result.output == b"alive\n"
+        result = await sandbox.run(["true"], user="nobody", timeout_s=20)
+        assert (result.return_code, result.output) == (127, b"nobody: No such file or directory\n")
+        assert (await sandbox.stat("/etc/passwd")).kind == "other"
+
+
+THREAD_GOES_ON = """
+import ctypes, threading, time
+def work():
+    while True:
+        time.sleep(0.02)
+        open("/tmp/ticks", "a").write("x")
+threading.Thread(target=work).start()
+time.sleep(0.1)
+ctypes.CDLL(None).syscall({exit}, 0)
+"""
+
+
+async def test_what_hides_from_its_time_limit_is_killed_as_well() -> None:
+    exit_number = {"x86_64": 60, "aarch64": 93}[platform.machine()]
+    async with docker_sandbox(processes=60) as sandbox:
+        await sandbox.write("/tmp/z.py", THREAD_GOES_ON.format(exit=exit_number).encode())
+        for command in ("python3 /tmp/z.py & sleep 60", "exec python3 /tmp/z.py"):
+            result = await sandbox.run(command, timeout_s=1)
+            assert result.timed_out
+            ticks = (await sandbox.stat("/tmp/ticks")).size
+            await asyncio.sleep(0.3)
+            assert (await sandbox.stat("/tmp/ticks")).size == ticks
+
+
+async def test_a_command_that_stops_its_supervisor_is_ended_by_the_agent() -> None:
+    async with docker_sandbox() as sandbox:
+        result = await sandbox.run("kill -STOP $PPID; sleep 60", timeout_s=0.5)
+        assert result.timed_out and result.return_code == 124
+        first = asyncio.Event()
+        script = "kill -STOP $PPID; echo stopped; sleep 60"
+        running = asyncio.create_task(sandbox.run(script, on_output=lambda _: first.set()))
+        await first.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+        async def gone() -> bool:
+            return not sandbox._connection._jobs and await few(sandbox)
+
+        await comes_true(gone)
+
+
+async def test_writes_that_are_cancelled_leave_nothing_behind() -> None:
+    async with docker_sandbox() as sandbox:
+        for _ in range(5):
+            writing = asyncio.create_task(sandbox.write("/tmp/large", b"x" * (8 << 20)))
+            await asyncio.sleep(0.01)
+            writing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await writing
+
+        async def gone() -> bool:
+            return not sandbox._connection._jobs and await few(sandbox)
+
+        await comes_true(gone)
 
 
 async def test_what_a_container_may_do() -> None:

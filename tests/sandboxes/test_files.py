@@ -103,7 +103,14 @@ async def test_a_file_that_cannot_be_written_leaves_nothing(sandbox: Sandbox, fo
         await sandbox.write(f"{folder}/none/x", b"x", folders=False)
     with pytest.raises(OSError):
         await sandbox.write("/proc/nothing", b"x")
-    assert [each.name for each in await sandbox.list(folder)] == ["deep"]
+    await sandbox.run("ln -s /etc/passwd soft; mkfifo pipe", folder=folder)
+    for name, wrong in (("soft", errno.ELOOP), ("pipe", errno.EINVAL)):
+        with pytest.raises(OSError) as caught:
+            await sandbox.write(f"{folder}/{name}", b"x")
+        assert caught.value.errno == wrong
+    with pytest.raises(OSError, match="not a path of bytes"):
+        await sandbox.read("/\ud800")
+    assert [each.name for each in await sandbox.list(folder)] == ["deep", "pipe", "soft"]
     assert await sandbox.list(f"{folder}/deep") == []
 
 

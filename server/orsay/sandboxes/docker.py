@@ -72,12 +72,14 @@ class DockerSandboxes:
         stream = _Frames(connection)
 
         async def remove() -> None:
-            self._open.discard(sandbox)
             await self._engine.remove(container)
+            self._open.discard(sandbox)
 
         sandbox = Sandbox(sandbox_id, connection, remove)
         self._open.add(sandbox)
         try:
+            if self._closed:
+                raise SandboxError("sandboxes were closed meanwhile")
             await self._engine.put(container, _AGENT, program, mode=0o755)
             await self._engine.attach_protocol(container, stream)
             await self._engine.start(container)
@@ -98,7 +100,7 @@ class DockerSandboxes:
     async def close(self) -> None:
         """End all sandboxes; safe to call twice."""
         self._closed = True
-        ended = await asyncio.gather(*(each.close() for each in self._open), return_exceptions=True)
+        ended = await asyncio.gather(*(each.close() for each in [*self._open]), return_exceptions=True)
         for error in ended:
             if isinstance(error, BaseException):
                 _log.warning("sandbox_not_removed", error=str(error))

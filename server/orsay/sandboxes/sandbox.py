@@ -19,6 +19,9 @@ __all__ = ["FileInfo", "RunResult", "Sandbox"]
 _LONGEST_ARGUMENT = 120_000  # bytes; Linux allows 128 KiB (MAX_ARG_STRLEN, execve(2))
 _LATE_S = 15.0  # after a time limit: the sandbox is stuck, and not the command
 _FULL = 2**63 - 1
+_LARGEST_READ = 256 << 20
+_FILE_LIMIT_S = 600.0
+_LEAST_SIGNAL = 128
 _KINDS: Mapping[str, Literal["file", "folder", "link", "other"]] = {"f": "file", "d": "folder", "l": "link"}
 
 
@@ -101,7 +104,8 @@ class Sandbox:
 
         At ``timeout_s`` all that it has started is killed, and so it is when the caller is cancelled. What it
         leaves in the background lives on and holds nothing up. Output beyond ``max_bytes`` is dropped.
-        ``on_output`` gets output as it comes.
+        ``on_output`` gets output as it comes. Raises ValueError for what cannot be a command: see
+        ``AgentConnection.start``.
         """
         kept: list[bytes] = []
 
@@ -143,6 +147,7 @@ class Sandbox:
         user: str = "",
         folder: str = "",
         variables: Mapping[str, str] | None = None,
+        file_operation: bool = False,
         on_output: Callable[[bytes], None],
     ) -> JobEnd:
         job = self._connection.start(
@@ -154,10 +159,11 @@ class Sandbox:
             user=user,
             folder=folder,
             variables=variables,
+            file_operation=file_operation,
             on_output=on_output,
         )
         try:
-            async with asyncio.timeout(timeout_s + _LATE_S if timeout_s else None):
+            async with asyncio.timeout(None if timeout_s is None else timeout_s + _LATE_S):
                 if stdin is not None:
                     await self._connection.feed(job, stdin)
                 return await asyncio.shield(job.end)
@@ -165,7 +171,7 @@ class Sandbox:
             self._connection.lose("a command that was killed did not end")
             return await job.end
         except asyncio.CancelledError:
-            self._connection.kill(job)
+            self._connection.abandon(job)
             raise
 
     # files
@@ -179,7 +185,7 @@ class Sandbox:
         return sorted(_described(await self._file("@list", path)), key=lambda each: each.name)
 
     async def read(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
-        """Content of a file, or part of it: nothing past its end."""
+        """Content of a file, or part of it: nothing past its end. Raises OSError (EFBIG) over 256 MiB."""
         return await self._file("@read", path, str(offset), str(_FULL if length is None else length))
 
     async def write(
@@ -187,7 +193,8 @@ class Sandbox:
     ) -> None:
         """Write a file whole or not at all: others see the old content or the new one.
 
-        It keeps owner and mode of the file that it replaces. ``folders``: make those above it.
+        It keeps owner and mode of the file that it replaces; what is there and no file is an error.
+        ``folders``: make those above it.
         """
         folder, name = posixpath.split(path)
         temporary = posixpath.join(folder, f".{name[:100]}.{secrets.token_hex(4)}.part")
@@ -220,12 +227,25 @@ class Sandbox:
     async def _file(self, operation: str, path: str, *words: str, stdin: bytes | None = None) -> bytes:
         if not path.startswith("/") or "\0" in path:
             raise OSError(errno.EINVAL, "not an absolute path", path)
+        try:
+            path.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as exc:
+            raise OSError(errno.EINVAL, "not a path of bytes", path) from exc
         kept: list[bytes] = []
-        end = await self._ended((operation, path, *words), stdin=stdin, on_output=kept.append)
-        if end.reason is not Reason.EXITED:
+        end = await self._ended(
+            (operation, path, *words),
+            stdin=stdin,
+            timeout_s=_FILE_LIMIT_S,
+            max_bytes=_LARGEST_READ,
+            file_operation=True,
+            on_output=kept.append,
+        )
+        if end.reason is not Reason.EXITED or end.status >= _LEAST_SIGNAL:
             raise SandboxError(f"{operation[1:]} {path}: {end.error or end.reason.name.lower()}")
         if end.status:
             raise OSError(end.status, os.strerror(end.status), path)
+        if end.output_bytes > _LARGEST_READ:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
         return b"".join(kept)
 
 

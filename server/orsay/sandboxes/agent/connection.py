@@ -21,8 +21,11 @@ __all__ = ["AgentConnection", "Job", "JobEnd", "Reason"]
 
 _HEADER = struct.Struct("<IBI")
 _START, _INPUT, _KILL, _ALIVE = 1, 2, 3, 4
-_OUTPUT, _ERRORS, _TAKEN, _END, _HELLO = 1, 2, 3, 4, 5
-_WITH_INPUT, _APART = 1, 2
+_OUTPUT, _ERRORS, _TAKEN, _END, _HELLO, _BEAT = 1, 2, 3, 4, 5, 6
+_WITH_INPUT, _APART, _FILES = 1, 2, 4
+_LARGEST_FRAME = 32 << 20
+_LONGEST_LIMIT_S = 1e9
+_UNANSWERED = 3  # signs of life, a third of a lease apart
 _LIMITS = struct.Struct("<IQQ")  # flags, bytes of output to send, milliseconds
 _ENDED = struct.Struct("<iBQQ")  # status, reason, bytes of output, microseconds
 _LENGTH = struct.Struct("<I")
@@ -81,7 +84,8 @@ class AgentConnection(asyncio.Protocol):
         self._held = bytearray()
         self._transport: asyncio.WriteTransport | None = None
         self._beat: asyncio.TimerHandle | None = None
-        self._gone: SandboxGone | None = None
+        self._gone = ""
+        self._unanswered = 0
         loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = loop.create_future()
         self._ready.add_done_callback(_noticed)
@@ -91,7 +95,10 @@ class AgentConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.WriteTransport)
         self._transport = transport
-        self._say_alive()
+        if self._gone:
+            transport.abort()
+        else:
+            self._say_alive()
 
     def data_received(self, data: bytes) -> None:
         held = self._held
@@ -118,13 +125,13 @@ class AgentConnection(asyncio.Protocol):
     @property
     def gone(self) -> SandboxGone | None:
         """Why the sandbox can no longer be used."""
-        return self._gone
+        return SandboxGone(self._gone) if self._gone else None
 
     def lose(self, reason: str) -> None:
         """End all jobs with SandboxGone, and close the connection. The first reason stays."""
-        if self._gone is not None:
+        if self._gone:
             return
-        self._gone = gone = SandboxGone(f"the sandbox is gone: {reason}")
+        self._gone = f"the sandbox is gone: {reason}"
         if self._beat is not None:
             self._beat.cancel()
         if self._transport is not None:
@@ -132,12 +139,16 @@ class AgentConnection(asyncio.Protocol):
         waiting: list[asyncio.Future[Any]] = [self._ready, *(job.end for job in self._jobs.values())]
         for future in waiting:
             if not future.done():
-                future.set_exception(gone)
+                future.set_exception(SandboxGone(self._gone))
         for job in self._jobs.values():
             job.changed.set()
         self._jobs.clear()
 
     def _say_alive(self) -> None:
+        if self._unanswered >= _UNANSWERED:
+            self.lose(f"it did not answer for {self._lease_s:g} s")
+            return
+        self._unanswered += 1
         self._send(_ALIVE, 0)
         self._beat = asyncio.get_running_loop().call_later(self._lease_s / 3, self._say_alive)
 
@@ -154,29 +165,37 @@ class AgentConnection(asyncio.Protocol):
         max_bytes: int | None = None,
         script: bytes = b"",
         with_input: bool = False,
+        file_operation: bool = False,
         on_output: Callable[[bytes], None] = lambda data: None,
         on_errors: Callable[[bytes], None] | None = None,
     ) -> Job:
         """Start a command. ``script`` is what it reads from descriptor 3.
 
-        Without ``on_errors``, output and errors come as one stream, in order. Raises SandboxGone.
+        Without ``on_errors``, both outputs come as one stream, in order. Raises SandboxGone, and ValueError
+        for texts with a NUL or lone surrogates, limits out of range, commands over 32 MiB.
         """
-        if self._gone is not None:
-            raise self._gone
-        number = next(self._numbers)
-        end: asyncio.Future[JobEnd] = asyncio.get_running_loop().create_future()
-        end.add_done_callback(_noticed)
-        job = self._jobs[number] = Job(number, end, on_output, on_errors or on_output)
+        if self._gone:
+            raise SandboxGone(self._gone)
         flags = (_WITH_INPUT if with_input else 0) | (_APART if on_errors else 0)
+        flags |= _FILES if file_operation else 0
         limit = _NO_LIMIT if max_bytes is None else max_bytes
+        if not 0 <= limit <= _NO_LIMIT or not 0 <= (timeout_s or 0) <= _LONGEST_LIMIT_S:
+            raise ValueError(f"limits out of range: {max_bytes} bytes, {timeout_s} s")
         pairs = [f"{name}={value}" for name, value in (variables or {}).items()]
-        timeout_ms = max(1, round(timeout_s * 1000)) if timeout_s else 0
-        payload = (
+        timeout_ms = 0 if timeout_s is None else max(1, round(timeout_s * 1000))
+        parts = (
             _LIMITS.pack(flags, limit, timeout_ms),
             *(_text(user), _text(folder), _texts(words), _texts(pairs)),
             *(_LENGTH.pack(len(script)), script),
         )
-        self._send(_START, number, b"".join(payload))
+        payload = b"".join(parts)
+        if len(payload) > _LARGEST_FRAME:
+            raise ValueError(f"a command of {len(payload)} bytes; {_LARGEST_FRAME} are the most")
+        number = next(self._numbers)
+        end: asyncio.Future[JobEnd] = asyncio.get_running_loop().create_future()
+        end.add_done_callback(_noticed)
+        job = self._jobs[number] = Job(number, end, on_output, on_errors or on_output)
+        self._send(_START, number, payload)
         return job
 
     async def feed(self, job: Job, data: bytes) -> None:
@@ -193,11 +212,17 @@ class AgentConnection(asyncio.Protocol):
             rest = rest[len(piece) :]
         self._send(_INPUT, job.number)
 
+    def abandon(self, job: Job) -> None:
+        """Kill it, and drop what it still writes."""
+        job.on_output = job.on_errors = _drop
+        self.kill(job)
+
     def kill(self, job: Job, signal: int = 0) -> None:
         """Send a signal to its process group; 0 kills all that it has started."""
         self._send(_KILL, job.number, bytes([signal]))
 
     def _received(self, kind: int, number: int, payload: bytes) -> None:
+        self._unanswered = 0
         if kind == _HELLO:
             if payload[0] != AGENT_VERSION:
                 self.lose(f"its agent has version {payload[0]}, not {AGENT_VERSION}")
@@ -207,10 +232,13 @@ class AgentConnection(asyncio.Protocol):
         job = self._jobs.get(number)
         if job is None:
             return
-        if kind == _OUTPUT:
-            job.on_output(payload)
-        elif kind == _ERRORS:
-            job.on_errors(payload)
+        if kind in (_OUTPUT, _ERRORS):
+            try:
+                (job.on_output if kind == _OUTPUT else job.on_errors)(payload)
+            except Exception as exc:  # of the caller's function
+                self.abandon(job)
+                if not job.end.done():
+                    job.end.set_exception(exc)
         elif kind == _TAKEN:
             job.credit += _LENGTH.unpack(payload)[0]
             job.changed.set()
@@ -223,8 +251,12 @@ class AgentConnection(asyncio.Protocol):
                 job.end.set_result(JobEnd(status, Reason(reason), output_bytes, took_us / 1e6, error))
 
     def _send(self, kind: int, number: int, payload: bytes = b"") -> None:
-        if self._gone is None and self._transport is not None:
+        if not self._gone and self._transport is not None:
             self._transport.write(_HEADER.pack(len(payload), kind, number) + payload)
+
+
+def _drop(data: bytes) -> None:
+    """Take output that nobody reads."""
 
 
 def _noticed(future: asyncio.Future[Any]) -> None:
@@ -235,6 +267,8 @@ def _noticed(future: asyncio.Future[Any]) -> None:
 
 def _text(value: str) -> bytes:
     raw = value.encode("utf-8", "surrogateescape")
+    if b"\0" in raw:
+        raise ValueError("a text with a NUL cannot be part of a command")
     return _LENGTH.pack(len(raw)) + raw
 
 

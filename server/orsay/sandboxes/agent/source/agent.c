@@ -22,15 +22,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { START = 1, INPUT = 2, KILL = 3 }; /* from the server; any other kind is a sign of life */
-enum { OUTPUT = 1, ERRORS = 2, TAKEN = 3, END = 4, HELLO = 5 }; /* to the server */
-enum { WITH_INPUT = 1, APART = 2 }; /* flags of START: standard input is fed; errors have a stream of their own */
+enum { START = 1, INPUT = 2, KILL = 3, ALIVE = 4 };                       /* from the server */
+enum { OUTPUT = 1, ERRORS = 2, TAKEN = 3, END = 4, HELLO = 5, BEAT = 6 }; /* to the server; BEAT answers ALIVE */
+/* flags of START: standard input is fed; errors have a stream of their own; a file operation */
+enum { WITH_INPUT = 1, APART = 2, FILES = 4 };
 
 #define VERSION 1
 #define HEADER 9
 #define QUEUE_LIMIT (4 << 20) /* bytes queued to the server at which reading from commands pauses */
 #define FRAME_LIMIT (32 << 20)
 #define KEPT_BUFFER (1 << 20)
+#define GRACE_US 5000000 /* for a supervisor to end its job; then it has been stopped, and is killed */
 
 typedef struct {
     uint8_t *data;
@@ -75,13 +77,15 @@ typedef struct {
     pid_t supervisor;
     int in, out, errors, orders; /* -1: closed */
     int input_ended, ended;
-    uint64_t left, total, begun;
+    uint64_t left, total, begun, end_by; /* end_by: UINT64_MAX while it may go on */
+    int end_reason;
     Buffer input;
 } Job;
 
 static Job *jobs;
 static size_t job_count, job_room;
 static Buffer to_server, from_server;
+static int null; /* opened while /dev/null is still the image's */
 
 static void frame(uint8_t kind, uint32_t job, const void *a, size_t a_length, const void *b, size_t b_length) {
     uint32_t length = (uint32_t)(a_length + b_length);
@@ -90,8 +94,8 @@ static void frame(uint8_t kind, uint32_t job, const void *a, size_t a_length, co
     header[4] = kind;
     memcpy(header + 5, &job, 4);
     add(&to_server, header, HEADER);
-    add(&to_server, a, a_length);
-    add(&to_server, b, b_length);
+    if (a_length) add(&to_server, a, a_length);
+    if (b_length) add(&to_server, b, b_length);
 }
 
 static void shut(int *fd) {
@@ -100,6 +104,7 @@ static void shut(int *fd) {
 }
 
 static void end_job(Job *job, int32_t status, uint8_t reason, const char *error, size_t length) {
+    if (job->ended) return;
     struct __attribute__((packed)) {
         int32_t status;
         uint8_t reason;
@@ -133,43 +138,51 @@ static void drain(Job *job, int *fd, uint8_t kind) { /* what lies in the pipe no
     }
 }
 
-/* Whether a process belongs to a job whose supervisor lives. */
-static int supervised(pid_t pid) {
-    static pid_t pids[PIDS];
-    for (size_t i = 0; i < job_count; i++) {
-        if (jobs[i].orders < 0) continue;
-        if (jobs[i].supervisor == pid) return 1;
-        for (int n = below(jobs[i].supervisor, pids, PIDS); n-- > 0;)
-            if (pids[n] == pid) return 1;
+/* Kill what supervisors left that have been killed: all below us but the trees of those that live. */
+static void kill_strays(void) {
+    static pid_t pids[PIDS], living[PIDS];
+    for (int pass = 0, n = 1; n && pass < 100; pass++) {
+        int count = 0;
+        for (size_t i = 0; i < job_count && count < PIDS; i++)
+            if (jobs[i].supervisor) living[count++] = jobs[i].supervisor;
+        n = below(getpid(), living, count, pids, PIDS);
+        for (int i = 0; i < n; i++) kill(pids[i], SIGKILL);
     }
-    return 0;
 }
 
-/* Kill what a supervisor left that was killed from within the sandbox. */
-static void kill_strays(void) {
-    static pid_t pids[PIDS];
-    for (int pass = 0, left = 1; left && pass < 100; pass++) {
-        left = 0;
-        for (int n = below(getpid(), pids, PIDS); n-- > 0;)
-            if (!supervised(pids[n])) left |= !kill(pids[n], SIGKILL);
-        while (waitpid(-1, NULL, WNOHANG) > 0) continue;
-    }
+static void end_by_force(Job *job) {
+    kill(job->supervisor, SIGKILL);
+    waitpid(job->supervisor, NULL, 0);
+    job->supervisor = 0;
+    end_job(job, job->end_reason == TIMED_OUT ? 124 : 128 + SIGKILL, (uint8_t)job->end_reason, "", 0);
+    shut(&job->orders), shut(&job->out), shut(&job->errors);
+    kill_strays();
 }
 
 static void read_report(Job *job) {
     Report report;
     ssize_t n = recv(job->orders, &report, sizeof report, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    drain(job, &job->out, OUTPUT);
+    drain(job, &job->errors, ERRORS);
     if (n == sizeof report) {
-        drain(job, &job->out, OUTPUT);
-        drain(job, &job->errors, ERRORS);
         end_job(job, report.status, (uint8_t)report.reason, report.error, (size_t)report.length);
         return;
     }
-    shut(&job->orders);
-    if (job->ended) return;
-    end_job(job, 128 + SIGKILL, LOST, "", 0);
-    kill_strays();
+    if (!job->ended) end_job(job, 128 + SIGKILL, LOST, "", 0);
+    shut(&job->orders), shut(&job->out), shut(&job->errors); /* who still holds them is none of its processes */
+}
+
+/* Supervisors end by themselves; one that was killed leaves strays. */
+static void reap(void) {
+    int status, strays = 0;
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+        for (size_t i = 0; i < job_count; i++)
+            if (jobs[i].supervisor == pid) {
+                jobs[i].supervisor = 0;
+                strays |= WIFSIGNALED(status);
+            }
+    if (strays) kill_strays();
 }
 
 static void start(uint32_t id, const uint8_t *data, size_t length) {
@@ -178,7 +191,11 @@ static void start(uint32_t id, const uint8_t *data, size_t length) {
     int in[2] = {-1, -1}, out[2] = {-1, -1}, errors[2] = {-1, -1}, orders[2] = {-1, -1};
     uint32_t flags = (uint32_t)number(&f, 4);
     job.left = number(&f, 8);
-    if ((flags & WITH_INPUT ? pipe2(in, O_CLOEXEC) : (in[0] = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0) ||
+    Fields ahead = f;
+    uint64_t limit_ms = number(&ahead, 8);
+    job.end_by = limit_ms ? job.begun + limit_ms * 1000 + GRACE_US : UINT64_MAX;
+    job.end_reason = TIMED_OUT;
+    if ((flags & WITH_INPUT ? pipe2(in, O_CLOEXEC) : (in[0] = fcntl(null, F_DUPFD_CLOEXEC, 0)) < 0) ||
         pipe2(out, O_CLOEXEC) || (flags & APART && pipe2(errors, O_CLOEXEC)) ||
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, orders) || (job.supervisor = fork()) < 0) {
         const char *why = strerror(errno);
@@ -187,12 +204,11 @@ static void start(uint32_t id, const uint8_t *data, size_t length) {
         return;
     }
     if (!job.supervisor) {
-        close(0), close(1); /* the stream to the server */
-        open("/dev/null", O_RDWR), open("/dev/null", O_RDWR);
+        dup2(null, 0), dup2(null, 1); /* in place of the stream to the server */
         for (size_t i = 0; i < job_count; i++)
             shut(&jobs[i].in), shut(&jobs[i].out), shut(&jobs[i].errors), shut(&jobs[i].orders);
         shut(&in[1]), shut(&out[0]), shut(&errors[0]), shut(&orders[0]);
-        supervise(&f, in[0], out[1], errors[1] < 0 ? out[1] : errors[1], orders[1]);
+        supervise(&f, (flags & FILES) != 0, in[0], out[1], errors[1] < 0 ? out[1] : errors[1], orders[1]);
         _exit(0);
     }
     shut(&in[0]), shut(&out[1]), shut(&errors[1]), shut(&orders[1]);
@@ -233,7 +249,10 @@ static void receive(uint8_t kind, uint32_t id, const uint8_t *data, size_t lengt
         uint32_t taken = (uint32_t)length;
         if (length) frame(TAKEN, id, &taken, sizeof taken, NULL, 0);
         else job->input_ended = 1, feed(job);
-    } else if (kind == KILL && job && length == 1) (void)!send(job->orders, data, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } else if (kind == KILL && job && length == 1) {
+        (void)!send(job->orders, data, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (!data[0] && job->end_by > now_us() + GRACE_US) job->end_by = now_us() + GRACE_US, job->end_reason = KILLED;
+    } else if (kind == ALIVE) frame(BEAT, 0, NULL, 0, NULL, 0);
 }
 
 static void receive_all(void) {
@@ -261,8 +280,12 @@ int main(int argc, char **argv) {
     sigaddset(&children, SIGCHLD);
     sigprocmask(SIG_BLOCK, &children, NULL);
     signal(SIGPIPE, SIG_IGN);
+    /* Saved ids that commands have not: otherwise prlimit(2) would take them for our own. Of no use where there is one id. */
+    (void)!setresgid(getgid(), getegid(), 1);
+    (void)!setresuid(getuid(), geteuid(), 1);
     prctl(PR_SET_DUMPABLE, 0);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
+    if ((null = open("/dev/null", O_RDWR | O_CLOEXEC)) < 0) fail("/dev/null");
     int signals = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
     if (signals < 0) fail("signals");
     fcntl(0, F_SETFL, fcntl(0, F_GETFL) | O_NONBLOCK);
@@ -286,9 +309,8 @@ int main(int argc, char **argv) {
             fds[n + 2] = (struct pollfd){full ? -1 : jobs[i].errors, POLLIN, 0};
             fds[n + 3] = (struct pollfd){jobs[i].orders, POLLIN, 0};
         }
-        uint64_t silent = now_us() - heard;
-        if (lease_us && silent >= lease_us) _exit(75);
-        if (poll(fds, n, lease_us ? (int)((lease_us - silent) / 1000 + 1) : -1) < 0 && errno != EINTR) fail("poll");
+        if (poll(fds, n, 1000) < 0 && errno != EINTR) fail("poll");
+        if (!fds[0].revents && lease_us && now_us() - heard >= lease_us) _exit(75);
         if (fds[1].revents) {
             ssize_t sent = write(1, to_server.data + to_server.start, held(&to_server));
             if (sent < 0 && errno != EAGAIN && errno != EINTR) _exit(0);
@@ -302,16 +324,19 @@ int main(int argc, char **argv) {
             if (fds[6 + 4 * i].revents && job->orders >= 0) read_report(job);
         }
         if (fds[2].revents) {
-            struct signalfd_siginfo info;
-            while (read(signals, &info, sizeof info) > 0) continue;
-            while (waitpid(-1, NULL, WNOHANG) > 0) continue;
+            struct signalfd_siginfo infos[16];
+            (void)!read(signals, infos, sizeof infos);
+            reap();
         }
+        for (size_t i = 0; i < polled; i++)
+            if (!jobs[i].ended && jobs[i].supervisor && now_us() >= jobs[i].end_by) end_by_force(&jobs[i]);
         if (fds[0].revents) {
             heard = now_us();
             receive_all(); /* last: it may move `jobs` */
         }
         for (size_t i = job_count; i-- > 0;)
-            if (jobs[i].ended && jobs[i].out < 0 && jobs[i].errors < 0 && jobs[i].orders < 0) {
+            if (jobs[i].ended && !jobs[i].supervisor && jobs[i].orders < 0) {
+                shut(&jobs[i].out), shut(&jobs[i].errors);
                 free(jobs[i].input.data);
                 jobs[i] = jobs[--job_count];
             }

@@ -32,13 +32,13 @@ char **texts(Fields *f);
 int write_all(int to, const uint8_t *data, size_t length);
 
 /* processes.c */
-int below(pid_t top, pid_t *found, int limit);
-void kill_tree(void);
+int below(pid_t top, const pid_t *except, int except_count, pid_t *found, int limit);
+void kill_below(void);
 
 /* files.c */
 int file_command(char **words);
 
 /* supervisor.c */
-void supervise(Fields *f, int in, int out, int errors, int agent);
+void supervise(Fields *f, int is_file_command, int in, int out, int errors, int agent);
 
 #endif

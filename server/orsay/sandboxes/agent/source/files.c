@@ -109,7 +109,8 @@ static int file_commit(char **words) {
     if ((uint64_t)s.st_size != strtoull(words[3], NULL, 10)) return EMSGSIZE;
     if (!lstat(words[2], &old)) {
         if (S_ISDIR(old.st_mode)) return EISDIR;
-        if (S_ISREG(old.st_mode) && (fchown(file, old.st_uid, old.st_gid) || fchmod(file, old.st_mode & 07777)))
+        if (!S_ISREG(old.st_mode)) return S_ISLNK(old.st_mode) ? ELOOP : EINVAL;
+        if ((fchown(file, old.st_uid, old.st_gid) || fchmod(file, old.st_mode & 07777)))
             return errno;
     }
     if (*words[4] && fchmod(file, (mode_t)strtoul(words[4], NULL, 8))) return errno;

@@ -11,24 +11,24 @@
 #include <unistd.h>
 
 #define PID_LIMIT (1 << 22) /* proc_sys_kernel(5) */
-#define PASSES 2000         /* of a millisecond: what survives them waits within the kernel */
 
 typedef struct {
     pid_t pid, parent;
-    char state;
 } Process;
 
-static uint8_t marks[PID_LIMIT / 8];
+typedef uint8_t Pids[PID_LIMIT / 8];
 
-static int marked(pid_t pid) { return marks[pid / 8] >> pid % 8 & 1; }
+static int holds(const Pids pids, pid_t pid) { return pids[pid / 8] >> pid % 8 & 1; }
 
-static void mark(pid_t pid) { marks[pid / 8] |= (uint8_t)(1 << pid % 8); }
+static void put(Pids pids, pid_t pid) { pids[pid / 8] |= (uint8_t)(1 << pid % 8); }
 
+/* Those that run. A zombie with more than one thread does: only its first thread has ended. */
 static int processes(Process *all, int limit) {
     int count = 0;
     DIR *proc = opendir("/proc");
     for (struct dirent *entry; proc && count < limit && (entry = readdir(proc));) {
-        char path[64], line[512], *name_end;
+        char path[64], line[512], *name_end, state;
+        int parent, threads;
         if (entry->d_name[0] < '0' || entry->d_name[0] > '9') continue;
         snprintf(path, sizeof path, "/proc/%.16s/stat", entry->d_name);
         int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -38,39 +38,45 @@ static int processes(Process *all, int limit) {
         if (n <= 0) continue;
         line[n] = 0;
         name_end = strrchr(line, ')'); /* the name before it may hold anything */
-        if (name_end && sscanf(name_end + 1, " %c %d", &all[count].state, &all[count].parent) == 2)
-            all[count++].pid = atoi(entry->d_name);
+        if (!name_end || sscanf(name_end + 1,
+                                " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d", &state,
+                                &parent, &threads) != 3)
+            continue;
+        if (state == 'Z' && threads <= 1) continue;
+        all[count].pid = atoi(entry->d_name);
+        all[count++].parent = parent;
     }
     if (proc) closedir(proc);
     return count;
 }
 
-/* Descendants of `top` that are no zombies, in no order; their number. */
-int below(pid_t top, pid_t *found, int limit) {
+/* Descendants of `top` that run, without the trees of `except`, in no order; their number. */
+int below(pid_t top, const pid_t *except, int except_count, pid_t *found, int limit) {
     static Process all[PIDS];
+    static Pids tree, left_out;
     int count = processes(all, PIDS), hits = 0;
-    memset(marks, 0, sizeof marks);
-    mark(top);
+    memset(tree, 0, sizeof tree);
+    memset(left_out, 0, sizeof left_out);
+    for (int i = 0; i < except_count; i++) put(left_out, except[i]);
+    put(tree, top);
     for (int more = 1; more;) {
         more = 0;
         for (int i = 0; i < count; i++) {
-            if (marked(all[i].pid) || !marked(all[i].parent)) continue;
-            mark(all[i].pid);
+            pid_t pid = all[i].pid;
+            if (holds(tree, pid) || holds(left_out, pid) || !holds(tree, all[i].parent)) continue;
+            put(tree, pid);
             more = 1;
-            if (all[i].state != 'Z' && hits < limit) found[hits++] = all[i].pid;
+            if (hits < limit) found[hits++] = pid;
         }
     }
     return hits;
 }
 
-/* Kill all processes below this one. They are stopped first, so that none forks meanwhile. */
-void kill_tree(void) {
+/* Kill what is below this process now. All are stopped first, so that fewer fork meanwhile. */
+void kill_below(void) {
     static pid_t pids[PIDS];
     pid_t top = getpid();
-    for (int pass = 0, n, before = -1; pass < 100 && (n = below(top, pids, PIDS)) != before; pass++, before = n)
+    for (int pass = 0, n, before = -1; pass < 20 && (n = below(top, NULL, 0, pids, PIDS)) != before; pass++, before = n)
         for (int i = 0; i < n; i++) kill(pids[i], SIGSTOP);
-    for (int pass = 0, n; pass < PASSES && (n = below(top, pids, PIDS)); pass++) {
-        for (int i = 0; i < n; i++) kill(pids[i], SIGKILL);
-        usleep(1000);
-    }
+    for (int n = below(top, NULL, 0, pids, PIDS); n-- > 0;) kill(pids[n], SIGKILL);
 }
