@@ -156,7 +156,8 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, 
 
 
 def pytest_fixture_post_finalizer(fixturedef: pytest.FixtureDef[Any]) -> None:
-    _use.fixtures.pop(fixturedef.argname, None)
+    if "engine" in _use.fixtures.pop(fixturedef.argname, {}):
+        _use.seen.pop("engine", None)  # said by the fixture, at its end too; the test was judged before
 
 
 @pytest.hookimpl(wrapper=True)
