@@ -55,12 +55,11 @@ def test_a_machine_without_an_agent_is_refused() -> None:
 
 
 def test_the_programs_are_of_these_sources() -> None:
-    recorded = dict(
-        reversed(line.split("  ./")) for line in (AGENT / "sources.sha256").read_text().splitlines()
-    )
-    sources = {
-        each.name: hashlib.sha256(each.read_bytes()).hexdigest() for each in (AGENT / "source").iterdir()
-    }
+    recorded = (AGENT / "sources.sha256").read_text().splitlines()
+    sources = [
+        f"{hashlib.sha256(each.read_bytes()).hexdigest()}  ./{each.name}"
+        for each in sorted((AGENT / "source").iterdir())
+    ]
     assert recorded == sources, "build them again: scripts/agent"
 
 
