@@ -337,12 +337,7 @@ class Engine:
         ``on_data`` gets raw frames and ``on_end`` nothing, both on a thread. The function returned writes;
         it blocks and raises OSError when the connection is broken.
         """
-        raw = await self._do(
-            "cannot attach",
-            lambda: self._api.attach_socket(container, params=_ATTACHED),
-            _hang_up,
-        )
-        sock = getattr(raw, "_sock", raw)
+        raw, sock = await self._attached(container)
         sock.settimeout(None)
 
         def read() -> None:
@@ -360,12 +355,7 @@ class Engine:
 
     async def attach_protocol(self, container: str, protocol: asyncio.Protocol) -> None:
         """Attach as ``attach`` does, but on the event loop: ``protocol`` gets raw frames and writes input."""
-        raw = await self._do(
-            "cannot attach",
-            lambda: self._api.attach_socket(container, params=_ATTACHED),
-            _hang_up,
-        )
-        sock = getattr(raw, "_sock", raw)
+        raw, sock = await self._attached(container)
         try:
             if isinstance(sock, ssl.SSLSocket):
                 raise EngineError(f"cannot attach: the engine at {self.url} speaks TLS, sandboxes do not")
@@ -373,6 +363,13 @@ class Engine:
         finally:
             _hang_up(raw)
         await asyncio.get_running_loop().create_connection(lambda: protocol, sock=own)
+
+    async def _attached(self, container: str) -> tuple[Any, Any]:
+        """What ``attach_socket`` gives, and the socket below it. ``_hang_up`` closes both."""
+        raw = await self._do(
+            "cannot attach", lambda: self._api.attach_socket(container, params=_ATTACHED), _hang_up
+        )
+        return raw, getattr(raw, "_sock", raw)
 
     async def put(self, container: str, path: str, content: bytes, *, mode: int) -> None:
         """Write a file into a container, started or not; the folder exists."""

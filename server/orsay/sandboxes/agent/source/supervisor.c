@@ -149,7 +149,7 @@ static int left_ms(uint64_t until_us) {
     return left < 1 << 30 ? (int)left : 1 << 30;
 }
 
-/* Has the kind of end that a command has come to; `status` is that of its process. */
+/* Reports the end of the command; `status` is that of its process. */
 static void answer_end(int agent, int status, int reason, const char *why) {
     int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     if (*why) reason = NOT_STARTED;
