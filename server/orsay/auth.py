@@ -86,6 +86,11 @@ class Keys:
             raise Unauthorized("the API key is not known to this server")
         return self._names.get(digest) or self._name(digest, given)
 
+    def accepts(self, key: str) -> bool:
+        """True for one of the server's keys."""
+        digest = _digest(key.encode(errors="replace"))
+        return any(hmac.compare_digest(digest, known) for known in self._digests)
+
     def name_of(self, key: SecretStr) -> str:
         """The name of one of the keys. Raises Starting before ``know``."""
         given = key.get_secret_value().encode()

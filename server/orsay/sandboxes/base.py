@@ -23,13 +23,18 @@ class SandboxSpec:
     memory_bytes: int | None = None
     processes: int | None = 1024
     network: Network = "none"
+    folders: Mapping[str, str] = field(default_factory=dict)
+    """Folders of the engine's machine by the paths at which they are mounted, read-only."""
 
 
 class Sandboxes(Protocol):
     """A back end."""
 
-    async def create(self, spec: SandboxSpec) -> Sandbox:
-        """Make a sandbox that answers. Raises ImageMissing, SandboxError, EngineError."""
+    async def create(self, spec: SandboxSpec, *, sandbox_id: str = "") -> Sandbox:
+        """Make a sandbox that answers, under that id or a new one.
+
+        Raises ImageMissing, SandboxError, EngineError.
+        """
         ...
 
     async def close(self) -> None:

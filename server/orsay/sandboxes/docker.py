@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from ..errors import EngineError, SandboxError
 from ..logs import get_logger
 from ..runtimes.docker.engine import Engine
-from ..runtimes.docker.spec import ContainerSpec, Pull
+from ..runtimes.docker.spec import Bind, ContainerSpec, Pull
 from .agent import agent_program
 from .agent.connection import AgentConnection
 from .base import SandboxSpec
@@ -31,26 +31,37 @@ _log = get_logger(__name__)
 class DockerSandboxes:
     """Back end over an engine, which the caller closes.
 
-    ``labels`` mark the server's containers. One that hears nothing of the server for ``lease_s`` ends.
+    ``labels`` mark the server's containers. Those with an open network are in ``network``. A container that
+    hears nothing of the server for ``lease_s`` ends.
     """
 
     def __init__(
-        self, engine: Engine, labels: Mapping[str, str], *, lease_s: float = 60, pull: Pull = "missing"
+        self,
+        engine: Engine,
+        labels: Mapping[str, str],
+        *,
+        lease_s: float = 60,
+        pull: Pull = "missing",
+        network: str = "bridge",
     ) -> None:
         self._engine = engine
         self._labels = dict(labels)
         self._lease_s = lease_s
         self._pull = pull
+        self._network = network
         self._open: set[Sandbox] = set()
         self._closed = False
 
-    async def create(self, spec: SandboxSpec) -> Sandbox:
-        """Make a sandbox that answers. Raises ImageMissing, SandboxError, EngineError."""
+    async def create(self, spec: SandboxSpec, *, sandbox_id: str = "") -> Sandbox:
+        """Make a sandbox that answers, under that id or a new one.
+
+        Raises ImageMissing, SandboxError, EngineError.
+        """
         if self._closed:
             raise SandboxError("sandboxes are closed")
         image = await self._engine.image(spec.image, pull=self._pull)
         program = agent_program(image.architecture)
-        sandbox_id = f"sb-{uuid.uuid4().hex}"
+        sandbox_id = sandbox_id or f"sb-{uuid.uuid4().hex}"
         container = await self._engine.create(
             ContainerSpec(
                 image=spec.image,
@@ -59,7 +70,8 @@ class DockerSandboxes:
                 labels={**self._labels, SANDBOX_LABEL: sandbox_id},
                 variables=spec.variables,
                 user="0:0",
-                network="none" if spec.network == "none" else "bridge",
+                binds=[Bind(source, target, read_only=True) for target, source in spec.folders.items()],
+                network="none" if spec.network == "none" else self._network,
                 cpus=spec.cpus,
                 memory_bytes=spec.memory_bytes,
                 pids=spec.processes,

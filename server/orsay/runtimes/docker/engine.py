@@ -420,8 +420,10 @@ class Engine:
 
     # networks
 
-    async def create_network(self, name: str, *, labels: Mapping[str, str], interface: str) -> str:
-        """An internal network (no route out) without traffic between its members. Returns its id.
+    async def create_network(
+        self, name: str, *, labels: Mapping[str, str], interface: str, internal: bool = True
+    ) -> str:
+        """A network without traffic between its members; ``internal``: no route out. Returns its id.
 
         ``interface`` is the name of the bridge on the engine's machine, 15 characters at most.
         """
@@ -434,7 +436,7 @@ class Engine:
             made = self._api.create_network(
                 name,
                 driver="bridge",
-                internal=True,
+                internal=internal,
                 options=options,
                 labels=dict(labels),
                 check_duplicate=True,

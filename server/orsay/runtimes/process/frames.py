@@ -75,6 +75,8 @@ class WorkerConfig(BaseModel):
     """PYTHONHASHSEED of the worker, which Python reads only when it starts."""
     hidden_variables: list[str] = []
     """Environment variables that the worker must not have: keys of other servers."""
+    variables: dict[str, str] = {}
+    """Environment variables that the worker gets besides this process's."""
 
 
 Frame: TypeAlias = tuple[int, int, int, bytes]

@@ -78,7 +78,11 @@ class WorkerConnection(asyncio.Protocol):
                 str(theirs.fileno()),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=2,
-                env={**_surroundings(config.hidden_variables), "PYTHONHASHSEED": str(config.hash_seed)},
+                env={
+                    **_surroundings(config.hidden_variables),
+                    **config.variables,
+                    "PYTHONHASHSEED": str(config.hash_seed),
+                },
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, cast
 
 from ...errors import SandboxGone
 from . import AGENT_VERSION
@@ -93,10 +93,9 @@ class AgentConnection(asyncio.Protocol):
     # asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._transport = transport
+        self._transport = cast("asyncio.WriteTransport", transport)  # uvloop's are instances of nothing
         if self._gone:
-            transport.abort()
+            self._transport.abort()
         else:
             self._say_alive()
 

@@ -1,0 +1,159 @@
+"""Decorator of a runtime that gives each session a key for sandboxes, and ends these with the session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from orsay_protocol.faults import FaultClass
+
+from ..errors import Faulted, Refused
+from ..runtimes.base import (
+    EnvironmentInfo,
+    Handle,
+    Listener,
+    OnResult,
+    OpenSession,
+    Operation,
+    Progress,
+    Runtime,
+    Stop,
+    TaskQuery,
+)
+from .keys import SandboxKeys
+
+__all__ = ["SandboxedRuntime"]
+
+_API_KEY = "api_key"
+"""The secret that code written for ``openreward`` reads."""
+
+
+class SandboxedRuntime:
+    """Wrapper of ``runtime``.
+
+    ``runs_code`` tells of an environment's key whether its code runs on this machine; other servers and
+    containers have sandboxes of their own. ``replaces`` tells of a given key whether it is one of this
+    server's, which author code need not know. ``end`` ends the sandboxes of an owner.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        keys: SandboxKeys,
+        *,
+        runs_code: Callable[[str], bool],
+        replaces: Callable[[str], bool],
+        end: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._runtime = runtime
+        self._keys = keys
+        self._runs_code = runs_code
+        self._replaces = replaces
+        self._end = end
+        self._ending: set[asyncio.Task[None]] = set()
+
+    @property
+    def environments(self) -> Sequence[EnvironmentInfo]:
+        return self._runtime.environments
+
+    @property
+    def pending(self) -> Sequence[str]:
+        return self._runtime.pending
+
+    async def start(self) -> None:
+        await self._runtime.start()
+
+    async def tasks(self, query: TaskQuery) -> bytes:
+        return await self._runtime.tasks(query)
+
+    async def stop(self) -> None:
+        await self._runtime.stop()
+
+    async def open(self, request: OpenSession, listener: Listener) -> Handle:
+        given = request.secrets.get(_API_KEY, "")
+        if not self._runs_code(request.key) or (given and not self._replaces(given)):
+            return await self._runtime.open(request, listener)
+        key, owner = self._keys.issue()
+        # The journal does not keep the key with the request: a session that is built again gets a new one.
+        secrets = {
+            **{name: key if value == given and given else value for name, value in request.secrets.items()},
+            _API_KEY: key,
+        }
+        rented = _Rented(key, owner, self)
+        heard = _SandboxedListener(listener, rented)
+        try:
+            handle = await self._runtime.open(request.model_copy(update={"secrets": secrets}), heard)
+        except BaseException:
+            rented.give_back()
+            raise
+        return SandboxedHandle(handle, rented)
+
+    def give_back(self, key: str, owner: str) -> asyncio.Task[None]:
+        """End what a session has made, and its key."""
+        self._keys.revoke(key)
+        task = asyncio.ensure_future(self._end(owner))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+        return task
+
+
+class _Rented:
+    """The sandboxes of one session."""
+
+    __slots__ = ("_key", "_owner", "_runtime", "_task")
+
+    def __init__(self, key: str, owner: str, runtime: SandboxedRuntime) -> None:
+        self._key = key
+        self._owner = owner
+        self._runtime = runtime
+        self._task: asyncio.Task[None] | None = None
+
+    def give_back(self) -> asyncio.Task[None]:
+        """End them, once."""
+        if self._task is None:
+            self._task = self._runtime.give_back(self._key, self._owner)
+        return self._task
+
+
+class _SandboxedListener:
+    """Listener that ends the sandboxes of a session that was lost."""
+
+    __slots__ = ("_listener", "_rented")
+
+    def __init__(self, listener: Listener, rented: _Rented) -> None:
+        self._listener = listener
+        self._rented = rented
+
+    def setup_ended(self, error: Faulted | Refused | None) -> None:
+        self._listener.setup_ended(error)
+
+    def lost(self, fault: FaultClass, reason: str) -> None:
+        self._rented.give_back()
+        self._listener.lost(fault, reason)
+
+
+class SandboxedHandle:
+    """An open session with its sandboxes, which end after its teardown."""
+
+    __slots__ = ("_handle", "_rented")
+
+    def __init__(self, handle: Handle, rented: _Rented) -> None:
+        self._handle = handle
+        self._rented = rented
+
+    def start(
+        self,
+        operation: Operation,
+        body: bytes,
+        on_result: OnResult,
+        *,
+        limit_s: float,
+        progress: Progress | None = None,
+    ) -> Stop:
+        return self._handle.start(operation, body, on_result, limit_s=limit_s, progress=progress)
+
+    async def close(self) -> None:
+        try:
+            await self._handle.close()
+        finally:
+            await asyncio.shield(self._rented.give_back())

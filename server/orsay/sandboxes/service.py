@@ -1,0 +1,210 @@
+"""The living sandboxes of a server: by id and owner, with limits, ended when nobody uses them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from ..errors import OrsayError, SandboxError, SessionGone, Starting, UnknownSession
+from ..logs import get_logger
+from .base import Sandboxes, SandboxSpec
+from .runs import Runs
+from .sandbox import Sandbox
+
+__all__ = ["SANDBOX_PREFIX", "HostedSandbox", "SandboxLimits", "SandboxService"]
+
+SANDBOX_PREFIX = "sb-"
+"""Begins the ids of all sandboxes; those of sessions never begin so."""
+_LOOKS = 4  # for idle sandboxes, within the time limit
+_REMEMBERED = 10_000
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandboxLimits:
+    """Limits of a service; None: no limit."""
+
+    sandboxes: int = 64
+    sandboxes_per_owner: int | None = None
+    idle_s: float = 120
+    gone_memory_s: float = 900
+    stored_bytes: int = 64 << 20
+    """Results of commands that are kept for each sandbox, for clients that ask again."""
+
+
+class HostedSandbox:
+    """A sandbox of the service, from the first moment of its creation."""
+
+    def __init__(
+        self, sandbox_id: str, image: str, owner: str, creating: asyncio.Task[Sandbox], stored_bytes: int
+    ) -> None:
+        self.id = sandbox_id
+        self.image = image
+        self.owner = owner
+        self.creating = creating
+        self.runs = Runs(stored_bytes)
+        self.parts: dict[str, str] = {}
+        """Temporary files, by the paths that they will have."""
+        self.committed: dict[str, int] = {}
+        """Sizes of files that were written, by their paths."""
+        self.used_at = time.monotonic()
+        self.readers = 0
+
+    def touch(self) -> None:
+        """Note a sign of life from its client."""
+        self.used_at = time.monotonic()
+
+    @property
+    def lost(self) -> str | None:
+        """Why a sandbox that was made can no longer be used; None while it can."""
+        if not self.creating.done() or self.creating.cancelled() or self.creating.exception() is not None:
+            return None
+        gone = self.creating.result().gone
+        return None if gone is None else str(gone)
+
+    async def sandbox(self) -> Sandbox:
+        """The sandbox, once it is made. Raises what its creation raised, and SandboxGone."""
+        sandbox = await asyncio.shield(self.creating)
+        if sandbox.gone is not None:
+            raise sandbox.gone
+        return sandbox
+
+
+class SandboxService:
+    """Sandboxes over a back end that ``connect`` opens with the first of them."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Sandboxes]], limits: SandboxLimits) -> None:
+        self._connect = connect
+        self._limits = limits
+        self._backend: asyncio.Task[Sandboxes] | None = None
+        self._living: dict[str, HostedSandbox] = {}
+        self._gone: OrderedDict[str, tuple[str, str, float]] = OrderedDict()
+        self._ending: set[asyncio.Task[None]] = set()
+        self._looking: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def create(self, spec: SandboxSpec, owner: str) -> HostedSandbox:
+        """Begin to make a sandbox. Raises Starting where the machine or the owner has no room for one."""
+        if self._closed:
+            raise Starting("the server is shutting down")
+        own = sum(each.owner == owner for each in self._living.values())
+        per_owner = self._limits.sandboxes_per_owner
+        if per_owner is not None and own >= per_owner:
+            raise Starting(f"all {per_owner} sandboxes of this key are in use: end one, or try again later")
+        if len(self._living) >= self._limits.sandboxes:
+            raise Starting(
+                f"all {self._limits.sandboxes} sandboxes of this server are in use; try again later"
+            )
+        sandbox_id = f"{SANDBOX_PREFIX}{uuid.uuid4().hex}"
+        creating = asyncio.create_task(self._make(spec, sandbox_id))
+        hosted = HostedSandbox(sandbox_id, spec.image, owner, creating, self._limits.stored_bytes)
+        self._living[sandbox_id] = hosted
+        creating.add_done_callback(lambda _: self._made(hosted))
+        if self._looking is None:
+            self._look_later()
+        return hosted
+
+    async def _make(self, spec: SandboxSpec, sandbox_id: str) -> Sandbox:
+        if self._backend is None or (self._backend.done() and self._backend.exception() is not None):
+            self._backend = asyncio.ensure_future(self._connect())
+        backend = await asyncio.shield(self._backend)
+        return await backend.create(spec, sandbox_id=sandbox_id)
+
+    def _made(self, hosted: HostedSandbox) -> None:
+        hosted.touch()
+        if hosted.creating.cancelled():
+            self._forget(hosted, "it was ended while it was made")
+        elif (error := hosted.creating.exception()) is not None:
+            self._forget(hosted, f"it could not be made: {error}")
+            if not isinstance(error, OrsayError):
+                _log.error("sandbox_failed", sandbox=hosted.id, error=repr(error))
+        else:
+            _log.info("sandbox_started", sandbox=hosted.id, image=hosted.image)
+
+    def get(self, sandbox_id: str, owner: str) -> HostedSandbox:
+        """A sandbox of that owner. Raises SessionGone with the reason, and UnknownSession."""
+        hosted = self._living.get(sandbox_id)
+        if hosted is not None and hosted.owner == owner:
+            if (lost := hosted.lost) is not None:
+                self._end(hosted, lost)
+            else:
+                hosted.touch()
+                return hosted
+        gone = self._gone.get(sandbox_id)
+        if gone is not None and gone[0] == owner:
+            raise SessionGone(f"sandbox {sandbox_id} is gone: {gone[1]}")
+        raise UnknownSession(f"there is no sandbox {sandbox_id}")
+
+    async def delete(self, sandbox_id: str, owner: str) -> None:
+        """End a sandbox, also one that is still being made. Raises as ``get``."""
+        hosted = self.get(sandbox_id, owner)
+        await asyncio.shield(self._end(hosted, "it was deleted"))
+
+    async def end_owner(self, owner: str) -> None:
+        """End all sandboxes of that owner."""
+        own = [each for each in self._living.values() if each.owner == owner]
+        await asyncio.gather(*(self._end(each, "its session has ended") for each in own))
+
+    def _end(self, hosted: HostedSandbox, reason: str) -> asyncio.Task[None]:
+        self._forget(hosted, reason)
+        _log.info("sandbox_ended", sandbox=hosted.id, reason=reason)
+        ending = asyncio.create_task(self._ended(hosted))
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+        return ending
+
+    async def _ended(self, hosted: HostedSandbox) -> None:
+        hosted.creating.cancel()
+        done, _ = await asyncio.wait([hosted.creating])
+        try:
+            for task in done:
+                if not task.cancelled() and task.exception() is None:
+                    await task.result().close()
+        except OrsayError as exc:
+            _log.warning("sandbox_not_removed", sandbox=hosted.id, error=str(exc))
+        finally:
+            hosted.runs.close()
+
+    def _forget(self, hosted: HostedSandbox, reason: str) -> None:
+        if self._living.pop(hosted.id, None) is not None:
+            self._gone[hosted.id] = (hosted.owner, reason, time.monotonic())
+            while len(self._gone) > _REMEMBERED:
+                self._gone.popitem(last=False)
+
+    def _look_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._looking = loop.call_later(self._limits.idle_s / _LOOKS, self._look)
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        for hosted in [*self._living.values()]:
+            if not hosted.creating.done():
+                continue
+            hosted.runs.sweep()
+            if (lost := hosted.lost) is not None:
+                self._end(hosted, lost)
+            elif not hosted.readers and now - hosted.used_at > self._limits.idle_s:
+                self._end(hosted, f"nobody used it for {self._limits.idle_s:g} s")
+        while self._gone and now - next(iter(self._gone.values()))[2] > self._limits.gone_memory_s:
+            self._gone.popitem(last=False)
+        if self._living or self._gone:
+            self._look_later()
+        else:
+            self._looking = None
+
+    async def close(self) -> None:
+        """End all sandboxes; safe to call twice."""
+        self._closed = True
+        if self._looking is not None:
+            self._looking.cancel()
+        endings = [self._end(each, "the server was stopped") for each in [*self._living.values()]]
+        await asyncio.gather(*endings, *self._ending, return_exceptions=True)
+        if self._backend is not None:
+            try:
+                await (await self._backend).close()
+            except (SandboxError, OrsayError) as exc:
+                _log.warning("sandboxes_not_closed", error=str(exc))
