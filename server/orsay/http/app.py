@@ -30,6 +30,7 @@ from ..errors import (
 from ..faults import FaultLog
 from ..logs import get_logger
 from ..runtimes.base import Runtime
+from ..sandboxes.service import SANDBOX_PREFIX
 from .asgi import Application, Headers, Receive, Scope, Send, break_off, has_left, replay
 from .cycle import Cycle
 from .episodes import AtOnce, EpisodeEndpoints
@@ -43,6 +44,7 @@ __all__ = ["HttpApp"]
 
 _log = get_logger(__name__)
 _OPEN_PATHS = frozenset({"/health", "/ready"})
+_OTHER_IDS = SANDBOX_PREFIX.encode()  # a sandbox and a session are pinged and ended on the same paths
 _FORWARDED = frozenset({b"x-forwarded-for", b"x-forwarded-proto"})  # headers of a proxy
 
 
@@ -199,6 +201,10 @@ class HttpApp:
                 if endpoint is None:
                     raise
                 return endpoint
+        if request.headers.get(b"x-session-id", b"").startswith(_OTHER_IDS):
+            other = self.mounts.find(method, path)
+            if other is not None:
+                return other
         found = self._exact.get((method, path)) or self._find(method, path)
         return found or self.mounts.find(method, path) or self._answer_rest
 

@@ -1,0 +1,1 @@
+"""The sandbox endpoints that environments written for the ``openreward`` package use."""

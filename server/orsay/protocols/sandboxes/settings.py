@@ -1,0 +1,108 @@
+"""Settings of a sandbox as the client sends them, and what they are here."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ...errors import BadRequest
+from ...sandboxes.base import SandboxSpec
+
+__all__ = ["Catalogue", "read_settings"]
+
+_SIZES = re.compile(r"(\d+(?:\.\d+)?):(\d+(?:\.\d+)?)")
+_REFERENCE = re.compile(r"\$\{(\w+)\}")
+_GIB = 1 << 30
+
+
+class _Bucket(BaseModel):
+    mount_path: str
+    read_only: bool = True
+    only_dir: str | None = None
+    implicit_dirs: bool = True
+
+
+class _Settings(BaseModel):
+    """SandboxSettings of openreward 0.1.167."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    environment: str
+    image: str
+    machine_size: str
+    env: dict[str, str] | None = None
+    block_network: bool = False
+    bucket_config: _Bucket | None = None
+    sidecars: list[Any] | None = None
+    host_aliases: list[Any] | None = None
+    network: Any = None
+    task_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """What names of the hosted platform stand for on this machine."""
+
+    images: Mapping[str, str] = field(default_factory=dict)
+    """Images by the exact reference that code asks for."""
+    data: Mapping[str, Path] = field(default_factory=dict)
+    """Folders by the name of an environment, for its buckets."""
+
+
+def read_settings(body: bytes, secrets: Mapping[str, str], catalogue: Catalogue) -> SandboxSpec:
+    """The specification that a request asks for. Raises BadRequest with what is unknown or missing."""
+    try:
+        wanted = _Settings.model_validate_json(body)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "body"
+        raise BadRequest(f"settings of a sandbox, {place}: {first['msg']}") from None
+    for name in ("sidecars", "host_aliases", "network"):
+        if getattr(wanted, name):
+            raise BadRequest(
+                f"{name} is not supported here: nothing of it was applied, and no sandbox was made"
+            )
+    cpus, memory_bytes = _size(wanted.machine_size)
+    return SandboxSpec(
+        image=catalogue.images.get(wanted.image, wanted.image),
+        variables={
+            name: _REFERENCE.sub(lambda found: secrets.get(found[1].lower(), found[0]), value)
+            for name, value in (wanted.env or {}).items()
+        },
+        cpus=cpus,
+        memory_bytes=memory_bytes,
+        network="none" if wanted.block_network else "open",
+        folders={} if wanted.bucket_config is None else _folders(wanted, wanted.bucket_config, catalogue),
+    )
+
+
+def _size(text: str) -> tuple[float, int]:
+    found = _SIZES.fullmatch(text)
+    if found is None or not float(found[1]) or not float(found[2]):
+        raise BadRequest(f"machine_size {text!r} is not supported here: write CPUs and GB, such as 1:2")
+    return float(found[1]), round(float(found[2]) * _GIB)
+
+
+def _folders(wanted: _Settings, bucket: _Bucket, catalogue: Catalogue) -> dict[str, str]:
+    root = catalogue.data.get(wanted.environment)
+    name = wanted.environment
+    if root is None:
+        raise BadRequest(
+            f"there is no data of {name!r} on this server: give it a folder, in orsay.toml under"
+            f' [sandboxes.data] as "{name}" = "FOLDER"'
+        )
+    if not bucket.mount_path.startswith("/") or os.path.normpath(bucket.mount_path) == "/":
+        raise BadRequest(f"mount_path {bucket.mount_path!r} must be an absolute path below /")
+    base = root.resolve()
+    folder = (base / (bucket.only_dir or "").lstrip("/")).resolve()
+    if not folder.is_relative_to(base):
+        raise BadRequest(f"only_dir {bucket.only_dir!r} leads out of the data of {name!r}")
+    if not folder.is_dir():
+        raise BadRequest(f"the data of {name!r} has no folder {bucket.only_dir or '.'!r} on this server")
+    return {os.path.normpath(bucket.mount_path): str(folder)}
