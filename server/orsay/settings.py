@@ -10,7 +10,7 @@ import math
 import os
 import re
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -29,6 +29,7 @@ __all__ = [
     "named_variable",
     "otel_variables",
     "read_keys",
+    "set_variables",
     "shown_journal",
 ]
 
@@ -75,6 +76,11 @@ def hash_seed_of_process() -> int | None:
     """PYTHONHASHSEED of this process; None if random."""
     seed = os.environ.get("PYTHONHASHSEED", "")
     return int(seed) if seed.isdecimal() else None
+
+
+def set_variables(variables: Mapping[str, str]) -> None:
+    """Set environment variables of this process, for code that runs in it."""
+    os.environ.update(variables)
 
 
 def named_variable(name: str) -> str | None:
@@ -266,6 +272,25 @@ class Settings(BaseSettings):
     journal_max_sessions: int | None = Field(None, ge=1, description="beyond them, the oldest are removed")
     journal_max_bytes: int = Field(
         10 * 1024 * _MIB, ge=0, description="beyond it, the oldest sessions are removed; 0: no bound"
+    )
+
+    sandboxes_backend: Literal["off", "docker"] = Field(
+        "off", description="where sandboxes run, whose endpoints environments written for openreward use"
+    )
+    sandboxes_images: dict[str, str] = Field(
+        {}, description="images by the exact reference that environment code asks for"
+    )
+    sandboxes_data: dict[str, Path] = Field(
+        {}, description="folders by the name of an environment, for its buckets"
+    )
+    sandboxes_pull: Literal["missing", "always", "never"] = Field(
+        "missing", description="when an image is pulled for a sandbox"
+    )
+    sandboxes_max: int = Field(64, ge=1, description="sandboxes at once; more wait for room")
+    sandboxes_max_per_key: int | None = Field(None, ge=1, description="of one key at once, or of one session")
+    sandboxes_idle_limit_s: float = Field(120, gt=0, description="a sandbox that nobody uses ends after it")
+    sandboxes_lease_s: float = Field(
+        60, ge=3, description="a sandbox that hears nothing of its server ends after it"
     )
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -24,6 +24,7 @@ _EXAMPLES = """examples:
   orsay serve gymnasium:FrozenLake-v1                 other libraries: also reasoning-gym:, openenv:, text:
   orsay serve http://one:8080 http://two:8080         other servers, as one
   orsay serve docker:my-env:1                         an image, in a container
+  orsay serve my_env.env:MyEnv --sandboxes docker     environments that run code in sandboxes of openreward
   orsay serve my_env.env:MyEnv --reload               new sessions use the changed code
   orsay serve my_env.env:MyEnv --host 0.0.0.0 --api-key "$KEY"
 
@@ -82,6 +83,12 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument(
         "--also", metavar="PROTOCOLS", help="serve other protocols too: openenv, mcp, or openenv,mcp"
+    )
+    parser.add_argument(
+        "--sandboxes",
+        choices=["off", "docker"],
+        dest="sandboxes_backend",
+        help="answer the sandbox endpoints that environments written for openreward use (off)",
     )
     parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"], help="(info)")
     parser.add_argument("--log-format", choices=["auto", "console", "json"], help="(auto)")

@@ -27,7 +27,17 @@ from .layers import SECRETS, FileSettings
 from .lines import Lines
 from .problems import Problem, explain
 
-__all__ = ["ENTRIES", "ENTRY_VARIABLES", "JOURNAL", "JOURNAL_KEYS", "LABEL", "FileContent", "read_file"]
+__all__ = [
+    "ENTRIES",
+    "ENTRY_VARIABLES",
+    "JOURNAL",
+    "JOURNAL_KEYS",
+    "LABEL",
+    "SANDBOXES",
+    "SETTING_TABLES",
+    "FileContent",
+    "read_file",
+]
 
 ENTRIES = "environments"
 JOURNAL = "journal"
@@ -36,6 +46,16 @@ JOURNAL_KEYS = {
     **{name.removeprefix("journal_"): name for name in Settings.model_fields if name.startswith("journal_")},
 }
 """Settings by their keys in the table ``[journal]``."""
+SANDBOXES = "sandboxes"
+SETTING_TABLES = {
+    JOURNAL: JOURNAL_KEYS,
+    SANDBOXES: {
+        name.removeprefix("sandboxes_"): name
+        for name in Settings.model_fields
+        if name.startswith("sandboxes_")
+    },
+}
+"""Settings by their keys in a table of their own, by its name."""
 LABEL = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _SYNTAX = re.compile(r"(.*) \(at line (\d+), column \d+\)", re.DOTALL)
 ENTRY_VARIABLES = "ORSAY_ENVIRONMENTS__"
@@ -111,8 +131,8 @@ class _Reader:
     # settings
 
     def _settings(self) -> dict[str, Any]:
-        known = {*Settings.model_fields, ENTRIES}
-        values = self._journal()
+        known = {*Settings.model_fields, ENTRIES, *SETTING_TABLES}
+        values = {**self._table(JOURNAL), **self._table(SANDBOXES)}
         for name, value in self.document.items():
             if name not in known:
                 self._wrong((name,), f"unknown key {name!r}{_hint(name, known)}")
@@ -121,6 +141,12 @@ class _Reader:
         keys_file = values.get("api_keys_file")
         if isinstance(keys_file, str):
             keys_file = values["api_keys_file"] = self._absolute(keys_file)
+        data = values.get("sandboxes_data")
+        if isinstance(data, dict):
+            values["sandboxes_data"] = {
+                name: self._absolute(folder) if isinstance(folder, str) else folder
+                for name, folder in data.items()
+            }
         location = values.get(JOURNAL)
         if isinstance(location, str):
             values[JOURNAL] = self._journal_location(location)
@@ -137,18 +163,18 @@ class _Reader:
                 self._wrong(("api_keys_file",), str(exc))
         return values
 
-    def _journal(self) -> dict[str, Any]:
-        """The settings of the table ``[journal]``; a text of that name is a setting itself."""
-        table = self.document.get(JOURNAL)
+    def _table(self, title: str) -> dict[str, Any]:
+        """The settings of a table; a text named ``journal`` is a setting itself."""
+        table, keys = self.document.get(title), SETTING_TABLES[title]
         if not isinstance(table, dict):
             return {}
-        del self.document[JOURNAL]
+        del self.document[title]
         values = {}
         for key, value in table.items():
-            at = (JOURNAL, key)
-            name = JOURNAL_KEYS.get(key)
+            at = (title, key)
+            name = keys.get(key)
             if name is None:
-                self._wrong(at, f"unknown key {key!r} in {JOURNAL}{_hint(key, JOURNAL_KEYS)}")
+                self._wrong(at, f"unknown key {key!r} in {title}{_hint(key, keys)}")
             elif name in self.document:
                 self._wrong(at, f"{name!r} is at the top of the file too: give it once")
             else:

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from ..settings import Settings, shown_journal
-from .file import ENTRIES, ENTRY_VARIABLES, JOURNAL, JOURNAL_KEYS
+from .file import ENTRIES, ENTRY_VARIABLES, JOURNAL, JOURNAL_KEYS, SETTING_TABLES
 
 __all__ = ["PrivateFile", "has_secrets", "is_settings", "of_document", "of_variables"]
 
-_KNOWN = frozenset({*Settings.model_fields, ENTRIES, JOURNAL})
+_KNOWN = frozenset({*Settings.model_fields, ENTRIES, *SETTING_TABLES})
 _SPEAKING = re.compile(r"key|token|secret|passw|credential", re.IGNORECASE)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..settings import Settings
 from .entries import TABLES
-from .file import ENTRIES, JOURNAL, JOURNAL_KEYS, LABEL
+from .file import ENTRIES, JOURNAL, LABEL, SANDBOXES, SETTING_TABLES
 
 __all__ = ["schema"]
 
@@ -22,7 +22,13 @@ def schema() -> dict[str, Any]:
         "additionalProperties": False,
         "properties": {
             **{name: _tidy(each) for name, each in settings.items()},
-            JOURNAL: {"anyOf": [_tidy(settings[JOURNAL]), _journal(settings)]},
+            JOURNAL: {
+                "anyOf": [
+                    _tidy(settings[JOURNAL]),
+                    _settings(JOURNAL, "The journal: where it is, and for how long.", settings),
+                ]
+            },
+            SANDBOXES: _settings(SANDBOXES, "Sandboxes for code that environments run.", settings),
             ENTRIES: {
                 "description": "What the server hosts, a table each; the first is the default.",
                 "type": "object",
@@ -34,12 +40,12 @@ def schema() -> dict[str, Any]:
     }
 
 
-def _journal(settings: dict[str, Any]) -> dict[str, Any]:
+def _settings(title: str, description: str, settings: dict[str, Any]) -> dict[str, Any]:
     return {
-        "description": "The journal: where it is, and for how long.",
+        "description": description,
         "type": "object",
         "additionalProperties": False,
-        "properties": {key: _tidy(settings[name]) for key, name in JOURNAL_KEYS.items()},
+        "properties": {key: _tidy(settings[name]) for key, name in SETTING_TABLES[title].items()},
     }
 
 

@@ -43,6 +43,7 @@ from .descriptors import MORE_DESCRIPTORS, connections_for, descriptor_limit, ha
 
 if TYPE_CHECKING:  # SQLAlchemy is loaded with a journal only
     from ..journal.write.writer import Writer
+    from .sandboxes import ServedSandboxes
 
 __all__ = ["Running"]
 
@@ -57,7 +58,12 @@ class Running:
     """A running server; ``url`` is its address, ``ready`` waits for the environments."""
 
     def __init__(
-        self, settings: Settings, runtime: Runtime, sock: socket.socket, server_id: str = ""
+        self,
+        settings: Settings,
+        runtime: Runtime,
+        sock: socket.socket,
+        server_id: str = "",
+        sandboxes: ServedSandboxes | None = None,
     ) -> None:
         self.server_id = server_id
         self.settings = settings
@@ -70,6 +76,10 @@ class Running:
         self.journal = _journal(settings)
         self._telemetry = make_telemetry(otel_variables(), version=version("orsay"))
         played = runtime if self._telemetry is None else self._telemetry.traced(runtime)
+        self.variables = {} if sandboxes is None else sandboxes.variables
+        """Additional environment variables of hosted code."""
+        if sandboxes is not None:
+            played = sandboxes.around(played, runtime, self._keys)
         self.sessions = _sessions(settings, played, faults, self.journal, server_id)
         episodes = EpisodeEndpoints(
             self.sessions,
@@ -79,6 +89,8 @@ class Running:
             index_only=settings.index_only,
         )
         mounts = _other_mounts(settings, self.sessions)
+        if sandboxes is not None:
+            mounts.append(sandboxes.mount)
         if settings.shows_console:
             mounts.insert(0, _console(settings, self.sessions, self._keys, self.journal))
         guard = _guard(settings)

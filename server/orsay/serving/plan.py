@@ -11,6 +11,7 @@ import pkgutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from ..config.entries import CodeOptions, Entry, ImageTable, Table, UpstreamOptions, UrlTable
@@ -23,7 +24,7 @@ from ..runtimes.process.frames import WorkerConfig
 from ..runtimes.process.pool import ProcessRuntime
 from ..runtimes.remote.options import RemoteOptions
 from ..runtimes.router import Member
-from ..settings import Settings, hash_seed_of_process
+from ..settings import Settings, hash_seed_of_process, set_variables
 from ..tracing import mark_log_records
 
 __all__ = ["CodeSpec", "RuntimeSpec", "docker_options", "plan"]
@@ -59,10 +60,16 @@ class RuntimeSpec(Protocol):
         """A member for a runtime that is started later. Raises LoadError."""
 
 
-def plan(entries: Sequence[Entry], settings: Settings, server_id: str) -> list[RuntimeSpec]:
+def plan(
+    entries: Sequence[Entry],
+    settings: Settings,
+    server_id: str,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> list[RuntimeSpec]:
     """Runtime specs of all entries, in order; code without own options shares one spec.
 
-    Raises ConfigError for invalid container options.
+    ``variables`` are additional environment variables of the code. Raises ConfigError for invalid container
+    options.
     """
     specs: list[RuntimeSpec | None] = []
     shared: list[Entry] = []
@@ -76,14 +83,14 @@ def plan(entries: Sequence[Entry], settings: Settings, server_id: str) -> list[R
         elif isinstance(table, UrlTable):
             specs.append(UrlSpec(entry.label, table, _remote_options(table, settings), str(entry)))
         elif table.model_fields_set - _NO_OPTIONS or _hides(entry, shared):
-            specs.append(_code([entry], table, settings, hidden))
+            specs.append(_code([entry], table, settings, hidden, variables))
         else:
             if not shared:
                 at = len(specs)
                 specs.append(None)
             shared.append(entry)
     if shared:
-        specs[at] = _code(shared, CodeOptions(), settings, hidden)
+        specs[at] = _code(shared, CodeOptions(), settings, hidden, variables)
     return [spec for spec in specs if spec is not None]
 
 
@@ -98,7 +105,11 @@ def _modules(entry: Entry) -> set[str]:
 
 
 def _code(
-    entries: Sequence[Entry], table: CodeOptions, settings: Settings, hidden_variables: tuple[str, ...]
+    entries: Sequence[Entry],
+    table: CodeOptions,
+    settings: Settings,
+    hidden_variables: tuple[str, ...],
+    variables: Mapping[str, str],
 ) -> CodeSpec:
     own = {name: getattr(table, name, None) for name in _CODE_SETTINGS}
     return CodeSpec(
@@ -110,6 +121,7 @@ def _code(
         title=", ".join(map(str, entries)),
         labels=tuple(entry.label for entry in entries),
         hidden_variables=hidden_variables,
+        variables=variables,
         hidden=frozenset(key.get_secret_value() for key in settings.keys),
     )
 
@@ -141,6 +153,8 @@ class CodeSpec:
     hidden: frozenset[str] = field(compare=False, repr=False)
     """Arguments to remove from ``sys.argv`` of workers."""
     hidden_variables: tuple[str, ...] = field(compare=False)
+    variables: Mapping[str, str] = field(compare=False, repr=False)
+    """Additional environment variables of the code."""
 
     def member(self) -> Member:
         runtime = self.runtime()
@@ -165,6 +179,7 @@ class CodeSpec:
             max_result_bytes=self.options["max_result_bytes"],
             slow_after_s=self.options["stream_after_s"],
         )
+        set_variables(self.variables)
         hash_seed = hash_seed_of_process()  # before author code can change the variable
         mark_log_records()  # author code may log as soon as it is imported
         loaded = classes or [cls for target in self.targets for cls in load(target)]
@@ -185,6 +200,7 @@ class CodeSpec:
             threads=options["threads_per_worker"],
             hash_seed=options["hash_seed"],
             hidden_variables=list(self.hidden_variables),
+            variables=dict(self.variables),
         )
         memory = options["worker_memory_limit_mib"]
         return ProcessRuntime(

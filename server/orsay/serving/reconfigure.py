@@ -7,7 +7,7 @@ changes nothing and is logged as one error.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ..config import Configuration
 from ..config.entries import Entry
@@ -80,12 +80,14 @@ class Reread:
         current: Configuration,
         hosting: Hosting,
         server_id: str,
+        variables: Mapping[str, str],
         use: Callable[[Settings], None],
     ) -> None:
         self._read = read
         self._current = current
         self._hosting = hosting
         self._server_id = server_id
+        self._variables = variables
         self._use = use
 
     async def __call__(self) -> None:
@@ -95,7 +97,7 @@ class Reread:
             different = _different(old.settings, new.settings)
             taken = [name for name in different if name in LIVE]
             settings = old.settings.updated(new.settings, taken)
-            await self._hosting.move(plan(new.entries, settings, self._server_id))
+            await self._hosting.move(plan(new.entries, settings, self._server_id, self._variables))
         except (ConfigError, LoadError, ValueError) as exc:
             _log.error("config_refused", file=str(old.file), error=str(exc), hint="nothing has changed")
             return

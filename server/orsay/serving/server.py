@@ -18,7 +18,7 @@ from collections.abc import (
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..config import Configuration, read
 from ..config.entries import Entry
@@ -40,6 +40,9 @@ from .reconfigure import Hosting, Reread
 from .resolve import resolve
 from .signals import Signals
 from .watch import Watch
+
+if TYPE_CHECKING:
+    from .sandboxes import ServedSandboxes
 
 __all__ = ["Server"]
 
@@ -143,7 +146,9 @@ class Server:
             if watch is not None:
                 await stack.enter_async_context(_watching(running, watch))
             if hosting is not None and configuration.file is not None:
-                reread = Reread(again, configuration, hosting, running.server_id, running.use)
+                reread = Reread(
+                    again, configuration, hosting, running.server_id, running.variables, running.use
+                )
                 await stack.enter_async_context(_in_background(_whenever(signals.hung_up, reread)))
             # set before the address is printed; a second signal skips the grace time
             stopped = signals.stopped(again=running.sessions.hurry)
@@ -172,14 +177,16 @@ class Server:
         sock = _listen(settings.host, settings.port)
         try:
             server_id = _server_id(settings, sock)
-            specs = plan(configuration.entries, settings, server_id)
+            sandboxes = _sandboxes(settings, server_id, sock)
+            variables = {} if sandboxes is None else sandboxes.variables
+            specs = plan(configuration.entries, settings, server_id, variables)
             runtime: Runtime
             if configuration.file is None and len(specs) == 1 and isinstance(specs[0], CodeSpec):
                 hosting, runtime = None, specs[0].runtime(self._classes)
             else:
                 hosting = Hosting(specs)
                 runtime = hosting.runtime
-            running = Running(settings, runtime, sock, server_id)
+            running = Running(settings, runtime, sock, server_id, sandboxes)
         except BaseException:
             sock.close()
             raise
@@ -190,6 +197,14 @@ class Server:
         finally:
             await running.shut_down()
             await serving
+
+
+def _sandboxes(settings: Settings, server_id: str, sock: socket.socket) -> ServedSandboxes | None:
+    if settings.sandboxes_backend == "off":
+        return None
+    from .sandboxes import ServedSandboxes  # loaded only when asked for
+
+    return ServedSandboxes(settings, server_id, port=sock.getsockname()[1])
 
 
 @contextlib.asynccontextmanager
