@@ -24,7 +24,7 @@ FaultClass: TypeAlias = Literal[
     "time_limit",  # the call or the setup ran past its time limit
     "result_too_large",  # the result is over the size limit
     "cancelled",  # the client disconnected for good, or the session was deleted meanwhile
-    "worker_lost",  # the process that held the session died
+    "worker_lost",  # the process or a sandbox that held the session was lost
     "session_gone",  # the session was deleted or expired
     "overloaded",  # a limit is reached: try again later
     "shutdown",  # the server is stopping

@@ -36,10 +36,13 @@ from orsay_protocol import (
 
 from .authoring.environment import Environment, Toolset
 from .authoring.results import ToolOutput
+from .authoring.sandbox.opening import embed, sandbox
+from .authoring.sandbox.sandbox import Sandbox
 from .authoring.tools import terminal, tool
 
 if TYPE_CHECKING:
     from .authoring.hosted import host
+    from .authoring.sandbox.model import Connect
     from .serving.server import Server
 
 SUPPORTED_MESSAGE_BLOCK_TYPES = list(MESSAGE_BLOCK_TYPES)
@@ -62,6 +65,7 @@ __all__ = [
     "RunToolError",
     "RunToolOutput",
     "RunToolSuccess",
+    "Sandbox",
     "Server",
     "Split",
     "TerminalToolSpec",
@@ -72,9 +76,19 @@ __all__ = [
     "ToolSpec",
     "Toolset",
     "host",
+    "sandbox",
     "terminal",
     "tool",
 ]
+
+
+def _embedded() -> Connect:
+    from .sandboxes.embedded import EmbeddedSandboxes  # loaded for sandboxes outside of a session
+
+    return EmbeddedSandboxes()
+
+
+embed(_embedded)
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,7 @@
     │   └── NotThere           the engine has no such container, image or network
     ├── SandboxError           the machinery of a sandbox failed
     │   └── SandboxGone        the sandbox has ended
+    ├── SandboxRefused         a sandbox cannot be as its author asks
     ├── SpaceError             a Space cannot be made from the project, or the hub refused
     ├── Refused                the request cannot be served; nothing ran. Carries a code
     │   ├── InvalidSplit, InvalidIndex, ListingUnsupported, BadTask
@@ -51,6 +52,7 @@ __all__ = [
     "Refused",
     "SandboxError",
     "SandboxGone",
+    "SandboxRefused",
     "SessionConflict",
     "SessionGone",
     "ShuttingDown",
@@ -112,6 +114,10 @@ class SandboxError(OrsayError):
 
 class SandboxGone(SandboxError):
     """The sandbox has ended; the text has the reason."""
+
+
+class SandboxRefused(OrsayError, ValueError):
+    """A sandbox cannot be as its author asks; the text says what to change."""
 
 
 class SpaceError(OrsayError):

@@ -29,6 +29,7 @@ __all__ = [
     "named_variable",
     "otel_variables",
     "read_keys",
+    "sandboxes_url",
     "set_variables",
     "shown_journal",
 ]
@@ -86,6 +87,15 @@ def set_variables(variables: Mapping[str, str]) -> None:
 def named_variable(name: str) -> str | None:
     """A variable that the user names on the command line."""
     return os.environ.get(name)
+
+
+SANDBOXES_URL = "ORSAY_SANDBOXES_URL"
+"""Environment variable with the address of the server's sandboxes, for code that it hosts."""
+
+
+def sandboxes_url() -> str:
+    """Address of the sandboxes of the server that hosts this code; empty without one."""
+    return os.environ.get(SANDBOXES_URL, "")
 
 
 def otel_variables() -> dict[str, str]:
@@ -276,6 +286,9 @@ class Settings(BaseSettings):
 
     sandboxes_backend: Literal["off", "docker"] = Field(
         "off", description="where sandboxes run, whose endpoints environments written for openreward use"
+    )
+    sandboxes_image: str = Field(
+        "python:3.11-slim", min_length=1, description="image of sandboxes for which code names none"
     )
     sandboxes_images: dict[str, str] = Field(
         {}, description="images by the exact reference that environment code asks for"

@@ -6,13 +6,14 @@ import contextlib
 import contextvars
 import logging
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from orsay_protocol.redact import NOTHING, Redactor
 
 __all__ = [
     "NOWHERE",
     "Origin",
+    "SessionSandboxes",
     "current",
     "current_hide",
     "current_trace",
@@ -22,11 +23,24 @@ __all__ = [
 ]
 
 
+class SessionSandboxes(Protocol):
+    """The sandboxes that the code of a session has made."""
+
+    @property
+    def is_used(self) -> bool:
+        """True where there is something to close."""
+
+    async def close(self) -> None:
+        """End them; safe to call twice."""
+
+
 class Origin(NamedTuple):
-    """Trace id and redactor of a session."""
+    """Trace id, redactor and sandboxes of a session."""
 
     trace: str
     hide: Redactor
+    sandboxes: SessionSandboxes | None = None
+    """None where its server has none."""
 
 
 NOWHERE = Origin("", NOTHING)

@@ -26,6 +26,7 @@ from orsay_protocol import (
 )
 
 from .results import flatten, to_blocks, to_messages, to_output, when_ready
+from .sandbox.bound import EnvironmentSandbox, SandboxAttribute
 from .tool_table import check_tools, new_toolset, tool_table
 from .tools import listing
 
@@ -88,6 +89,10 @@ class Environment(ABC):  # noqa: B024  # an ABC so that authors may have abstrac
     # Also class attributes, for subclasses that do not call super().__init__().
     task_spec: JSONObject = _EMPTY
     secrets: Mapping[str, str] = _EMPTY
+
+    sandbox = SandboxAttribute()
+    """Makes a machine for untrusted code: ``self.box = await self.sandbox(image=..., network="none")``. It
+    ends with the session at the latest. Parameters: see ``orsay.sandbox``."""
 
     if TYPE_CHECKING:
         task: Any
@@ -251,7 +256,7 @@ class Toolset(ABC):  # noqa: B024  # as above
     def __init__(self, env: Any, sandbox_attr: str = "sandbox") -> None:
         self.env = env
         sandbox = getattr(env, sandbox_attr, None)
-        if sandbox is not None:
+        if sandbox is not None and not isinstance(sandbox, EnvironmentSandbox):
             self.sandbox = sandbox
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -262,9 +267,13 @@ class Toolset(ABC):  # noqa: B024  # as above
 
         def __getattr__(self, name: str) -> Any:
             if name == "sandbox":
+                made = getattr(self.env, "sandbox", None)
+                if isinstance(made, EnvironmentSandbox) and made.first is not None:
+                    return made.first
                 raise ValueError(
                     f"toolset {type(self).__name__} needs a sandbox, but its environment has none: "
-                    "assign env.sandbox in the environment's __init__ or setup"
+                    "assign env.sandbox in the environment's __init__ or setup, or make one there with "
+                    "await self.sandbox()"
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

@@ -127,6 +127,8 @@ class OpenSession(BaseModel):
     """Trace id, 32 hex digits; it does not identify the request either."""
     traceparent: str | None = None
     """W3C ``traceparent`` of the request; None without one."""
+    sandbox_key: str = ""
+    """Key for sandboxes of the session; empty where the server has none."""
 
     @property
     def onward(self) -> str | None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 __all__ = ["SandboxKeys"]
 
 _PREFIX = "orsay-session-"
+_OWNER = "session-"
 
 
 class SandboxKeys:
@@ -22,13 +23,18 @@ class SandboxKeys:
     def issue(self) -> tuple[str, str]:
         """A new key, and its owner's name."""
         key = _PREFIX + secrets.token_urlsafe(24)
-        owner = f"session-{next(self._numbers)}"
+        owner = f"{_OWNER}{next(self._numbers)}"
         self._owners[_digest(key.encode())] = owner
         return key, owner
 
     def revoke(self, key: str) -> None:
         """Accept a key no longer; safe to call twice."""
         self._owners.pop(_digest(key.encode()), None)
+
+    @staticmethod
+    def is_of_session(owner: str) -> bool:
+        """True for an owner whose sandboxes end with a session."""
+        return owner.startswith(_OWNER)
 
     def owner(self, headers: Mapping[bytes, bytes]) -> str | None:
         """The owner of the key that a request carries as ``X-API-Key``; None for any other key."""

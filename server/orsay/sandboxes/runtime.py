@@ -33,7 +33,8 @@ class SandboxedRuntime:
 
     ``runs_code`` tells of an environment's key whether its code runs on this machine; other servers and
     containers have sandboxes of their own. ``replaces`` tells of a given key whether it is one of this
-    server's, which author code need not know. ``end`` ends the sandboxes of an owner.
+    server's, which author code need not know; with ``gives_secret`` the session's key takes its place, or
+    that of a missing one. ``end`` ends the sandboxes of an owner.
     """
 
     def __init__(
@@ -43,12 +44,14 @@ class SandboxedRuntime:
         *,
         runs_code: Callable[[str], bool],
         replaces: Callable[[str], bool],
+        gives_secret: bool,
         end: Callable[[str], Awaitable[None]],
     ) -> None:
         self._runtime = runtime
         self._keys = keys
         self._runs_code = runs_code
         self._replaces = replaces
+        self._gives_secret = gives_secret
         self._end = end
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -70,19 +73,20 @@ class SandboxedRuntime:
         await self._runtime.stop()
 
     async def open(self, request: OpenSession, listener: Listener) -> Handle:
-        given = request.secrets.get(_API_KEY, "")
-        if not self._runs_code(request.key) or (given and not self._replaces(given)):
+        if not self._runs_code(request.key):
             return await self._runtime.open(request, listener)
         key, owner = self._keys.issue()
-        # The journal does not keep the key with the request: a session that is built again gets a new one.
-        secrets = {
-            **{name: key if value == given and given else value for name, value in request.secrets.items()},
-            _API_KEY: key,
-        }
+        secrets = request.secrets
+        given = secrets.get(_API_KEY, "")
+        if self._gives_secret and (not given or self._replaces(given)):
+            named = {name: key if given and value == given else value for name, value in secrets.items()}
+            secrets = {**named, _API_KEY: key}
         rented = _Rented(key, owner, self)
         heard = _SandboxedListener(listener, rented)
         try:
-            handle = await self._runtime.open(request.model_copy(update={"secrets": secrets}), heard)
+            handle = await self._runtime.open(
+                request.model_copy(update={"secrets": secrets, "sandbox_key": key}), heard
+            )
         except BaseException:
             rented.give_back()
             raise

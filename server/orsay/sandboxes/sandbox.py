@@ -8,9 +8,9 @@ import os
 import posixpath
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from ..authoring.sandbox.model import FileInfo, RunResult
 from ..errors import SandboxError, SandboxGone
 from .agent.connection import AgentConnection, JobEnd, Reason
 
@@ -23,33 +23,6 @@ _LARGEST_READ = 256 << 20
 _FILE_LIMIT_S = 600.0
 _LEAST_SIGNAL = 128
 _KINDS: Mapping[str, Literal["file", "folder", "link", "other"]] = {"f": "file", "d": "folder", "l": "link"}
-
-
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    """Result of a command."""
-
-    output: bytes
-    """The first ``max_bytes`` of what it wrote, to standard output and standard error in order."""
-    return_code: int
-    """Exit code; 128 + n when signal n ended it; 124 after its time limit; 126 or 127 when it could not be
-    started, with the reason as its output."""
-    timed_out: bool
-    truncated: bool
-    duration_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class FileInfo:
-    """A file's description; that of a link is the link's own. Times in seconds since 1970."""
-
-    name: str
-    kind: Literal["file", "folder", "link", "other"]
-    size: int
-    mode: int
-    changed_at: int
-    user: int
-    group: int
 
 
 class Sandbox:
@@ -194,16 +167,19 @@ class Sandbox:
         """Write a file whole or not at all: others see the old content or the new one.
 
         It keeps owner and mode of the file that it replaces; what is there and no file is an error.
-        ``folders``: make those above it.
+        ``folders``: make those above it. A file that is a mount of its own, such as ``/etc/hosts`` of a
+        container, cannot be replaced and is written in place.
         """
         folder, name = posixpath.split(path)
         temporary = posixpath.join(folder, f".{name[:100]}.{secrets.token_hex(4)}.part")
         try:
             await self.write_part(temporary, content, folders=folders)
             await self.commit(temporary, path, size=len(content), mode=mode)
-        except BaseException:
+        except BaseException as exc:
             await self._quietly_remove(temporary)
-            raise
+            if not (isinstance(exc, OSError) and exc.errno == errno.EBUSY):
+                raise
+            await self.write_part(path, content)
 
     async def write_part(self, path: str, content: bytes, *, offset: int = 0, folders: bool = False) -> None:
         """Write a part of a file at an offset; at offset 0 the file is emptied first."""

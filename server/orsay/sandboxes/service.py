@@ -40,9 +40,18 @@ class HostedSandbox:
     """A sandbox of the service, from the first moment of its creation."""
 
     def __init__(
-        self, sandbox_id: str, image: str, owner: str, creating: asyncio.Task[Sandbox], stored_bytes: int
+        self,
+        sandbox_id: str,
+        image: str,
+        owner: str,
+        creating: asyncio.Task[Sandbox],
+        stored_bytes: int,
+        *,
+        stays: bool = False,
     ) -> None:
         self.id = sandbox_id
+        self.stays = stays
+        """True where it ends with its owner alone, however long nobody uses it."""
         self.image = image
         self.owner = owner
         self.creating = creating
@@ -87,8 +96,11 @@ class SandboxService:
         self._looking: asyncio.TimerHandle | None = None
         self._closed = False
 
-    def create(self, spec: SandboxSpec, owner: str) -> HostedSandbox:
-        """Begin to make a sandbox. Raises Starting where the machine or the owner has no room for one."""
+    def create(self, spec: SandboxSpec, owner: str, *, stays: bool = False) -> HostedSandbox:
+        """Begin to make a sandbox; one that ``stays`` ends with its owner alone.
+
+        Raises Starting where the machine or the owner has no room for one.
+        """
         if self._closed:
             raise Starting("the server is shutting down")
         own = sum(each.owner == owner for each in self._living.values())
@@ -101,7 +113,9 @@ class SandboxService:
             )
         sandbox_id = f"{SANDBOX_PREFIX}{uuid.uuid4().hex}"
         creating = asyncio.create_task(self._make(spec, sandbox_id))
-        hosted = HostedSandbox(sandbox_id, spec.image, owner, creating, self._limits.stored_bytes)
+        hosted = HostedSandbox(
+            sandbox_id, spec.image, owner, creating, self._limits.stored_bytes, stays=stays
+        )
         self._living[sandbox_id] = hosted
         creating.add_done_callback(lambda _: self._made(hosted))
         if self._looking is None:
@@ -187,7 +201,7 @@ class SandboxService:
             hosted.runs.sweep()
             if (lost := hosted.lost) is not None:
                 self._end(hosted, lost)
-            elif not hosted.readers and now - hosted.used_at > self._limits.idle_s:
+            elif not (hosted.stays or hosted.readers) and now - hosted.used_at > self._limits.idle_s:
                 self._end(hosted, f"nobody used it for {self._limits.idle_s:g} s")
         while self._gone and now - next(iter(self._gone.values()))[2] > self._limits.gone_memory_s:
             self._gone.popitem(last=False)

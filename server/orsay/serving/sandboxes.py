@@ -15,7 +15,7 @@ from ..sandboxes.backends import check_backend, open_backend
 from ..sandboxes.keys import SandboxKeys
 from ..sandboxes.runtime import SandboxedRuntime
 from ..sandboxes.service import SandboxLimits, SandboxService
-from ..settings import Settings
+from ..settings import SANDBOXES_URL, Settings
 
 __all__ = ["ServedSandboxes"]
 
@@ -43,11 +43,16 @@ class ServedSandboxes:
         self.service = SandboxService(connect, limits)
         catalogue = Catalogue(settings.sandboxes_images, settings.sandboxes_data)
         self.mount = SandboxMount(
-            self.service, catalogue, self.keys, keys_required=lambda: bool(settings.keys)
+            self.service,
+            catalogue,
+            self.keys,
+            keys_required=lambda: bool(settings.keys),
+            default_image=settings.sandboxes_image,
         )
         host = settings.host if settings.host not in ("", "0.0.0.0", "::") else "127.0.0.1"
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         self.variables = {
+            SANDBOXES_URL: url,
             "OPENREWARD_SESSION_URL": url,
             "OPENREWARD_API_URL": url,
             "OPENREWARD_DISABLE_UPDATE_CHECK": "1",
@@ -66,5 +71,10 @@ class ServedSandboxes:
             return isinstance(place, (LocalRuntime, ProcessRuntime))
 
         return SandboxedRuntime(
-            runtime, self.keys, runs_code=runs_code, replaces=is_own_key, end=self.service.end_owner
+            runtime,
+            self.keys,
+            runs_code=runs_code,
+            replaces=is_own_key,
+            gives_secret=True,
+            end=self.service.end_owner,
         )

@@ -7,7 +7,6 @@ import base64
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qs
 
 from orsay_protocol.sse import encode_event, encode_result
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -22,6 +21,8 @@ from ...sandboxes.runs import Run
 from ...sandboxes.sandbox import RunResult
 from ...sandboxes.service import HostedSandbox, SandboxService
 from .files import PastTheEnd, commit_file, file_size, read_range, sha256_of, write_range
+from .native import NativeEndpoints
+from .query import FULL, number_of, path_of, query_of
 from .secrets import sandbox_secrets
 from .settings import Catalogue, read_settings
 from .stream import answer_later, send_failure
@@ -31,7 +32,6 @@ __all__ = ["SandboxMount"]
 _TAG = "sandboxes"
 _LARGEST_RUN = 32 << 20
 _LARGEST_PART = 16 << 20
-_FULL = (1 << 63) - 1
 _OK = b'{"status":"ok"}'
 
 
@@ -50,7 +50,7 @@ class _RunBody(BaseModel):
 class SandboxMount:
     """Endpoints of a sandbox service; ``output_bytes`` bounds output for which no bound is asked."""
 
-    operations = tuple(
+    operations = NativeEndpoints.operations + tuple(
         Operation("post", path, summary, session=session, tag=_TAG, stream=stream, name=path[1:])
         for path, summary, session, stream in (
             ("/create_sandbox", "Make a sandbox; its id comes first.", False, True),
@@ -69,6 +69,7 @@ class SandboxMount:
         keys: SandboxKeys,
         *,
         keys_required: Callable[[], bool],
+        default_image: str,
         output_bytes: int = 64 << 20,
     ) -> None:
         self._keys = keys
@@ -76,6 +77,13 @@ class SandboxMount:
         self._service = service
         self._catalogue = catalogue
         self._output_bytes = output_bytes
+        native = NativeEndpoints(
+            service,
+            catalogue,
+            default_image=default_image,
+            output_bytes=output_bytes,
+            lives_long=keys.is_of_session,
+        )
         endpoints = {
             "/create_sandbox": self._create,
             "/run": self._run,
@@ -85,6 +93,7 @@ class SandboxMount:
             "/read_file": self._read,
             "/write_file": self._write,
             "/set_network": self._set_network,
+            **native.endpoints,
         }
         self._endpoints: dict[str, Mapping[str, Endpoint]] = {
             path: {"POST": partial(self._as_owner, endpoint)} for path, endpoint in endpoints.items()
@@ -208,9 +217,9 @@ class SandboxMount:
     # files
 
     async def _stat(self, request: Request) -> None:
-        query = _query(request)
+        query = query_of(request)
         hosted = self._hosted(request)
-        path = _path(query)
+        path = path_of(query)
         sandbox = await hosted.sandbox()
         answer: dict[str, Any] = {"size": await file_size(sandbox, path)}
         if query.get("sha256") == "1":
@@ -218,10 +227,10 @@ class SandboxMount:
         await request.send_json(to_json(answer))
 
     async def _read(self, request: Request) -> None:
-        query = _query(request)
+        query = query_of(request)
         hosted = self._hosted(request)
-        path, offset = _path(query), _number(query, "offset", 0)
-        length = _number(query, "length", _FULL)
+        path, offset = path_of(query), number_of(query, "offset", 0)
+        length = number_of(query, "length", FULL)
         try:
             content, size = await read_range(await hosted.sandbox(), path, offset, length)
         except PastTheEnd as exc:
@@ -233,16 +242,16 @@ class SandboxMount:
         await request.send_once(200, content, answered)
 
     async def _write(self, request: Request) -> None:
-        query = _query(request)
+        query = query_of(request)
         hosted = self._hosted(request)
-        path = _path(query)
+        path = path_of(query)
         if query.get("commit") == "1":
-            size = _number(query, "size", None)
+            size = number_of(query, "size", None)
             await request.body(_LARGEST_PART)
             digest = await commit_file(hosted, path, size)
             await request.send_json(to_json({"sha256": digest, "size": size}))
             return
-        offset = _number(query, "offset", 0)
+        offset = number_of(query, "offset", 0)
         content = await request.body(_LARGEST_PART)
         await write_range(hosted, path, offset, content, folders=query.get("mkdirs") == "1")
         await request.send_json(to_json({"written": len(content)}))
@@ -284,25 +293,3 @@ def _task_id(body: bytes) -> str | None:
         return Resumed.model_validate_json(body or b"{}").task_id
     except ValidationError:
         return None
-
-
-def _query(request: Request) -> dict[str, str]:
-    raw = request.scope["query_string"].decode("latin-1")
-    found = parse_qs(raw, keep_blank_values=True, encoding="utf-8", errors="surrogateescape")
-    return {name: values[-1] for name, values in found.items()}
-
-
-def _path(query: Mapping[str, str]) -> str:
-    path = query.get("path", "")
-    if not path.startswith("/") or "\0" in path:
-        raise BadRequest("path must be an absolute path")
-    return path
-
-
-def _number(query: Mapping[str, str], name: str, default: int | None) -> int:
-    text = query.get(name)
-    if text is None and default is not None:
-        return default
-    if text is None or not text.isascii() or not text.isdigit() or not 0 <= int(text[:20]) <= _FULL:
-        raise BadRequest(f"{name} must be a whole number of at least 0")
-    return int(text)

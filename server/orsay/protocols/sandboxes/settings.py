@@ -54,6 +54,24 @@ class Catalogue:
     data: Mapping[str, Path] = field(default_factory=dict)
     """Folders by the name of an environment, for its buckets."""
 
+    def folder(self, name: str, mount_path: str, only: str = "") -> str:
+        """The data of that name, or a folder ``only`` of it, to be mounted at a path. Raises BadRequest."""
+        root = self.data.get(name)
+        if root is None:
+            raise BadRequest(
+                f"there is no data of {name!r} on this server: give it a folder, in orsay.toml under"
+                f' [sandboxes.data] as "{name}" = "FOLDER"'
+            )
+        if not mount_path.startswith("/") or os.path.normpath(mount_path) == "/":
+            raise BadRequest(f"mount_path {mount_path!r} must be an absolute path below /")
+        base = root.resolve()
+        folder = (base / only.lstrip("/")).resolve()
+        if not folder.is_relative_to(base):
+            raise BadRequest(f"only_dir {only!r} leads out of the data of {name!r}")
+        if not folder.is_dir():
+            raise BadRequest(f"the data of {name!r} has no folder {only or '.'!r} on this server")
+        return str(folder)
+
 
 def read_settings(body: bytes, secrets: Mapping[str, str], catalogue: Catalogue) -> SandboxSpec:
     """The specification that a request asks for. Raises BadRequest with what is unknown or missing."""
@@ -90,19 +108,5 @@ def _size(text: str) -> tuple[float, int]:
 
 
 def _folders(wanted: _Settings, bucket: _Bucket, catalogue: Catalogue) -> dict[str, str]:
-    root = catalogue.data.get(wanted.environment)
-    name = wanted.environment
-    if root is None:
-        raise BadRequest(
-            f"there is no data of {name!r} on this server: give it a folder, in orsay.toml under"
-            f' [sandboxes.data] as "{name}" = "FOLDER"'
-        )
-    if not bucket.mount_path.startswith("/") or os.path.normpath(bucket.mount_path) == "/":
-        raise BadRequest(f"mount_path {bucket.mount_path!r} must be an absolute path below /")
-    base = root.resolve()
-    folder = (base / (bucket.only_dir or "").lstrip("/")).resolve()
-    if not folder.is_relative_to(base):
-        raise BadRequest(f"only_dir {bucket.only_dir!r} leads out of the data of {name!r}")
-    if not folder.is_dir():
-        raise BadRequest(f"the data of {name!r} has no folder {bucket.only_dir or '.'!r} on this server")
-    return {os.path.normpath(bucket.mount_path): str(folder)}
+    path = os.path.normpath(bucket.mount_path)
+    return {path: catalogue.folder(wanted.environment, bucket.mount_path, bucket.only_dir or "")}

@@ -369,6 +369,8 @@ class Episode:
         """Close if nothing runs and the class has no teardown; True if closed."""
         if self._closing is not None or self._runs.running or not self.hosted.plain_teardown:
             return False
+        if self.origin.sandboxes is not None and self.origin.sandboxes.is_used:
+            return False
         self._release()
         return True
 
@@ -390,6 +392,8 @@ class Episode:
                 )
         finally:
             self._release()
+            if self.origin.sandboxes is not None:
+                await self.origin.sandboxes.close()
 
     def _release(self) -> None:
         self._instance = self._toolset = self._toolsets = None

@@ -11,7 +11,7 @@ from typing import Any
 from orsay_protocol.faults import FaultClass
 from orsay_protocol.redact import NOTHING, Redactor
 
-from ...errors import Faulted, Refused, exception_text
+from ...errors import Faulted, Refused, SandboxError, exception_text
 from .threads import Threads
 
 __all__ = [
@@ -82,7 +82,12 @@ def guard_now(fault: FaultClass, what: str, run: Callable[[], Any], *, hide: Red
 
 
 def author_fault(fault: FaultClass, exc: BaseException, hide: Redactor, what: str) -> Faulted:
-    """The fault for an exception of author code, with its traceback and without secrets."""
+    """The fault for an exception of author code, with its traceback and without secrets.
+
+    A sandbox that failed is not the author's mistake: ``worker_lost``, or ``overloaded`` on a full machine.
+    """
+    if isinstance(exc, SandboxError):
+        fault = "worker_lost"
     found = Faulted(fault, exception_text(exc, hide))
     trace = hide.plain(f"{what} raised\n" + "".join(traceback.format_exception(exc)))
     found.trace = trace.encode(errors="backslashreplace").decode()

@@ -13,6 +13,7 @@ from orsay_protocol.redact import redactor
 from pydantic_core import to_json
 
 from ...authoring.hosted import HostedEnvironment, host
+from ...authoring.sandbox.opening import SandboxesOfSession
 from ...errors import Faulted, LoadError, UnknownEnvironment
 from ...tracing import Origin, within
 from ..base import EnvironmentInfo, OnResult, OpenSession, TaskQuery
@@ -71,7 +72,7 @@ class EnvironmentHost:
         when neither step runs author code.
         """
         hosted = self._environment(request.key)
-        origin = Origin(request.trace or "", redactor(request.secrets.values()))
+        origin = _origin(request)
 
         async def body(_: Run | None = None) -> Episode:
             spec = request.task_spec
@@ -151,3 +152,9 @@ class EnvironmentHost:
 
 def _where(hosted: HostedEnvironment) -> str:
     return f"{hosted.cls.__module__}:{hosted.cls.__qualname__}"
+
+
+def _origin(request: OpenSession) -> Origin:
+    key = request.sandbox_key
+    hide = redactor([*request.secrets.values(), key] if key else request.secrets.values())
+    return Origin(request.trace or "", hide, SandboxesOfSession(key) if key else None)

@@ -1,0 +1,1 @@
+"""Sandboxes for authors: ``self.sandbox(...)`` of an environment, and ``orsay.sandbox(...)`` anywhere."""

@@ -1,0 +1,263 @@
+"""A sandbox of a session: commands, files, and grading where the policy never was."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ...errors import SandboxError
+from .model import CommandResult, Connect, Driver, FileInfo, SandboxOptions
+from .processes import BackgroundProcess
+
+__all__ = ["Content", "Sandbox", "made"]
+
+_LARGEST_ARTIFACTS = 256 << 20
+_MOST_ARTIFACTS = 20_000
+_AT_ONCE = 8
+Content = str | bytes
+
+
+class Sandbox:
+    """A machine of a session's own, made by ``sandbox(...)``.
+
+    Methods raise SandboxGone once it has ended and SandboxError where its machinery fails: neither is the
+    model's doing, and as an error of a tool both end the session as ``worker_lost``. File methods raise
+    OSError. Paths are absolute; a link as the last part of one is an error (ELOOP), except for ``stat`` and
+    ``remove``. File methods need no program of the image, so nothing that runs inside can falsify them.
+    """
+
+    def __init__(
+        self, connect: Connect, options: SandboxOptions, files: Mapping[str, Content], driver: Driver
+    ) -> None:
+        self.options = options
+        self._connect = connect
+        self._files = files
+        self._driver = driver
+
+    @property
+    def id(self) -> str:
+        """Its id, which containers and log lines bear."""
+        return self._driver.id
+
+    async def close(self) -> None:
+        """End it, with all that is in it; safe to call twice."""
+        await self._driver.close()
+
+    async def __aenter__(self) -> Sandbox:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def reset(self) -> None:
+        """Begin anew with the image and the files it was made with, under another id."""
+        fresh = await made(self._connect, self.options, self._files)
+        old, self._driver = self._driver, fresh
+        await old.close()
+
+    # commands
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout_s: float | None = 300,
+        max_bytes: int | None = 1_000_000,
+        stdin: Content | None = None,
+        user: str = "",
+        cwd: str = "",
+        env: Mapping[str, str] | None = None,
+        on_output: Callable[[bytes], None] | None = None,
+    ) -> CommandResult:
+        """Run a command of bash, of any length, or a program with its arguments.
+
+        Each is a process of its own, as ``user`` (root), in ``cwd`` (the image's folder). At ``timeout_s``
+        (seconds; None: no limit) all that it has started is killed, and the code is 124. What it leaves in
+        the background lives on. Output beyond ``max_bytes`` is dropped. ``on_output`` gets output as it
+        comes. Raises ValueError for what cannot be a command.
+        """
+        result = await self._driver.run(
+            command,
+            timeout_s=timeout_s,
+            max_bytes=max_bytes,
+            stdin=_raw(stdin),
+            user=user,
+            folder=cwd,
+            variables=env,
+            on_output=on_output or (lambda data: None),
+        )
+        return CommandResult(
+            result.output, result.return_code, result.timed_out, result.truncated, result.duration_s
+        )
+
+    async def check(self, command: str | Sequence[str], **options: Any) -> str:
+        """Output of a command that must succeed; parameters of ``run``. Raises SandboxError if it fails."""
+        result = await self.run(command, **options)
+        if not result.ok:
+            said = result.output[-2000:].strip()
+            raise SandboxError(f"a command of the environment ended with {result.return_code}: {said}")
+        return result.output
+
+    async def start(
+        self,
+        command: str,
+        *,
+        user: str = "",
+        cwd: str = "",
+        env: Mapping[str, str] | None = None,
+    ) -> BackgroundProcess:
+        """Start a command of bash in the background; its output is kept in a file of the sandbox."""
+        return await BackgroundProcess.start(self._driver, command, user=user, cwd=cwd, env=env)
+
+    # files
+
+    async def read(self, path: str) -> bytes:
+        """Content of a file of at most 256 MiB."""
+        return await self._driver.read(path)
+
+    async def read_text(self, path: str) -> str:
+        """Content of a file as UTF-8, with U+FFFD for what is none."""
+        return (await self.read(path)).decode("utf-8", "replace")
+
+    async def write(self, path: str, content: Content, *, mode: int | None = None) -> None:
+        """Write a file whole or not at all, and the folders above it."""
+        await self._driver.write(path, _raw(content) or b"", mode=mode)
+
+    async def upload(self, local: str | os.PathLike[str], path: str) -> None:
+        """Copy a file of this machine, with its mode, to ``path``."""
+        source = Path(local)
+        content, mode = await asyncio.to_thread(lambda: (source.read_bytes(), source.stat().st_mode & 0o777))
+        await self._driver.write(path, content, mode=mode)
+
+    async def download(self, path: str, local: str | os.PathLike[str]) -> None:
+        """Copy a file to this machine, whole or not at all."""
+        content = await self._driver.read(path)
+
+        def keep() -> None:
+            target = Path(local)
+            temporary = target.with_name(f".{target.name}.part")
+            temporary.write_bytes(content)
+            temporary.replace(target)
+
+        await asyncio.to_thread(keep)
+
+    async def stat(self, path: str) -> FileInfo:
+        """Description of a file, folder or link."""
+        return await self._driver.stat(path)
+
+    async def list(self, path: str) -> list[FileInfo]:
+        """What a folder holds, by name."""
+        return await self._driver.list(path)
+
+    async def exists(self, path: str) -> bool:
+        """True where there is a file, a folder or a link."""
+        try:
+            await self._driver.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    async def remove(self, path: str) -> None:
+        """Remove a file or link."""
+        await self._driver.remove(path)
+
+    # copies
+
+    async def artifacts(self, paths: Sequence[str]) -> dict[str, tuple[bytes, int]]:
+        """Content and mode of plain files by path: those named, and those below named folders.
+
+        Links and special files are left out, and so is what is missing. Raises OSError (EFBIG) over 256 MiB
+        or 20,000 files.
+        """
+        found: dict[str, tuple[bytes, int]] = {}
+        left = _LARGEST_ARTIFACTS
+        waiting = [posixpath.normpath(path) for path in reversed(paths)]
+        while waiting:
+            path = waiting.pop()
+            try:
+                info = await self.stat(path)
+                if info.kind == "folder":
+                    names = [each.name for each in await self.list(path)]
+                    waiting += [posixpath.join(path, name) for name in reversed(names)]
+                if info.kind != "file":
+                    continue
+                left -= info.size
+                if left < 0 or len(found) >= _MOST_ARTIFACTS or len(waiting) > _MOST_ARTIFACTS:
+                    raise OSError(errno.EFBIG, "the artifacts are too large", path)
+                found[path] = await self.read(path), info.mode & 0o777
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as exc:
+                if exc.errno != errno.ELOOP:  # it became a link meanwhile
+                    raise
+        return found
+
+    async def grade(
+        self,
+        command: str | Sequence[str],
+        *,
+        artifacts: Sequence[str] = (),
+        files: Mapping[str, Content] | None = None,
+        isolated: bool = True,
+        image: str | None = None,
+        timeout_s: float | None = 300,
+        max_bytes: int | None = 1_000_000,
+        env: Mapping[str, str] | None = None,
+    ) -> CommandResult:
+        """Run a grader in a sandbox of its own, which ends with it, and which the policy never touched.
+
+        It is made like this one (or from ``image``), without a network, and holds copies of the named
+        ``artifacts`` and the grader's ``files`` only. ``isolated=False`` runs it in this sandbox instead,
+        where what the policy changed can falsify the result.
+        """
+        extra = dict(files or {})
+        if not isolated:
+            for path, content in extra.items():
+                await self.write(path, content)
+            return await self.run(command, timeout_s=timeout_s, max_bytes=max_bytes, env=env)
+        copies = await self.artifacts(artifacts)
+        options = replace(self.options, image=image or self.options.image, network="none", snapshot="")
+        driver = await made(self._connect, options, {})
+        grader = Sandbox(self._connect, options, {}, driver)
+        async with grader:
+            await _write_all(driver, {path: found for path, found in copies.items() if path not in extra})
+            await _write_all(driver, {path: (_raw(content) or b"", None) for path, content in extra.items()})
+            return await grader.run(command, timeout_s=timeout_s, max_bytes=max_bytes, env=env)
+
+
+async def _write_all(driver: Driver, files: Mapping[str, tuple[bytes, int | None]]) -> None:
+    """Write files, several at once."""
+    room = asyncio.Semaphore(_AT_ONCE)
+
+    async def write(path: str, content: bytes, mode: int | None) -> None:
+        async with room:
+            await driver.write(path, content, mode=mode)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for path, (content, mode) in files.items():
+                group.create_task(write(path, content, mode))
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+
+
+async def made(connect: Connect, options: SandboxOptions, files: Mapping[str, Content]) -> Driver:
+    """Make a sandbox with those files."""
+    driver = await connect.create(options)
+    try:
+        for path, content in files.items():
+            await driver.write(path, _raw(content) or b"")
+    except BaseException:
+        await asyncio.shield(driver.close())
+        raise
+    return driver
+
+
+def _raw(content: Content | None) -> bytes | None:
+    return content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content

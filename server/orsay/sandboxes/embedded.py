@@ -1,0 +1,92 @@
+"""Sandboxes of this process, for code outside of a server's sessions: scripts and tests."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+import weakref
+
+from ..authoring.sandbox.model import Driver, SandboxOptions
+from ..errors import SandboxRefused
+from ..settings import Settings
+from .backends import open_backend
+from .base import Sandboxes, SandboxSpec
+from .sandbox import Sandbox
+
+__all__ = ["EmbeddedSandboxes"]
+
+
+class _Shared:
+    """The back end of an event loop: opened with its first sandbox, closed with the last one."""
+
+    def __init__(self) -> None:
+        self._users = 0
+        self._lock = asyncio.Lock()
+        self._backend: Sandboxes | None = None
+
+    async def create(self, spec: SandboxSpec) -> Sandbox:
+        async with self._lock:
+            self._users += 1
+            try:
+                if self._backend is None:
+                    chosen = Settings().sandboxes_backend
+                    self._backend = await open_backend(
+                        "auto" if chosen == "off" else chosen, server_id=f"embedded-{uuid.uuid4().hex[:12]}"
+                    )
+                backend = self._backend
+            except BaseException:
+                self._users -= 1
+                raise
+        try:
+            return await backend.create(spec)
+        except BaseException:
+            await asyncio.shield(self.release())
+            raise
+
+    async def release(self) -> None:
+        """Note the end of a sandbox."""
+        async with self._lock:
+            self._users -= 1
+            if self._users == 0 and self._backend is not None:
+                backend, self._backend = self._backend, None
+                await backend.close()
+
+
+_shared: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Shared] = weakref.WeakKeyDictionary()
+
+
+class EmbeddedSandboxes:
+    """Makes sandboxes on the back end of the running event loop."""
+
+    async def create(self, options: SandboxOptions) -> Driver:
+        """A sandbox that answers.
+
+        Raises SandboxRefused, ImageMissing, ConfigError, SandboxError and EngineError.
+        """
+        if options.data:
+            raise SandboxRefused(
+                "data folders are a server's: serve the environment, and name them in orsay.toml"
+            )
+        shared = _shared.setdefault(asyncio.get_running_loop(), _Shared())
+        spec = SandboxSpec(
+            image=options.image or Settings().sandboxes_image,
+            variables=options.variables,
+            cpus=options.cpus,
+            memory_bytes=options.memory_bytes,
+            processes=options.processes,
+            network=options.network,
+        )
+        return _Embedded(await shared.create(spec), shared)
+
+
+class _Embedded(Sandbox):
+    """A sandbox that gives its back end up when it ends."""
+
+    def __init__(self, sandbox: Sandbox, shared: _Shared) -> None:
+        async def remove() -> None:
+            try:
+                await sandbox.close()
+            finally:
+                await shared.release()
+
+        super().__init__(sandbox.id, sandbox._connection, remove)

@@ -1,0 +1,280 @@
+"""``self.sandbox`` and ``orsay.sandbox``: in sessions of a server, and in a process without one."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from orsay import Sandbox, sandbox
+from orsay.errors import ImageMissing, SandboxError, SandboxGone
+from orsay.runtimes.docker.engine import Engine
+from orsay_client import AsyncClient
+from orsay_client.errors import WorkerLost
+
+from ..support.engine import ROOT, needs_engine
+from ..support.sandboxes import comes_true
+from ..support.server_process import ServerProcess, server
+
+pytestmark = needs_engine
+
+ENVIRONMENTS = str(ROOT / "tests" / "support" / "author_environments.py")
+KEY = "key-of-the-trainer"
+
+
+@pytest.fixture(scope="module", params=["process", "local"])
+def served(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
+    options = ["--sandboxes", "docker", "--runtime", request.param]
+    with server(ENVIRONMENTS, options=options, api_keys=[KEY], sandboxes_idle_limit_s=5) as found:
+        yield found
+
+
+@pytest_asyncio.fixture
+async def environment(served: ServerProcess) -> AsyncIterator[Any]:
+    async with AsyncClient(served.url, api_key=KEY) as client:
+        yield client.environment("bench")
+
+
+def text(output: Any) -> str:
+    return str(output.blocks[0].text)
+
+
+async def gone(sandbox_id: str) -> None:
+    async with await Engine.connect() as engine:
+
+        async def is_gone() -> bool:
+            return await engine.containers({"orsay.sandbox": sandbox_id}) == []
+
+        await comes_true(is_gone)
+
+
+async def test_an_episode_with_a_sandbox_and_an_isolated_grader(environment: Any) -> None:
+    async with environment.session(split="train", index=0) as session:
+        told = json.loads(text(await session.call("many", {})))
+        sandbox_id = told.pop("id")
+        assert told == {
+            "slow": ["early\n", 124, True],
+            "greeting": "hello\n/work\n",
+            "stdin": "typed",
+            "bytes": True,
+            "names": ["bytes", "numbers"],
+        }
+        said = await session.call("shell", {"command": "paste -sd+ /work/in/numbers | (read l; echo $((l)))"})
+        assert text(said) == "42\n"
+        await session.call("shell", {"command": "echo 42 > /work/answer"})
+        await asyncio.sleep(6)  # longer than the idle limit: a sandbox of a session ends with the session
+        assert (await session.call("submit", {})).reward == 1.0
+    await gone(sandbox_id)
+
+
+async def test_what_a_policy_changes_does_not_reach_the_grader(environment: Any) -> None:
+    async with environment.session(split="train", index=0) as session:
+        cheat = "ln -sf /bin/true $(command -v python3); echo 41 > /work/answer; rm -rf /work/in; echo done"
+        assert text(await session.call("shell", {"command": cheat})) == "done\n"
+        assert (await session.call("submit", {})).reward == 0.0
+
+
+async def test_a_forgotten_sandbox_ends_with_its_session(environment: Any) -> None:
+    async with environment.session(split="train", index=0) as session:
+        forgotten = text(await session.call("another", {}))
+    await gone(forgotten)
+
+
+async def test_code_that_is_not_async(environment: Any) -> None:
+    async with environment.session(split="train", index=0) as session:
+        said, size, sandbox_id = text(await session.call("blocking", {})).splitlines()
+        assert (said, size) == ("b", "2")
+        await gone(sandbox_id)
+
+
+async def test_a_lost_sandbox_is_no_mistake_of_the_author(environment: Any) -> None:
+    async with environment.session(split="train", index=0) as session:
+        with pytest.raises(WorkerLost, match=r"sandbox .* was closed"):
+            await session.call("lose", {})
+
+
+@pytest.mark.parametrize(("index", "said"), [(1, "no/such-image:1"), (2, "moon")])
+async def test_options_that_cannot_be(environment: Any, index: int, said: str) -> None:
+    with pytest.raises(Exception, match=said):
+        async with environment.session(split="train", index=index) as session:
+            await session.prompt()
+
+
+# toolsets
+
+
+async def test_the_toolsets_of_the_package(served: ServerProcess) -> None:
+    async with AsyncClient(served.url, api_key=KEY) as client:
+        environment = client.environment("workshop")
+        async with environment.session(split="train", index=0) as session:
+
+            async def use(name: str, **parameters: Any) -> str:
+                return text(await session.call(name, parameters))
+
+            assert await use("bash", command="cd /work; X=1; ls") == "main.py\n"
+            assert await use("bash", command="echo $X$PWD; exit 3") == "/\n[exit code 3]"
+            assert await use("bash", command="true") == "[no output]"
+            assert (await use("bash", command="sleep 9", timeout_s=1)).startswith("[killed after its time")
+            assert "timeout_s must be" in await use("bash", command="true", timeout_s=-1)
+            long = await use("bash", command="seq 100000")
+            assert long.startswith("1\n2\n") and "characters are left out" in long and len(long) < 17_000
+            assert await use("view_file", path="/work") == "main.py"
+            viewed = await use("view_file", path="work/main.py", first_line=2)
+            assert viewed == "     2\tprint('two')"
+            assert "No such file" in await use("view_file", path="/none")
+            assert "occurs 2 times" in await use(
+                "replace_in_file", path="/work/main.py", old="print", new="x"
+            )
+            await use("replace_in_file", path="/work/main.py", old="'one'", new="'ONE'")
+            await use("insert_in_file", path="/work/main.py", after_line=1, text="print('zero')")
+            assert "must be" in await use("view_file", path="/work/main.py", first_line=9)
+            await use("write_file", path="/work/deep/other", text="äöü")
+            assert await use("bash", command="cat /work/deep/other") == "äöü"
+            await use("bash", command="ln -s /etc/passwd /work/link; head -c 9 /dev/urandom > /work/raw")
+            assert "link" in await use("view_file", path="/work/link")
+            assert "UTF-8" in await use("view_file", path="/work/raw")
+            done = await session.call("submit", {})
+            assert (done.reward, done.finished) == (1.0, True)
+
+
+@pytest.mark.parametrize("name", ["cli", "claude-code", "codex"])
+async def test_toolsets_of_openreward_on_our_sandbox(served: ServerProcess, name: str) -> None:
+    pytest.importorskip("openreward", reason="needs the package openreward")
+    async with AsyncClient(served.url, api_key=KEY) as client:
+        environment = client.environment("foreign")
+        async with environment.session(split="train", index=0, toolset=name) as session:
+            tools = {each.name: each for each in await session.tools()}
+            (shell,) = [each for each in ("bash", "Bash", "shell", "exec_command") if each in tools][:1]
+            command: Any = ["bash", "-lc", "cat /work/a.txt"] if shell == "shell" else "cat /work/a.txt"
+            field = "cmd" if shell == "exec_command" else "command"
+            more = {"description": "look"} if name == "claude-code" else {}
+            assert "alpha" in text(await session.call(shell, {field: command, **more}))
+
+
+async def test_the_environment_of_the_documentation() -> None:
+    path = str(ROOT / "docs" / "examples" / "sandboxes" / "repair.py")
+    with server(path, options=["--sandboxes", "docker"]) as one:
+        async with AsyncClient(one.url) as client:
+            for repaired, reward in (("print(sum(map(int, input().split())))", 0.0), (_REPAIRED, 1.0)):
+                async with client.environment("repair").session(split="train", index=0) as session:
+                    await session.call("write_file", {"path": "/work/total.py", "text": repaired})
+                    assert (await session.call("submit", {})).reward == reward
+
+
+_REPAIRED = "import sys\nprint(sum(map(int, sys.stdin.read().split())))"
+
+
+# without a server
+
+
+def test_the_script_of_the_documentation() -> None:
+    path = ROOT / "docs" / "examples" / "sandboxes" / "script.py"
+    done = subprocess.run(
+        [sys.executable, str(path)], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("42\n\nPRETTY_NAME")
+
+
+@pytest_asyncio.fixture
+async def box() -> AsyncIterator[Sandbox]:
+    async with sandbox(memory="256m", files={"/work/a": "one", "/work/deep/b": "two"}) as found:
+        yield found
+
+
+async def test_a_script_makes_its_own(box: Sandbox, tmp_path: Path) -> None:
+    assert (await box.run("cat /work/a /work/deep/b")).output == "onetwo"
+    (tmp_path / "up").write_bytes(b"\0" * 1000)
+    (tmp_path / "up").chmod(0o750)
+    await box.upload(tmp_path / "up", "/new/up")
+    assert (await box.stat("/new/up")).mode & 0o777 == 0o750
+    await box.download("/new/up", tmp_path / "down")
+    assert (tmp_path / "down").read_bytes() == b"\0" * 1000
+    assert await box.exists("/new") and not await box.exists("/new/none/there")
+    with pytest.raises(FileNotFoundError):
+        await box.read("/none")
+    await box.run("ln -s /etc/passwd /link")
+    with pytest.raises(OSError) as caught:
+        await box.read("/link")
+    assert caught.value.errno == errno.ELOOP
+    with pytest.raises(SandboxError, match="ended with 3: why"):
+        await box.check("echo why; exit 3")
+
+
+async def test_artifacts_are_plain_files(box: Sandbox) -> None:
+    await box.run("cd /work && chmod 640 a && ln -s /etc/passwd link && mkfifo pipe && mkdir -p empty")
+    found = await box.artifacts(["/work", "/work/missing", "/work/a/b"])
+    assert found == {"/work/a": (b"one", 0o640), "/work/deep/b": (b"two", 0o644)}
+
+
+async def test_grading_in_the_same_sandbox(box: Sandbox) -> None:
+    apart = await box.grade("ls /work", artifacts=["/work/deep"], files={"/grader/x": "y"})
+    same = await box.grade("ls /work", files={"/grader/x": "y"}, isolated=False)
+    assert (apart.output, same.output) == ("deep\n", "a\ndeep\n")
+
+
+async def test_reset_begins_anew(box: Sandbox) -> None:
+    first = box.id
+    await box.run("rm /work/a; touch /left")
+    await box.reset()
+    assert (await box.run("ls /work /left")).output.split("\n")[:3] == [
+        "ls: cannot access '/left': No such file or directory",
+        "/work:",
+        "a",
+    ]
+    assert box.id != first
+    await gone(first)
+
+
+async def test_background_processes(box: Sandbox) -> None:
+    process = await box.start("echo begun; exec python3 -m http.server 8123 --bind 127.0.0.1", env={"X": "y"})
+    await process.wait_for_port(8123)
+    assert "begun" in await process.logs() and await process.is_running()
+    await process.stop()
+    assert not await process.is_running()
+    short = await box.start("echo no; exit 1")
+    with pytest.raises(SandboxError, match="ended before port 9000 was open: no"):
+        await short.wait_for_port(9000)
+
+
+async def test_a_sandbox_that_has_ended(box: Sandbox) -> None:
+    await box.close()
+    with pytest.raises(SandboxGone):
+        await box.run("true")
+
+
+async def test_an_image_that_is_missing() -> None:
+    with pytest.raises(ImageMissing, match="no/such-image:1"):
+        await sandbox(image="no/such-image:1")
+
+
+def test_a_script_that_is_not_async() -> None:
+    with sandbox() as box:
+        assert box.run("echo $0").output == "/bin/bash\n"
+        assert box.grade("echo", artifacts=["/etc/hostname"]).ok
+
+
+async def test_the_blocking_form_on_an_event_loop() -> None:
+    with pytest.raises(RuntimeError, match="async form"):
+        sandbox().open_blocking()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"network": "host"}, "write none or open"),
+        ({"memory": "much"}, "512m"),
+        ({"cpus": 0}, "more than 0"),
+        ({"files": {"relative": ""}}, "absolute"),
+    ],
+)
+def test_wrong_options(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        sandbox(**options)
