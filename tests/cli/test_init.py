@@ -14,9 +14,12 @@ from orsay.authoring.hosted import host
 from orsay.cli import init
 from orsay.runtimes.loader import load
 
+from ..support.engine import needs_engine
+
 pytestmark = pytest.mark.process
 
 SPELLINGS = [pytest.param([], id="short"), pytest.param(["--full"], id="full")]
+ALL = [*SPELLINGS, pytest.param(["--template", "sandbox"], id="sandbox")]
 
 
 def orsay_init(*arguments: str) -> int:
@@ -69,6 +72,14 @@ def test_the_project_passes_its_own_tests(tmp_path: Path, spelling: list[str]) -
     assert "4 passed" in done.stdout
 
 
+@needs_engine
+def test_the_project_with_a_sandbox_passes_its_own_tests(tmp_path: Path) -> None:
+    assert orsay_init("my_env", "--into", str(tmp_path), "--template", "sandbox") == 0
+    done = in_project(tmp_path / "my_env", "pytest", "-q", "-p", "no:cacheprovider")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "8 passed" in done.stdout
+
+
 ORSAY_ALONE = """
 [[tool.mypy.overrides]]
 module = ["gymnasium.*", "torch.*"]
@@ -85,7 +96,7 @@ def checked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.timeout(300)  # the first run, without the cache, on a busy machine
-@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("spelling", ALL)
 def test_the_project_type_checks(tmp_path: Path, checked: Path, spelling: list[str]) -> None:
     assert orsay_init("my_env", "--into", str(tmp_path), *spelling) == 0
     with (tmp_path / "my_env" / "pyproject.toml").open("a") as file:
@@ -94,7 +105,7 @@ def test_the_project_type_checks(tmp_path: Path, checked: Path, spelling: list[s
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("spelling", ALL)
 def test_the_project_is_tidy(tmp_path: Path, spelling: list[str]) -> None:
     assert orsay_init("my_env", "--into", str(tmp_path), *spelling) == 0
     for verb in (
@@ -146,9 +157,9 @@ def test_the_readme_is_that_of_a_hugging_face_space() -> None:
     assert "app_port: 8080" in front.splitlines()
 
 
-@pytest.mark.parametrize("full", [False, True])
-def test_no_placeholder_is_left(full: bool) -> None:
-    for path, text in init.project_files("my_env", full=full).items():
+@pytest.mark.parametrize("template", init.TEMPLATES)
+def test_no_placeholder_is_left(template: str) -> None:
+    for path, text in init.project_files("my_env", template).items():
         assert "{{" not in text, path
         assert text.endswith("\n"), path
 

@@ -16,23 +16,25 @@ import orsay
 from ..packaging.dockerfile import generate
 from .terminal import echo, echo_error
 
-__all__ = ["BadName", "add_parser", "check_name", "class_name", "project_files", "run"]
+__all__ = ["TEMPLATES", "BadName", "add_parser", "check_name", "class_name", "project_files", "run"]
 
 _EPILOG = """\
 examples:
   orsay init my_env               a project in ./my_env, with the class my_env.env:MyEnv
   orsay init my_env --into envs   the same in ./envs/my_env
   orsay init my_env --full        with methods for tasks and a pydantic model per tool
+  orsay init my_env --template sandbox
+                                  a model that works in a sandbox, with isolated grading
 """
 
-_COMMON = {
+TEMPLATES = ("environment", "full", "sandbox")
+"""The first has all files; the others have what is different."""
+_FILES = {
     "pyproject.toml": "pyproject.toml.tmpl",
     "README.md": "README.md.tmpl",
     ".dockerignore": "dockerignore.tmpl",
     ".gitignore": "gitignore.tmpl",
     "{package}/__init__.py": "package/__init__.py.tmpl",
-}
-_SPELLED = {
     "{package}/env.py": "package/env.py.tmpl",
     "tests/test_{package}.py": "tests/test_env.py.tmpl",
 }
@@ -63,7 +65,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="folder to make the project in (default: here)",
     )
     parser.add_argument(
-        "--full", action="store_true", help="write the environment in the standard's full spelling"
+        "--template",
+        choices=TEMPLATES,
+        default="environment",
+        help="what to begin with: a small environment, the same in the standard's full spelling, or one with"
+        " a sandbox (default: environment)",
+    )
+    parser.add_argument(
+        "--full", action="store_const", const="full", dest="template", help="the same as --template full"
     )
     parser.set_defaults(run=run)
 
@@ -81,13 +90,13 @@ def run(args: argparse.Namespace) -> int:
             return _refuse(
                 f"{folder} exists and is not an empty folder; choose another name, or --into another folder"
             )
-        for path, text in project_files(args.name, full=args.full).items():
+        for path, text in project_files(args.name, args.template).items():
             target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
     except OSError as exc:
         return _refuse(f"cannot write to {folder}: {exc.strerror or exc}; choose another folder with --into")
-    echo(_next_steps(folder, args.name))
+    echo(_next_steps(folder, args.name, args.template))
     return 0
 
 
@@ -111,13 +120,14 @@ def class_name(name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
 
 
-def project_files(name: str, *, full: bool = False) -> Mapping[str, str]:
-    """Relative path and text of every file of the project."""
+def project_files(name: str, template: str = "environment") -> Mapping[str, str]:
+    """Relative path and text of every file of the project, from one of ``TEMPLATES``."""
     values = {"package": name, "project": name.strip("_").replace("_", "-"), "class": class_name(name)}
     templates = files("orsay") / "templates"
-    spelling = templates / ("full" if full else "environment")
-    sources = {path: templates / "environment" / source for path, source in _COMMON.items()}
-    sources |= {path: spelling / source for path, source in _SPELLED.items()}
+    sources = {}
+    for path, source in _FILES.items():
+        own = templates / template / source
+        sources[path] = own if own.is_file() else templates / "environment" / source
     written = {
         path.format(package=name): _fill(source.read_text(encoding="utf-8"), values)
         for path, source in sources.items()
@@ -142,12 +152,13 @@ def _refuse(message: str) -> int:
     return 2
 
 
-def _next_steps(folder: Path, name: str) -> str:
+def _next_steps(folder: Path, name: str, template: str) -> str:
+    sandboxes = " --sandboxes docker" if template == "sandbox" else ""
     return f"""\
 Wrote {folder}. Next:
 
   cd {shlex.quote(str(folder))}
   pip install -e ".[dev]"
   pytest
-  orsay serve {name}.env:{class_name(name)} --reload
+  orsay serve {name}.env:{class_name(name)}{sandboxes} --reload
 """
