@@ -62,13 +62,14 @@ class ServerProcess:
         folder: Path = ROOT,
         open_files: int | None = None,
         imported: Sequence[str] = (),
+        verb: Sequence[str] = ("serve",),
     ) -> None:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("ORSAY_")}
         (out, out_end), (log, log_end) = os.pipe(), os.pipe()
         self._streams = (os.fdopen(out, "rb"), os.fdopen(log, "rb"))
         try:
             self._process = start(
-                [sys.executable, "-m", "orsay", "serve", *arguments],
+                [sys.executable, "-m", "orsay", *verb, *arguments],
                 cwd=folder,
                 env={**clean, "ORSAY_JOURNAL": "off", **env},
                 stdout=out_end,

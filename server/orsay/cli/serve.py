@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from ..config import find_file
 from ..errors import ConfigError, LoadError
 from ..serving.server import Server
 from ..settings import Settings
+from .listening import add_listening, add_logging
 from .terminal import echo, echo_error
 
 __all__ = ["add_parser"]
@@ -47,31 +47,13 @@ def add_parser(verbs: Any) -> None:
         metavar="TARGET",
         help="what to host: MODULE:CLASS, FILE.py:CLASS, http://HOST:PORT, docker:IMAGE",
     )
-    parser.add_argument(
-        "-c",
-        "--config",
-        type=Path,
-        metavar="FILE",
-        help="settings and environments (ORSAY_CONFIG, else ./orsay.toml)",
-    )
-    parser.add_argument("--host", help="address to listen on (127.0.0.1)")
-    parser.add_argument("--port", type=int, help="port to listen on (8080); 0 takes a free one")
+    add_listening(parser, config="settings and environments (ORSAY_CONFIG, else ./orsay.toml)")
     parser.add_argument(
         "--runtime",
         choices=["process", "local", "docker", "remote"],
         help="where environments run (process); docker, remote: targets are images, URLs",
     )
     parser.add_argument("--workers", type=int, help="worker processes (as many as cores)")
-    parser.add_argument(
-        "--api-key",
-        action="append",
-        dest="api_keys",
-        metavar="KEY",
-        help="accept clients with this key; may be repeated. ORSAY_API_KEYS keeps keys off the process list",
-    )
-    parser.add_argument(
-        "--allow-anonymous", action="store_true", default=None, help="listen beyond loopback without keys"
-    )
     parser.add_argument(
         "--index-only",
         action="store_true",
@@ -90,8 +72,7 @@ def add_parser(verbs: Any) -> None:
         dest="sandboxes_backend",
         help="answer the sandbox endpoints that environments written for openreward use (off)",
     )
-    parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"], help="(info)")
-    parser.add_argument("--log-format", choices=["auto", "console", "json"], help="(auto)")
+    add_logging(parser)
     parser.add_argument("--reload", action="store_true", help="load the code again when it changes on disk")
     parser.add_argument(
         "--settings", action="store_true", help="list every setting with its variable and exit"

@@ -30,6 +30,7 @@ from ..errors import (
 from ..faults import FaultLog
 from ..logs import get_logger
 from ..runtimes.base import Runtime
+from ..runtimes.router import hosts_nothing
 from ..sandboxes.service import SANDBOX_PREFIX
 from .asgi import Application, Headers, Receive, Scope, Send, break_off, has_left, replay
 from .cycle import Cycle
@@ -248,7 +249,7 @@ class HttpApp:
         await request.send_json(b'{"status":"ok"}')
 
     async def _ready(self, request: Request) -> None:
-        if not self._runtime.environments:
+        if not self._runtime.environments and not hosts_nothing(self._runtime):
             raise Starting("the environments are still being loaded")
         if not self._keys.are_named:
             raise Starting("the journal is still being read")

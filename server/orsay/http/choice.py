@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..errors import Starting, UnknownEnvironment
 from ..runtimes.base import EnvironmentInfo, Runtime
+from ..runtimes.router import hosts_nothing
 
 __all__ = ["choose"]
 
@@ -20,6 +21,8 @@ def choose(runtime: Runtime, name: str | None, deployment: str | None) -> Enviro
     for info in environments:
         if info.key == key or (not key and info.leads):
             return info
+    if hosts_nothing(runtime):
+        raise UnknownEnvironment("this server has sandboxes for environments elsewhere, and hosts none")
     if runtime.pending:
         raise Starting(f"environments are still being loaded: {', '.join(runtime.pending)}")
     if not environments:

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from pydantic_core import to_json
 
 from ..runtimes.base import EnvironmentInfo, Runtime, TaskQuery
+from ..runtimes.router import hosts_nothing
 from .choice import choose
 
 __all__ = ["VERSION", "discovery_router"]
@@ -108,6 +109,11 @@ class _Discovery:
     def _info(self, env: str, deployment: str | None = None) -> EnvironmentInfo:
         return choose(self._runtime, env, deployment)
 
+    def _wait_for_some(self) -> None:
+        """Raise Starting until there are environments, on a server that hosts some."""
+        if not self._runtime.environments and not hosts_nothing(self._runtime):
+            self._info("")
+
     async def version(self) -> Response:
         """Version of this server."""
         answer = Version(version=VERSION, build_sha=None, server="orsay", python=platform.python_version())
@@ -115,13 +121,12 @@ class _Discovery:
 
     async def list_environments(self) -> Response:
         """Names in lower case; the first is the default. Those of runtimes that are not up yet come later."""
-        if not self._runtime.environments:
-            self._info("")
+        self._wait_for_some()
         return _json(to_json([info.key for info in self._runtime.environments]))
 
     async def environments(self) -> Response:
         """Complete description of each environment, for a server in front of this one."""
-        self._info("")
+        self._wait_for_some()
         return _json(to_json(list(self._runtime.environments)))
 
     async def tools(self, env: Env, x_deployment: Deployment = None) -> Response:

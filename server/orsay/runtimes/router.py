@@ -31,7 +31,7 @@ from .base import (
     TaskQuery,
 )
 
-__all__ = ["Member", "RouterHandle", "RouterRuntime"]
+__all__ = ["Member", "RouterHandle", "RouterRuntime", "hosts_nothing"]
 
 _log = get_logger(__name__)
 
@@ -336,6 +336,11 @@ class RouterRuntime:
             return self._current().routes[key]
         except KeyError:
             raise UnknownEnvironment(f"unknown environment {key!r}") from None
+
+
+def hosts_nothing(runtime: Runtime) -> bool:
+    """True for the runtime of a server that has no environments and waits for none."""
+    return isinstance(runtime, RouterRuntime) and not runtime.members
 
 
 def _look(members: Sequence[Member]) -> _View:

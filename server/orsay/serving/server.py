@@ -65,6 +65,7 @@ class Server:
 
     The first environment is the default. Settings are keyword arguments of ``run``, variables ``ORSAY_…`` or
     keys of the file; environments come from the file or as arguments. The file is read again on SIGHUP.
+    With ``only_sandboxes`` none is hosted: the server has sandboxes for environments that run elsewhere.
     """
 
     def __init__(
@@ -73,9 +74,10 @@ class Server:
         *,
         config: str | Path | None = None,
         reload: bool = False,
+        only_sandboxes: bool = False,
         **settings: Any,
     ) -> None:
-        if not environments and config is None:
+        if not environments and config is None and not only_sandboxes:
             raise LoadError("a server needs at least one environment class")
         self._targets = [each for each in environments if isinstance(each, str)]
         self._classes = [each for each in environments if not isinstance(each, str)]
@@ -84,6 +86,7 @@ class Server:
         self._file = None if config is None else Path(config)
         self._settings = settings
         self._reload = reload
+        self._only_sandboxes = only_sandboxes
 
     def run(self, host: str | None = None, port: int | None = None, **settings: Any) -> None:
         """Serve until SIGINT or SIGTERM. Raises LoadError or ConfigError before anything is served."""
@@ -109,6 +112,10 @@ class Server:
         """Read the current configuration. Raises ConfigError."""
         targets = ["the classes"] if self._classes else self._targets
         found = read(self._file, given, targets)
+        if self._only_sandboxes:
+            if found.settings.sandboxes_backend == "off":
+                found = read(self._file, {**given, "sandboxes_backend": "docker"})
+            return replace(found, entries=())
         entries = self._class_entries(found.settings) if self._classes else found.entries
         if not entries:
             raise ConfigError(
@@ -152,7 +159,8 @@ class Server:
                 await stack.enter_async_context(_in_background(_whenever(signals.hung_up, reread)))
             # set before the address is printed; a second signal skips the grace time
             stopped = signals.stopped(again=running.sessions.hurry)
-            print(safe(f"Orsay serves {_names(running)} at {running.url}"), flush=True)
+            what = "sandboxes" if self._only_sandboxes else _names(running)
+            print(safe(f"Orsay serves {what} at {running.url}"), flush=True)
             await stopped.wait()
             _log.info("shutting_down")
 
