@@ -296,6 +296,9 @@ class Settings(BaseSettings):
     sandboxes_data: dict[str, Path] = Field(
         {}, description="folders by the name of an environment, for its buckets"
     )
+    sandboxes_data_path: str = Field(
+        "/orwd_data", description="where the code of an environment itself sees its folder of data"
+    )
     sandboxes_pull: Literal["missing", "always", "never"] = Field(
         "missing", description="when an image is pulled for a sandbox"
     )
@@ -418,6 +421,13 @@ class Settings(BaseSettings):
                     " https://app.example.org:8443 or https://*.example.org, with commas between; * is any"
                 )
         return origins
+
+    @field_validator("sandboxes_data_path")
+    @classmethod
+    def _below_the_root(cls, path: str) -> str:
+        if not path.startswith("/") or os.path.normpath(path) == "/" or ".." in path.split("/"):
+            raise ValueError("must be an absolute path below /, such as /orwd_data")
+        return os.path.normpath(path)
 
     @field_validator("hash_seed", mode="before")
     @classmethod

@@ -77,11 +77,13 @@ def _check(named: Path | None) -> int:
 
 
 def _notes(configuration: Configuration) -> dict[str, str]:
-    """Notes on entries that share worker processes."""
+    """Notes on entries that share worker processes, or see a folder of data."""
     entries = configuration.entries
     notes = {}
     for spec in plan(entries, configuration.settings, ""):
-        if isinstance(spec, CodeSpec) and len(spec.labels) > 1:
+        if isinstance(spec, CodeSpec) and spec.data.folder:
+            notes[spec.labels[0]] = f"{spec.data.folder} at {spec.data_path}"
+        elif isinstance(spec, CodeSpec) and len(spec.labels) > 1:
             for label in spec.labels:
                 others = ", ".join(each for each in spec.labels if each != label)
                 notes[label] = f"shares workers with {others}"

@@ -100,6 +100,9 @@ class CodeOptions(Table):
     """Options of environments whose code runs here; any of them gives the entry its own workers."""
 
     runtime: Literal["process", "local"] | None = Field(None, description="where its code runs")
+    data: Text | None = Field(
+        None, description="what its code reads at /orwd_data: a name under [sandboxes.data], or a folder"
+    )
     workers: Count | None = Field(None, description="worker processes of its own")
     max_workers: Count | None = Field(None, description="with sessions_per_worker: no more processes")
     sessions_per_worker: Count | None = Field(None, description="workers are added as sessions come")

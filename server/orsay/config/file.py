@@ -22,7 +22,7 @@ from ..authoring.imports import is_file, split_target
 from ..errors import ConfigError, LoadError
 from ..settings import Settings, read_keys
 from ..suggest import did_you_mean
-from .entries import TABLES, ClassTable, DirectoryTable, Entry, ImageTable, UpstreamOptions
+from .entries import TABLES, ClassTable, CodeOptions, DirectoryTable, Entry, ImageTable, UpstreamOptions
 from .layers import SECRETS, FileSettings
 from .lines import Lines
 from .problems import Problem, explain
@@ -109,6 +109,8 @@ class _Reader:
     problems: list[Problem] = field(default_factory=list)
     paths: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Path in the document of each setting that is not a top-level key."""
+    data: frozenset[str] = frozenset()
+    """Names of folders of data."""
 
     def read(self) -> FileContent:
         tables = self.document.pop(ENTRIES, {})
@@ -143,6 +145,7 @@ class _Reader:
             keys_file = values["api_keys_file"] = self._absolute(keys_file)
         data = values.get("sandboxes_data")
         if isinstance(data, dict):
+            self.data = frozenset(data)
             values["sandboxes_data"] = {
                 name: self._absolute(folder) if isinstance(folder, str) else folder
                 for name, folder in data.items()
@@ -262,6 +265,10 @@ class _Reader:
                     self._wrong((*at, "path"), f"no folder {each} to import from")
         elif isinstance(table, DirectoryTable):
             table = table.model_copy(update={"directory": str(self._absolute(table.directory))})
+        if isinstance(table, CodeOptions) and table.data is not None and table.data not in self.data:
+            folder = self._absolute(table.data)
+            if folder.is_dir():
+                table = table.model_copy(update={"data": str(folder)})
         elif isinstance(table, UpstreamOptions):
             table = table.model_copy(update={"api_key": self._api_key(label, table)})
             if isinstance(table, ImageTable):

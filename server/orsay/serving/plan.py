@@ -15,6 +15,8 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from ..config.entries import CodeOptions, Entry, ImageTable, Table, UpstreamOptions, UrlTable
+from ..errors import LoadError
+from ..logs import get_logger
 from ..runtimes.base import Runtime
 from ..runtimes.docker.options import DockerOptions
 from ..runtimes.execution.episode import Limits
@@ -26,6 +28,7 @@ from ..runtimes.remote.options import RemoteOptions
 from ..runtimes.router import Member
 from ..settings import Settings, hash_seed_of_process, set_variables
 from ..tracing import mark_log_records
+from .data import NO_DATA, CodeData, data_of
 
 __all__ = ["CodeSpec", "RuntimeSpec", "docker_options", "plan"]
 
@@ -45,6 +48,7 @@ _CODE_SETTINGS = (
     "hash_seed",
     "stream_after_s",
 )
+_log = get_logger(__name__)
 _NO_OPTIONS = frozenset({"targets", "directory"})
 _MIB = 1024 * 1024
 _HOOK_MARGIN_S = 60.0
@@ -80,17 +84,22 @@ def plan(
         if isinstance(table, ImageTable):
             options = docker_options(table, settings)
             specs.append(ImageSpec(entry.label, table, options, server_id, str(entry)))
-        elif isinstance(table, UrlTable):
+            continue
+        if isinstance(table, UrlTable):
             specs.append(UrlSpec(entry.label, table, _remote_options(table, settings), str(entry)))
-        elif table.model_fields_set - _NO_OPTIONS or _hides(entry, shared):
-            specs.append(_code([entry], table, settings, hidden, variables))
+            continue
+        data = data_of(entry, settings.sandboxes_data)
+        if table.model_fields_set - _NO_OPTIONS or data.folder or _hides(entry, shared):
+            specs.append(_code([entry], table, settings, hidden, variables, data))
         else:
             if not shared:
                 at = len(specs)
                 specs.append(None)
             shared.append(entry)
     if shared:
-        specs[at] = _code(shared, CodeOptions(), settings, hidden, variables)
+        notes = [data_of(each, settings.sandboxes_data).note for each in shared]
+        data = CodeData(note="; ".join(filter(None, notes)))
+        specs[at] = _code(shared, CodeOptions(), settings, hidden, variables, data)
     return [spec for spec in specs if spec is not None]
 
 
@@ -110,6 +119,7 @@ def _code(
     settings: Settings,
     hidden_variables: tuple[str, ...],
     variables: Mapping[str, str],
+    data: CodeData,
 ) -> CodeSpec:
     own = {name: getattr(table, name, None) for name in _CODE_SETTINGS}
     return CodeSpec(
@@ -122,6 +132,8 @@ def _code(
         labels=tuple(entry.label for entry in entries),
         hidden_variables=hidden_variables,
         variables=variables,
+        data=data,
+        data_path=settings.sandboxes_data_path,
         hidden=frozenset(key.get_secret_value() for key in settings.keys),
     )
 
@@ -155,6 +167,8 @@ class CodeSpec:
     hidden_variables: tuple[str, ...] = field(compare=False)
     variables: Mapping[str, str] = field(compare=False, repr=False)
     """Additional environment variables of the code."""
+    data: CodeData = NO_DATA
+    data_path: str = ""
 
     def member(self) -> Member:
         runtime = self.runtime()
@@ -179,6 +193,7 @@ class CodeSpec:
             max_result_bytes=self.options["max_result_bytes"],
             slow_after_s=self.options["stream_after_s"],
         )
+        self._check_data()
         set_variables(self.variables)
         hash_seed = hash_seed_of_process()  # before author code can change the variable
         mark_log_records()  # author code may log as soon as it is imported
@@ -186,7 +201,24 @@ class CodeSpec:
         threads = self.options["threads_per_worker"]
         return LocalRuntime(loaded, limits, threads=threads, hash_seed=hash_seed)
 
+    def _check_data(self) -> None:
+        """This process sees the machine as it is: its data must be there, as a link. Raises LoadError."""
+        self._note_data()
+        folder, path = self.data.folder, self.data_path
+        if folder and os.path.realpath(path) != os.path.realpath(folder):
+            text = (
+                f"the runtime 'local' cannot show {folder} at {path}: use worker processes, or a link there"
+            )
+            if self.data.required:
+                raise LoadError(f"{self.title}: {text}")
+            _log.warning("data_not_shown", environments=self.title, folder=folder, path=path, reason=text)
+
+    def _note_data(self) -> None:
+        if self.data.note:
+            _log.warning("data_not_shown", environments=self.title, reason=self.data.note)
+
     def _process(self) -> ProcessRuntime:
+        self._note_data()
         options = self.options
         config = WorkerConfig(
             targets=list(self.targets),
@@ -201,6 +233,8 @@ class CodeSpec:
             hash_seed=options["hash_seed"],
             hidden_variables=list(self.hidden_variables),
             variables=dict(self.variables),
+            folders={self.data_path: self.data.folder} if self.data.folder else {},
+            folders_required=self.data.required,
         )
         memory = options["worker_memory_limit_mib"]
         return ProcessRuntime(

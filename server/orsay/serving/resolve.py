@@ -16,12 +16,13 @@ from pathlib import Path
 
 from ..adapters import is_adapter_target
 from ..authoring.imports import is_file, split_target
-from ..config.entries import DirectoryTable, Entry, ImageTable
+from ..config.entries import CodeOptions, DirectoryTable, Entry, ImageTable
 from ..config.problems import Problem, config_error
 from ..errors import ConfigError, LoadError
 from ..packaging.project import read
 from ..settings import Settings
 from ..suggest import did_you_mean
+from .data import named_folder
 from .plan import docker_options
 
 __all__ = ["resolve"]
@@ -44,6 +45,9 @@ def resolve(entries: Iterable[Entry], settings: Settings, *, look_for_code: bool
 
 
 def _resolved(entry: Entry, settings: Settings) -> Entry:
+    if isinstance(entry.table, CodeOptions) and entry.table.data is not None:
+        folder = named_folder(entry.table.data, settings.sandboxes_data)
+        entry = replace(entry, table=entry.table.model_copy(update={"data": folder}))
     if isinstance(entry.table, DirectoryTable):
         return _of_project(entry, entry.table)
     if isinstance(entry.table, ImageTable):

@@ -77,6 +77,10 @@ class WorkerConfig(BaseModel):
     """Environment variables that the worker must not have: keys of other servers."""
     variables: dict[str, str] = {}
     """Environment variables that the worker gets besides this process's."""
+    folders: dict[str, str] = {}
+    """Folders by the paths at which the worker alone sees them, read-only."""
+    folders_required: bool = False
+    """True if the worker must not load its code without them."""
 
 
 Frame: TypeAlias = tuple[int, int, int, bytes]

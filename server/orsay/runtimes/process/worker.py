@@ -32,6 +32,7 @@ from ..execution.output_guard import Guard, guard_output
 from ..execution.runs import Run
 from ..loader import load
 from ..outcome import Outcome
+from .folders import show_folders
 from .frames import (
     FrameReader,
     Kind,
@@ -57,8 +58,11 @@ _BLOCKED_S = 2.0
 class Worker(asyncio.Protocol):
     """The worker's end of the socket."""
 
-    def __init__(self, host: EnvironmentHost, ended: asyncio.Event, guard: Guard) -> None:
+    def __init__(
+        self, host: EnvironmentHost, ended: asyncio.Event, guard: Guard, *, without_folders: str = ""
+    ) -> None:
         self._host = host
+        self._without_folders = without_folders
         self._guard = guard
         self._ended = ended
         self._reader = FrameReader()
@@ -70,7 +74,8 @@ class Worker(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._outbox = Outbox(cast("asyncio.WriteTransport", transport).write)
-        self._outbox.send(Kind.HELLO, 0, to_json({"environments": self._host.environments}))
+        hello = {"environments": self._host.environments, "without_folders": self._without_folders}
+        self._outbox.send(Kind.HELLO, 0, to_json(hello))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._outbox.close()
@@ -185,7 +190,9 @@ class Worker(asyncio.Protocol):
         self._host.close()
 
 
-async def _serve(sock: socket.socket, classes: list[type], config: WorkerConfig, guard: Guard) -> None:
+async def _serve(
+    sock: socket.socket, classes: list[type], config: WorkerConfig, guard: Guard, without_folders: str
+) -> None:
     limits = Limits(
         call_time_limit_s=config.call_time_limit_s,
         setup_time_limit_s=config.setup_time_limit_s,
@@ -199,7 +206,7 @@ async def _serve(sock: socket.socket, classes: list[type], config: WorkerConfig,
     gc.set_threshold(50_000, 20, 100)
     sock.setblocking(False)
     ended = asyncio.Event()
-    worker = Worker(host, ended, guard)
+    worker = Worker(host, ended, guard, without_folders=without_folders)
     await asyncio.get_running_loop().create_unix_connection(lambda: worker, sock=sock)
     await ended.wait()
     with contextlib.suppress(TimeoutError):
@@ -213,6 +220,22 @@ def _read_config(sock: socket.socket) -> WorkerConfig:
         for _, _, _, payload in reader.feed(data):
             return WorkerConfig.model_validate_json(payload)
     sys.exit(0)  # the server is gone already
+
+
+def _show_folders(config: WorkerConfig) -> str:
+    """Show the folders; the reason if that is impossible and they are not required. Raises LoadError."""
+    try:
+        show_folders(config.folders)
+    except OSError as exc:
+        places = ", ".join(f"{folder} at {path}" for path, folder in config.folders.items())
+        reason = (
+            f"its code does not see {places}: {exc}. Make that path a link to the folder, run the server with"
+            " the right to mount (root, or user namespaces), or put the environment into a container"
+        )
+        if config.folders_required:
+            raise LoadError(reason) from None
+        return reason
+    return ""
 
 
 def _load(config: WorkerConfig) -> list[type]:
@@ -261,8 +284,14 @@ def main() -> None:
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # the server's request for the stacks of a blocked worker
     loops: list[asyncio.AbstractEventLoop] = []
-    threading.Thread(target=_watch_parent, args=(os.getppid(), loops), daemon=True).start()
+    parent = os.getppid()
     config = _read_config(sock)
+    try:
+        without_folders = _show_folders(config)
+    except LoadError as exc:
+        _report_load_error(sock, str(exc))
+        os._exit(1)
+    threading.Thread(target=_watch_parent, args=(parent, loops), daemon=True).start()
     mark_log_records()
     mark_last_resort()
     guard = guard_output()
@@ -270,7 +299,7 @@ def main() -> None:
         classes = _load(config)
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             loops.append(runner.get_loop())
-            runner.run(_serve(sock, classes, config, guard))
+            runner.run(_serve(sock, classes, config, guard, without_folders))
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(0)  # author threads that never return must not keep the process alive

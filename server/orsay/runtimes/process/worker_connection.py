@@ -301,7 +301,10 @@ class WorkerConnection(asyncio.Protocol):
                 if listener is not None:
                     listener.setup_ended(None if kind == Kind.SETUP_DONE else read_error(payload))
             case Kind.HELLO:
-                described = from_json(payload)["environments"]
+                hello = from_json(payload)
+                described = hello["environments"]
+                if hello["without_folders"]:
+                    _log.warning("data_not_shown", worker=self.pid, reason=hello["without_folders"])
                 known_here = {"in_order": True, "hash_seed": self._hash_seed}
                 self.environments = tuple(
                     EnvironmentInfo.model_validate({**each, **known_here}) for each in described
