@@ -19,6 +19,7 @@ _VERBS = {
     "check": "run the conformance suite against any ORS server",
     "eval": "evaluate a model, or compare two evaluations",
     "journal": "count, export and prune recorded sessions",
+    "data": "tell what an environment needs and lacks",
     "sandboxes": "serve sandboxes to environments that run elsewhere",
 }
 

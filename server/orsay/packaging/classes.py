@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..errors import LoadError
 
-__all__ = ["find_targets"]
+__all__ = ["find_targets", "python_files"]
 
 _PACKAGES = ("orsay", "openreward", "ors")
 _NOT_SEARCHED = frozenset({"tests", "test", "docs", "build", "dist", "node_modules", "site-packages"})
@@ -40,7 +40,7 @@ def find_targets(folder: Path) -> tuple[str, ...]:
     underscore, tests, and hidden folders. Raises LoadError for a file that is no Python.
     """
     root = folder / "src" if (folder / "src").is_dir() else folder
-    modules = {module.name: module for module in (_read(path, root) for path in _files(root))}
+    modules = {module.name: module for module in (_read(path, root) for path in python_files(root))}
     found = [
         (module, name)
         for module in modules.values()
@@ -55,7 +55,8 @@ def find_targets(folder: Path) -> tuple[str, ...]:
     )
 
 
-def _files(root: Path) -> Iterator[Path]:
+def python_files(root: Path) -> Iterator[Path]:
+    """Files that hold code of a project: without tests, hidden folders and virtual environments."""
     for folder, folders, files in os.walk(root):
         folders[:] = sorted(
             name
