@@ -83,6 +83,20 @@ def test_an_image_that_a_function_chooses(tmp_path: Path) -> None:
     }
 
 
+def test_sandboxes_of_our_own_classes(tmp_path: Path) -> None:
+    text = (
+        "import orsay\n"
+        'self.sandbox(image="python:3.11-slim", data={"/books": "Owner/Books"})\n'
+        "orsay.sandbox()\n"
+    )
+    assert needs(tmp_path, text) == {
+        ("sandbox", "sandboxes"),
+        ("image", "python:3.11-slim"),
+        ("bucket", "/books", "Owner/Books"),
+    }
+    assert needs(tmp_path, "sandbox()") == set()
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

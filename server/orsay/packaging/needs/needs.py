@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
 from .sources import Module, Texts
@@ -62,13 +62,18 @@ class Need:
 def needs_of(modules: Sequence[Module], *, data_path: str = "/orwd_data") -> list[Need]:
     """All needs of a project, each once; ``data_path`` is where its own code looks for data."""
     texts = Texts(modules)
+    readers = [_Reader(module, texts, data_path) for module in modules]
+    for reader in readers:
+        reader.visit(reader.module.tree)
+    names = {need.what for reader in readers for need, _ in reader.found if need.kind == "environment"}
+    only = names.pop() if len(names) == 1 else ""
     found: dict[Need, list[str]] = {}
-    for module in modules:
-        reader = _Reader(module, texts, data_path)
-        reader.visit(module.tree)
+    for reader in readers:
         for need, line in reader.found:
+            if need.kind == "bucket" and not need.owner:  # made apart from its settings
+                need = replace(need, owner=only)
             places = found.setdefault(need, [])
-            if (place := f"{module.name}:{line}") not in places:
+            if (place := f"{reader.module.name}:{line}") not in places:
                 places.append(place)
     order = {kind: number for number, kind in enumerate(get_args(Kind))}
     needs = [Need(need.kind, need.what, need.owner, need.folder, tuple(at)) for need, at in found.items()]
@@ -79,7 +84,7 @@ class _Reader(ast.NodeVisitor):
     """Needs of one module, with their lines."""
 
     def __init__(self, module: Module, texts: Texts, data_path: str) -> None:
-        self._module = module
+        self.module = module
         self._texts = texts
         self._data = data_path
         self._owners: frozenset[str] = frozenset()
@@ -89,7 +94,7 @@ class _Reader(ast.NodeVisitor):
         self.found.append((Need(kind, what, owner, folder), getattr(node, "lineno", 1)))
 
     def _of(self, node: ast.expr | None) -> frozenset[str]:
-        return frozenset() if node is None else self._texts.of(node, self._module)
+        return frozenset() if node is None else self._texts.of(node, self.module)
 
     # imports
 
@@ -113,7 +118,7 @@ class _Reader(ast.NodeVisitor):
     # calls
 
     def visit_Call(self, node: ast.Call) -> None:
-        name = self._module.dotted(node.func)
+        name = self.module.dotted(node.func)
         last = name.rpartition(".")[2] or getattr(node.func, "attr", "")
         arguments = {each.arg: each.value for each in node.keywords if each.arg is not None}
         for each in node.keywords:
@@ -128,9 +133,9 @@ class _Reader(ast.NodeVisitor):
         for package, classes in _MODELS.items():
             if any(name == f"{package}.{each}" for each in classes):
                 self._add("model", package.partition(".")[0], node)
+        if last == "sandbox" and (name == "orsay.sandbox" or isinstance(node.func, ast.Attribute)):
+            self._sandbox(node, arguments)
         if isinstance(node.func, ast.Attribute):
-            if node.func.attr == "sandbox" and node.args:
-                self._add("sandbox", "sandboxes", node)
             if node.func.attr in ("get", "pop") and node.args and _is_secrets(node.func.value):
                 self._secret(node.args[0])
             if node.func.attr in _IN_SANDBOX:
@@ -149,6 +154,15 @@ class _Reader(ast.NodeVisitor):
             self._settings(node, given)
         else:
             self.generic_visit(node)
+
+    def _sandbox(self, node: ast.Call, given: dict[str, ast.expr]) -> None:
+        """``client.sandbox(settings)``, or ``self.sandbox(image=…, data={path: name})``."""
+        self._add("sandbox", "sandboxes", node)
+        for image in self._of(given.get("image")):
+            self._add("image", image, node)
+        for path, owner in _given(given["data"]).items() if "data" in given else ():
+            for name in self._of(owner):
+                self._add("bucket", path, node, owner=name)
 
     def _settings(self, node: ast.expr, given: dict[str, ast.expr]) -> None:
         self._add("sandbox", "sandboxes", node)
