@@ -284,7 +284,7 @@ class Settings(BaseSettings):
         10 * 1024 * _MIB, ge=0, description="beyond it, the oldest sessions are removed; 0: no bound"
     )
 
-    sandboxes_backend: Literal["off", "docker"] = Field(
+    sandboxes_backend: Literal["off", "auto", "docker", "bubblewrap"] = Field(
         "off", description="where sandboxes run, whose endpoints environments written for openreward use"
     )
     sandboxes_image: str = Field(
