@@ -284,11 +284,11 @@ class Settings(BaseSettings):
         10 * 1024 * _MIB, ge=0, description="beyond it, the oldest sessions are removed; 0: no bound"
     )
 
-    sandboxes_backend: Literal["off", "docker"] = Field(
+    sandboxes_backend: Literal["off", "auto", "docker", "bubblewrap"] = Field(
         "off", description="where sandboxes run, whose endpoints environments written for openreward use"
     )
     sandboxes_image: str = Field(
-        "python:3.11-slim", min_length=1, description="image of sandboxes for which code names none"
+        "", description="image of sandboxes for which code names none; empty: the back end's own"
     )
     sandboxes_images: dict[str, str] = Field(
         {}, description="images by the exact reference that environment code asks for"

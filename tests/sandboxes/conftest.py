@@ -7,18 +7,27 @@ import pytest
 import pytest_asyncio
 from orsay.sandboxes.sandbox import Sandbox
 
+from ..support.bubblewrap import bubblewrap_sandbox
 from ..support.sandboxes import bare_agent, docker_sandbox
 
 
 @pytest_asyncio.fixture(
     params=[
         pytest.param("agent", marks=pytest.mark.process),
+        pytest.param("bubblewrap", marks=pytest.mark.process),
         pytest.param("docker", marks=pytest.mark.engine),
     ]
 )
 async def sandbox(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Sandbox]:
     """A sandbox of each kind. The bare agent is the program alone, without isolation."""
-    async with bare_agent(tmp_path) if request.param == "agent" else docker_sandbox() as found:
+    match request.param:
+        case "agent":
+            made = bare_agent(tmp_path)
+        case "bubblewrap":
+            made = bubblewrap_sandbox(tmp_path)
+        case _:
+            made = docker_sandbox()
+    async with made as found:
         yield found
 
 

@@ -68,7 +68,7 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument(
         "--sandboxes",
-        choices=["off", "docker"],
+        choices=["off", "auto", "docker", "bubblewrap"],
         dest="sandboxes_backend",
         help="answer the sandbox endpoints that environments written for openreward use (off)",
     )

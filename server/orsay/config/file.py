@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from pydantic import SecretStr, ValidationError
 
@@ -149,6 +149,12 @@ class _Reader:
             values["sandboxes_data"] = {
                 name: self._absolute(folder) if isinstance(folder, str) else folder
                 for name, folder in data.items()
+            }
+        images = values.get("sandboxes_images")
+        if isinstance(images, dict):
+            values["sandboxes_images"] = {
+                name: str(self._absolute(image)) if _is_relative(image) else image
+                for name, image in images.items()
             }
         location = values.get(JOURNAL)
         if isinstance(location, str):
@@ -386,3 +392,8 @@ def _errors(kind: Any, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             if key not in seen:
                 seen.add(key)
                 yield key, error
+
+
+def _is_relative(image: object) -> TypeGuard[str]:
+    """True for the folder of an unpacked image, beside the file; other names are an engine's."""
+    return isinstance(image, str) and image.startswith(("./", "../"))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from ..errors import ConfigError
+from ..errors import ConfigError, EngineError
 from .base import Sandboxes, SandboxSpec
+from .bubblewrap.backend import BubblewrapSandboxes, require_bubblewrap
 from .sandbox import Sandbox
 
 if TYPE_CHECKING:
@@ -13,29 +15,57 @@ if TYPE_CHECKING:
     from ..runtimes.docker.engine import Engine
     from ..runtimes.docker.spec import Pull
 
-__all__ = ["BackendName", "check_backend", "open_backend"]
+__all__ = ["BackendName", "check_backend", "choose_backend", "open_backend"]
 
-BackendName: TypeAlias = Literal["auto", "docker"]
-"""``auto``: the best of those that work here."""
+BackendName: TypeAlias = Literal["auto", "docker", "bubblewrap"]
+"""``auto``: Docker where an engine answers, else bubblewrap."""
+_CHOICES: Sequence[Literal["docker", "bubblewrap"]] = ("docker", "bubblewrap")
 
 
 def check_backend(name: BackendName) -> None:
     """Raise ConfigError where what that back end needs is not installed."""
-    try:
-        import docker  # noqa: F401  # the extra
-    except ImportError:
-        raise ConfigError("sandboxes in containers need a package: pip install 'orsay[docker]'") from None
+    if name == "docker":
+        try:
+            import docker  # noqa: F401  # the extra
+        except ImportError:
+            raise ConfigError("sandboxes in containers need a package: pip install 'orsay[docker]'") from None
+    elif name == "bubblewrap":
+        require_bubblewrap()
 
 
 async def open_backend(
     name: BackendName, *, server_id: str, lease_s: float = 60, pull: Pull = "missing"
 ) -> Sandboxes:
-    """A back end, and with it the end of what killed servers of that id left.
+    """A back end, and with it the end of what killed servers left.
 
-    Raises ConfigError where what it needs is not installed, and EngineError.
+    Raises ConfigError where what it needs is not there, and EngineError.
     """
     check_backend(name)
-    return await _docker(server_id, lease_s, pull)
+    match name:
+        case "docker":
+            return await _docker(server_id, lease_s, pull)
+        case "bubblewrap":
+            return await BubblewrapSandboxes.open(lease_s=lease_s)
+        case "auto":
+            chosen = await choose_backend()
+            return await open_backend(chosen, server_id=server_id, lease_s=lease_s, pull=pull)
+
+
+async def choose_backend() -> Literal["docker", "bubblewrap"]:
+    """The first back end that works here. Raises ConfigError with the reasons why none does."""
+    reasons = []
+    for name in _CHOICES:
+        try:
+            check_backend(name)
+            if name == "docker":
+                await (await _engine()).close()
+            else:
+                await (await BubblewrapSandboxes.open()).close()
+        except (ConfigError, EngineError) as exc:
+            reasons.append(f"{name}: {exc}")
+        else:
+            return name
+    raise ConfigError(f"no sandboxes can be made here; {'; '.join(reasons)}")
 
 
 class _OwnEngine:
@@ -59,12 +89,17 @@ class _OwnEngine:
             self._claim.release()
 
 
+async def _engine() -> Engine:
+    from ..runtimes.docker.engine import Engine  # needs the extra docker
+
+    return await Engine.connect()
+
+
 async def _docker(server_id: str, lease_s: float, pull: Pull) -> Sandboxes:
     from ..runtimes.docker.claim import Claim  # needs the extra docker
-    from ..runtimes.docker.engine import Engine
     from .docker import DockerSandboxes
 
-    engine = await Engine.connect()
+    engine = await _engine()
     try:
         claim = Claim(server_id, "sandboxes")
         claim.take()

@@ -18,6 +18,7 @@ class SandboxSpec:
     """What a sandbox is made from. Limits hold for all of its processes together; None: no limit."""
 
     image: str
+    """The back end's own for ``""``: python:3.11-slim of Docker, this machine's system of bubblewrap."""
     variables: Mapping[str, str] = field(default_factory=dict)
     cpus: float | None = None
     memory_bytes: int | None = None

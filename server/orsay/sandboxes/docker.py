@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import math
 import uuid
 from collections.abc import Mapping
@@ -17,9 +18,10 @@ from .agent.connection import AgentConnection
 from .base import SandboxSpec
 from .sandbox import Sandbox
 
-__all__ = ["SANDBOX_LABEL", "DockerSandboxes"]
+__all__ = ["DEFAULT_IMAGE", "SANDBOX_LABEL", "DockerSandboxes"]
 
 SANDBOX_LABEL = "orsay.sandbox"
+DEFAULT_IMAGE = "python:3.11-slim"
 _AGENT = "/.orsay-agent"
 _READY_LIMIT_S = 60.0
 _CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SETUID", "SETGID", "KILL")
@@ -59,6 +61,7 @@ class DockerSandboxes:
         """
         if self._closed:
             raise SandboxError("sandboxes are closed")
+        spec = dataclasses.replace(spec, image=spec.image or DEFAULT_IMAGE)
         image = await self._engine.image(spec.image, pull=self._pull)
         program = agent_program(image.architecture)
         sandbox_id = sandbox_id or f"sb-{uuid.uuid4().hex}"

@@ -185,7 +185,7 @@ class Server:
         sock = _listen(settings.host, settings.port)
         try:
             server_id = _server_id(settings, sock)
-            sandboxes = _sandboxes(settings, server_id, sock)
+            sandboxes = await _sandboxes(settings, server_id, sock)
             variables = {} if sandboxes is None else sandboxes.variables
             specs = plan(configuration.entries, settings, server_id, variables)
             runtime: Runtime
@@ -207,11 +207,20 @@ class Server:
             await serving
 
 
-def _sandboxes(settings: Settings, server_id: str, sock: socket.socket) -> ServedSandboxes | None:
+async def _sandboxes(settings: Settings, server_id: str, sock: socket.socket) -> ServedSandboxes | None:
     if settings.sandboxes_backend == "off":
         return None
-    from .sandboxes import ServedSandboxes  # loaded only when asked for
+    from ..sandboxes.backends import choose_backend  # loaded only when asked for
+    from .sandboxes import ServedSandboxes
 
+    if settings.sandboxes_backend == "auto":
+        try:
+            chosen = await choose_backend()
+        except ConfigError as exc:
+            _log.warning("sandboxes_off", reason=str(exc))
+            return None
+        _log.info("sandboxes_on", backend=chosen)
+        settings = settings.model_copy(update={"sandboxes_backend": chosen})
     return ServedSandboxes(settings, server_id, port=sock.getsockname()[1])
 
 

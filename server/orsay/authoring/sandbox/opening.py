@@ -37,7 +37,7 @@ class SandboxesOfSession:
         """The server's sandboxes. Raises SandboxError where the server has none."""
         url = sandboxes_url()
         if not url:
-            raise SandboxError("this server has no sandboxes: start it with --sandboxes docker")
+            raise SandboxError("this server has no sandboxes: start it with --sandboxes docker or bubblewrap")
         from .remote import RemoteSandboxes  # with an HTTP client, which takes long to import
 
         return RemoteSandboxes(url, self._key)

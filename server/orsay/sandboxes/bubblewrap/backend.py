@@ -1,0 +1,362 @@
+"""The back end: images, limits that are promised or refused, and the talk with the keeper."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import platform
+import shutil
+import socket
+import sys
+import tempfile
+import uuid
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ...errors import ConfigError, ImageMissing, SandboxError
+from ...logs import get_logger
+from ..agent import agent_program
+from ..agent.connection import AgentConnection
+from ..base import SandboxSpec
+from ..sandbox import Sandbox
+from .keeper import Setup
+from .roots import HOST
+
+__all__ = ["HOST", "BubblewrapSandboxes", "require_bubblewrap"]
+
+_START_LIMIT_S = 60.0
+_READY_LIMIT_S = 60.0
+_END_LIMIT_S = 30.0
+_PACKET = 1 << 16
+_PACKAGE = Path(__file__).parent
+_KEEPER = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); from bubblewrap.keeper import main; main(sys.argv[1:])"
+)
+_CONTROLLERS = {"memory_bytes": "memory", "cpus": "cpu", "processes": "pids"}
+
+_log = get_logger(__name__)
+
+
+def require_bubblewrap() -> str:
+    """The program. Raises ConfigError where there is none, or it cannot work on this machine."""
+    if sys.platform != "linux":
+        raise ConfigError("sandboxes by bubblewrap need Linux")
+    program = shutil.which("bwrap")
+    if program is None:
+        raise ConfigError("sandboxes by bubblewrap need the program bwrap: apt install bubblewrap")
+    return program
+
+
+class BubblewrapSandboxes:
+    """Back end over a keeper, a process that it starts and that ends with it, however that happens.
+
+    A sandbox that hears nothing of the server for ``lease_s`` ends.
+    """
+
+    def __init__(self, keeper: asyncio.subprocess.Process, control: socket.socket, lease_s: float) -> None:
+        self._keeper = keeper
+        self._control = control
+        self._lease_s = lease_s
+        self._facts: dict[str, Any] = {}
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ready.add_done_callback(_noticed)
+        self._starting: dict[str, asyncio.Future[None]] = {}
+        self._ending: dict[str, asyncio.Future[None]] = {}
+        self._open: set[Sandbox] = set()
+        self._closed = False
+        asyncio.get_running_loop().add_reader(control.fileno(), self._hear)
+
+    @classmethod
+    async def open(cls, *, lease_s: float = 60, state: Path | None = None) -> BubblewrapSandboxes:
+        """A back end that has made a sandbox, to know that it can.
+
+        ``state`` is where changes of sandboxes are kept. Raises ConfigError where bubblewrap is missing or
+        not allowed here.
+        """
+        program = require_bubblewrap()
+        agent_program(platform.machine())  # raises
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        setup = Setup(
+            control=its.fileno(),
+            state=str(state or _state_folder()),
+            agent=str(_PACKAGE.parent / "agent" / _machine()),
+            machine=_machine(),
+            bubblewrap=program,
+            slirp=shutil.which("slirp4netns"),
+            lease_s=math.ceil(lease_s),
+        )
+        with its:
+            try:
+                keeper = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-I", "-S", "-c", _KEEPER),
+                    *(str(_PACKAGE.parent), json.dumps(dataclasses.asdict(setup))),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.DEVNULL,
+                    pass_fds=[its.fileno()],
+                    env={"PATH": os.defpath},
+                    cwd="/",
+                    start_new_session=True,
+                )
+            except BaseException:
+                ours.close()
+                raise
+        ours.setblocking(False)
+        backend = cls(keeper, ours, lease_s)
+        try:
+            async with asyncio.timeout(_START_LIMIT_S):
+                await asyncio.shield(backend._ready)
+            backend._facts["network"] = setup.slirp is not None
+            attempt = SandboxSpec(image=HOST, processes=None)
+            await (await backend.create(attempt)).close()
+        except (SandboxError, TimeoutError) as exc:
+            await backend.close()
+            raise ConfigError(
+                f"bubblewrap cannot make sandboxes here ({exc}): it needs user namespaces, or root with"
+                " CAP_SYS_ADMIN, and overlayfs"
+            ) from exc
+        except BaseException:
+            await backend.close()
+            raise
+        _log.info(
+            "bubblewrap_ready",
+            users=backend._facts["users"],
+            limits=",".join(backend._facts["limits"]) or "none",
+            changes="in memory" if backend._facts["in_memory"] else "on disk",
+        )
+        if backend._facts["swept"]:
+            _log.warning("sandboxes_of_a_killed_server_removed", servers=backend._facts["swept"])
+        return backend
+
+    # the keeper
+
+    def _hear(self) -> None:
+        while True:
+            try:
+                packet = self._control.recv(_PACKET)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                packet = b""
+            if not packet:
+                self._lose()
+                return
+            message = json.loads(packet)
+            match message["event"]:
+                case "ready":
+                    self._facts = message
+                    _settle(self._ready)
+                case "failed":
+                    _settle(self._ready, message["reason"])
+                case "started":
+                    _settle(self._starting.get(message["id"]))
+                case "ended":
+                    _settle(self._starting.get(message["id"]), message["reason"] or "it ended as it began")
+                    _settle(self._ending.get(message["id"]))
+
+    def _lose(self) -> None:
+        """The keeper has ended, and with it all sandboxes."""
+        if self._control.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self._control.fileno())
+            self._control.close()
+        _settle(self._ready, "the process that makes sandboxes has ended")
+        for each in self._starting.values():
+            _settle(each, "the process that makes sandboxes has ended")
+        for each in self._ending.values():
+            _settle(each)
+
+    async def _tell(self, order: dict[str, str], descriptors: list[int]) -> None:
+        packet = json.dumps(order).encode()
+        while True:
+            if self._control.fileno() < 0:
+                raise SandboxError("the process that makes sandboxes has ended")
+            try:
+                socket.send_fds(self._control, [packet], descriptors)
+                return
+            except BlockingIOError:
+                await asyncio.sleep(0.01)
+            except OSError as exc:
+                raise SandboxError(f"the process that makes sandboxes has ended: {exc}") from exc
+
+    # the contract
+
+    async def create(self, spec: SandboxSpec, *, sandbox_id: str = "") -> Sandbox:
+        """Make a sandbox that answers, under that id or a new one.
+
+        Raises ImageMissing, and SandboxError also for limits and networks that cannot be promised here.
+        """
+        if self._closed:
+            raise SandboxError("sandboxes are closed")
+        request = self._request(spec)
+        sandbox_id = sandbox_id or f"sb-{uuid.uuid4().hex}"
+        name = uuid.uuid4().hex
+        loop = asyncio.get_running_loop()
+        started, ended = loop.create_future(), loop.create_future()
+        started.add_done_callback(_noticed)
+        self._starting[name], self._ending[name] = started, ended
+        connection = AgentConnection(self._lease_s)
+        ours, its = socket.socketpair()
+        reasons, its_reasons = os.pipe()
+        os.set_blocking(reasons, False)
+
+        async def remove() -> None:
+            self._open.discard(sandbox)
+            try:
+                with contextlib.suppress(SandboxError):  # then all have ended
+                    await self._tell({"do": "end", "id": name}, [])
+                    async with asyncio.timeout(_END_LIMIT_S):
+                        await asyncio.shield(ended)
+            except TimeoutError:
+                raise SandboxError(f"sandbox {sandbox_id} did not end in {_END_LIMIT_S:g} s") from None
+            finally:
+                self._ending.pop(name, None)
+                os.close(reasons)
+
+        sandbox = Sandbox(sandbox_id, connection, remove)
+        self._open.add(sandbox)
+        try:
+            try:
+                ours.setblocking(False)
+                await loop.create_connection(lambda: _Stream(connection, reasons), sock=ours)
+                with _in_memory(request) as wanted:
+                    await self._tell({"do": "make", "id": name}, [wanted.fileno(), its.fileno(), its_reasons])
+            except BaseException:
+                ours.close()
+                raise
+            finally:
+                its.close()
+                os.close(its_reasons)
+            async with asyncio.timeout(_READY_LIMIT_S):
+                await connection.ready()
+                await asyncio.shield(started)
+        except TimeoutError:
+            await sandbox.close()
+            raise SandboxError(f"a sandbox of {spec.image} did not answer in {_READY_LIMIT_S:g} s") from None
+        except SandboxError as exc:
+            await sandbox.close()
+            raise SandboxError(f"a sandbox of {spec.image} could not be made: {exc}") from exc
+        except BaseException:
+            await sandbox.close()
+            raise
+        finally:
+            del self._starting[name]
+        return sandbox
+
+    def _request(self, spec: SandboxSpec) -> bytes:
+        limits = {name: getattr(spec, name) for name in _CONTROLLERS}
+        for name, controller in _CONTROLLERS.items():
+            held = controller in self._facts["limits"] or (name == "processes" and self._facts["rlimits"])
+            if limits[name] is not None and not held:
+                raise SandboxError(
+                    f"bubblewrap cannot hold the limit {name} here: it needs the control group {controller},"
+                    " as root, or delegated to the user (Delegate=yes in a unit of systemd). Set no such"
+                    " limit, or use docker"
+                )
+        if spec.network == "open" and not self._facts["network"]:
+            raise SandboxError(
+                "bubblewrap has no open network here: install slirp4netns, ask for no network"
+                " (block_network), or use docker"
+            )
+        for source in spec.folders.values():
+            if not Path(source).exists():
+                raise SandboxError(f"there is no folder {source}")
+        wanted = {
+            "image": _image(spec.image),
+            "variables": dict(spec.variables),
+            "folders": {target: str(Path(source).resolve()) for target, source in spec.folders.items()},
+            "network": spec.network,
+            **limits,
+        }
+        return json.dumps(wanted).encode()
+
+    async def close(self) -> None:
+        """End all sandboxes and the keeper; safe to call twice."""
+        self._closed = True
+        ended = await asyncio.gather(*(each.close() for each in [*self._open]), return_exceptions=True)
+        for error in ended:
+            if isinstance(error, BaseException):
+                _log.warning("sandbox_not_removed", error=str(error))
+        self._lose()
+        try:
+            async with asyncio.timeout(_END_LIMIT_S):
+                await self._keeper.wait()
+        except TimeoutError:
+            _log.warning("keeper_killed")
+            self._keeper.kill()
+            await self._keeper.wait()
+
+
+class _Stream(asyncio.Protocol):
+    """The agent's stream; what bubblewrap and it said at its end is why it ended."""
+
+    def __init__(self, connection: AgentConnection, reasons: int) -> None:
+        self._connection = connection
+        self._reasons = reasons
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._connection.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._connection.data_received(data)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if self._connection.gone is None:  # else the descriptor may be another's by now
+            with contextlib.suppress(OSError):
+                if said := os.read(self._reasons, 1000):
+                    self._connection.lose(said.decode(errors="replace").strip())
+        self._connection.connection_lost(exc)
+
+
+def _image(name: str) -> str:
+    """``host``, or the folder of an unpacked root file system. Raises ImageMissing."""
+    if name in ("", HOST):
+        return HOST
+    path = Path(name)
+    if path.is_absolute() and path.is_dir():
+        return str(path.resolve())
+    if path.is_absolute():
+        raise ImageMissing(f"there is no folder {name} with the root file system of an image")
+    raise ImageMissing(
+        f"bubblewrap knows no image {name}: it takes 'host', this machine's own system, or the folder of an"
+        " unpacked one. Unpack it: docker export $(docker create IMAGE) | tar -x -C FOLDER; then write, in"
+        f' orsay.toml under [sandboxes.images], "{name}" = "FOLDER" (or "host")'
+    )
+
+
+def _machine() -> str:
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
+
+
+def _state_folder() -> Path:
+    """On disk, where it can be: /tmp is memory on many machines."""
+    top = tempfile.gettempdir()
+    if top == "/tmp" and os.access("/var/tmp", os.W_OK):
+        top = "/var/tmp"
+    return Path(top) / f"orsay-sandboxes-{os.geteuid()}"
+
+
+def _in_memory(content: bytes) -> BinaryIO:
+    """A file that the keeper reads it from, of any length."""
+    file = os.fdopen(os.memfd_create("request"), "w+b")
+    file.write(content)
+    file.flush()
+    file.seek(0)
+    return file
+
+
+def _settle(future: asyncio.Future[None] | None, failure: str = "") -> None:
+    if future is None or future.done():
+        return
+    if failure:
+        future.set_exception(SandboxError(failure))
+    else:
+        future.set_result(None)
+
+
+def _noticed(future: asyncio.Future[None]) -> None:
+    """Have asyncio not complain of an exception that nobody waits for."""
+    if not future.cancelled():
+        future.exception()
