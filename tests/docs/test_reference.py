@@ -46,7 +46,7 @@ def options_of(verb: str) -> set[str]:
 
 def test_every_setting_is_documented_with_its_default() -> None:
     documented = {code(row[0]): row[1].strip("`") for row in cells("serving.md", "## Settings")}
-    words = {"none": (None, ()), "true": (True,), "false": (False,)}
+    words = {"none": (None, ()), "empty": ("",), "true": (True,), "false": (False,)}
     assert sorted(documented) == sorted(f"ORSAY_{name.upper()}" for name in Settings.model_fields)
     for name, field in Settings.model_fields.items():
         default = field.get_default(call_default_factory=False)

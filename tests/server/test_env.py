@@ -222,7 +222,7 @@ def test_a_toolset_reads_the_sandbox_of_its_environment() -> None:
         pass
 
     class Boxed(Echo):
-        sandbox = "box"
+        sandbox = "box"  # type: ignore[assignment]
 
     assert Shell(Boxed()).sandbox == "box"
     assert Shell(Boxed(), sandbox_attr="task_spec").sandbox == {}

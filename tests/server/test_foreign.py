@@ -285,7 +285,7 @@ async def test_an_environment_of_ours_takes_toolsets_and_outputs_of_another_pack
     class Mixed(orsay.Environment):
         toolsets = (Shout,)
         splits = {"train": [{}]}
-        sandbox = "box"
+        sandbox = "box"  # type: ignore[assignment]
 
         def prompt(self) -> Any:
             return [package.TextBlock(text="a")]
