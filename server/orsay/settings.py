@@ -285,7 +285,7 @@ class Settings(BaseSettings):
     )
 
     sandboxes_backend: Literal["off", "auto", "docker", "bubblewrap"] = Field(
-        "off", description="where sandboxes run, whose endpoints environments written for openreward use"
+        "auto", description="where sandboxes run; one that is named is also there for openreward environments"
     )
     sandboxes_image: str = Field(
         "", description="image of sandboxes for which code names none; empty: the back end's own"

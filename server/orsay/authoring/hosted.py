@@ -17,6 +17,7 @@ from ..errors import BadTask, LoadError, ToolDefinitionError
 from .compat import foreign_base, foreign_internals, to_foreign_candidates
 from .environment import Environment
 from .results import to_blocks, to_listing, to_messages, to_output, to_scores
+from .sandbox.uses import uses_sandboxes
 from .tasks import Run, TaskSource, overrides, run_author
 from .tool_table import new_toolset, tool_table, toolset_table
 from .tools import ToolTable, listing, terminal_spec
@@ -60,6 +61,7 @@ class HostedEnvironment:
     setup_time_limit_s: float | None
     supports_score_group: bool
     replayable: bool
+    uses_sandboxes: bool
     plain_constructor: bool
     plain_setup: bool
     plain_teardown: bool
@@ -117,6 +119,7 @@ def host(cls: type, *, run: Run = run_author) -> HostedEnvironment:
         setup_time_limit_s=_limit(cls, "setup_time_limit_s"),
         supports_score_group=scores,
         replayable=_flag(cls, "replayable"),
+        uses_sandboxes=uses_sandboxes(cls, tuple(getattr(cls, "toolsets", None) or ())),
         plain_constructor=not (overrides(cls, base, "__init__") or overrides(cls, base, "__new__")),
         plain_setup=not overrides(cls, base, "setup"),
         plain_teardown=not overrides(cls, base, "teardown"),

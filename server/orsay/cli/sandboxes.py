@@ -42,7 +42,7 @@ def add_parser(verbs: Any) -> None:
             each for each in get_args(Settings.model_fields["sandboxes_backend"].annotation) if each != "off"
         ],
         dest="sandboxes_backend",
-        help="where sandboxes run (that of the file, else docker)",
+        help="where sandboxes run (that of the file, else the first that works)",
     )
     add_logging(parser)
     parser.set_defaults(run=run)

@@ -70,7 +70,8 @@ def add_parser(verbs: Any) -> None:
         "--sandboxes",
         choices=["off", "auto", "docker", "bubblewrap"],
         dest="sandboxes_backend",
-        help="answer the sandbox endpoints that environments written for openreward use (off)",
+        help="where sandboxes run (auto: docker or bubblewrap, for orsay.sandbox); a back end that is named"
+        " also serves environments written for openreward",
     )
     add_logging(parser)
     parser.add_argument("--reload", action="store_true", help="load the code again when it changes on disk")

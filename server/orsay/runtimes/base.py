@@ -85,6 +85,8 @@ class EnvironmentInfo(BaseModel):
     """Tools that run alone in their session."""
     fixed_tools: bool = False
     """True if listing the tools of a session runs no code of the environment."""
+    uses_sandboxes: bool = False
+    """True if its code names sandboxes."""
     hash_seed: int | None = None
     """PYTHONHASHSEED of its processes; None if random or unknown."""
 

@@ -9,10 +9,12 @@ from orsay_protocol.faults import FaultClass
 
 from ..errors import Faulted, Refused
 from ..runtimes.base import (
+    ClosesByCallback,
     EnvironmentInfo,
     Handle,
     Listener,
     OnResult,
+    OpensByCallback,
     OpenSession,
     Operation,
     Progress,
@@ -28,13 +30,12 @@ _API_KEY = "api_key"
 """The secret that code written for ``openreward`` reads."""
 
 
-class SandboxedRuntime:
+class SandboxedRuntime(OpensByCallback):
     """Wrapper of ``runtime``.
 
-    ``runs_code`` tells of an environment's key whether its code runs on this machine; other servers and
-    containers have sandboxes of their own. ``replaces`` tells of a given key whether it is one of this
-    server's, which author code need not know; with ``gives_secret`` the session's key takes its place, or
-    that of a missing one. ``end`` ends the sandboxes of an owner.
+    ``gives_key`` tells of an environment whether its sessions get a key. ``replaces`` tells of a given key
+    whether it is one of this server's, which author code need not know; with ``gives_secret`` the session's
+    key takes its place, or that of a missing one. ``end`` ends the sandboxes of an owner.
     """
 
     def __init__(
@@ -42,14 +43,14 @@ class SandboxedRuntime:
         runtime: Runtime,
         keys: SandboxKeys,
         *,
-        runs_code: Callable[[str], bool],
+        gives_key: Callable[[EnvironmentInfo], bool],
         replaces: Callable[[str], bool],
         gives_secret: bool,
         end: Callable[[str], Awaitable[None]],
     ) -> None:
         self._runtime = runtime
         self._keys = keys
-        self._runs_code = runs_code
+        self._gives_key = gives_key
         self._replaces = replaces
         self._gives_secret = gives_secret
         self._end = end
@@ -72,8 +73,19 @@ class SandboxedRuntime:
     async def stop(self) -> None:
         await self._runtime.stop()
 
+    def start_open(
+        self, request: OpenSession, listener: Listener, on_result: OnResult
+    ) -> ClosesByCallback | None:
+        runtime = self._runtime
+        if not isinstance(runtime, OpensByCallback) or self._has_key(request.key):
+            return None
+        return runtime.start_open(request, listener, on_result)
+
+    def _has_key(self, environment: str) -> bool:
+        return any(self._gives_key(each) for each in self._runtime.environments if each.key == environment)
+
     async def open(self, request: OpenSession, listener: Listener) -> Handle:
-        if not self._runs_code(request.key):
+        if not self._has_key(request.key):
             return await self._runtime.open(request, listener)
         key, owner = self._keys.issue()
         secrets = request.secrets

@@ -19,6 +19,8 @@ __all__ = ["Finding", "State", "additions", "examine"]
 State: TypeAlias = Literal["there", "lacks", "note"]
 _SIZE = re.compile(r"\d+(\.\d+)?:\d+(\.\d+)?")
 _KEY = "api_key"
+_NOT_FOR_OPENREWARD = ("off", "auto")
+"""Back ends with which code written for openreward goes on using its own platform."""
 _MODEL_VARIABLES = {
     "openai": ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
     "anthropic": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
@@ -159,11 +161,11 @@ class _Examination:
 
     def _sandbox(self, need: Need) -> Finding:
         backend = self.settings.sandboxes_backend
-        if backend != "off":
+        if backend not in _NOT_FOR_OPENREWARD:
             return Finding(need, "there", f"by {backend}")
         if url := self.variable("OPENREWARD_SESSION_URL"):
             return Finding(need, "there", f"at {url}, by OPENREWARD_SESSION_URL")
-        return Finding(need, "lacks", "sandboxes are off", "sandboxes", 'backend = "docker"')
+        return Finding(need, "lacks", "not for openreward so far", "sandboxes", 'backend = "docker"')
 
     def _image(self, need: Need) -> Finding:
         images = self.settings.sandboxes_images
@@ -183,7 +185,7 @@ class _Examination:
     def _secret(self, need: Need) -> Finding:
         if need.what in self.secrets:
             return Finding(need, "there", "from the trainer")
-        if need.what == _KEY and self.settings.sandboxes_backend != "off":
+        if need.what == _KEY and self.settings.sandboxes_backend not in _NOT_FOR_OPENREWARD:
             return Finding(need, "there", "from this server, for each session")
         if need.what == _KEY and any(each.kind == "sandbox" for each in self.needs):
             return Finding(need, "lacks", "a server with sandboxes makes one for each session")

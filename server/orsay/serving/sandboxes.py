@@ -7,7 +7,7 @@ from functools import partial
 from ..auth import Keys
 from ..protocols.sandboxes.mount import SandboxMount
 from ..protocols.sandboxes.settings import Catalogue
-from ..runtimes.base import Runtime
+from ..runtimes.base import EnvironmentInfo, Runtime
 from ..runtimes.local import LocalRuntime
 from ..runtimes.process.pool import ProcessRuntime
 from ..runtimes.router import RouterRuntime
@@ -21,10 +21,15 @@ __all__ = ["ServedSandboxes"]
 
 
 class ServedSandboxes:
-    """Service, keys and endpoints of one server's sandboxes. Raises ConfigError without their package."""
+    """Service, keys and endpoints of one server's sandboxes. Raises ConfigError without their package.
 
-    def __init__(self, settings: Settings, server_id: str, *, port: int) -> None:
+    Without ``platform`` they are for ``orsay.sandbox`` in sessions alone: the endpoints take no key but
+    those of sessions, and code written for the hosted platform goes on using that.
+    """
+
+    def __init__(self, settings: Settings, server_id: str, *, port: int, platform: bool) -> None:
         assert settings.sandboxes_backend != "off"
+        self._platform = platform
         check_backend(settings.sandboxes_backend)  # an error at the start, not at the first sandbox
         limits = SandboxLimits(
             sandboxes=settings.sandboxes_max,
@@ -47,18 +52,20 @@ class ServedSandboxes:
             catalogue,
             self.keys,
             keys_required=lambda: bool(settings.keys),
+            for_sessions_only=not self._platform,
             default_image=settings.sandboxes_image,
         )
         host = settings.host if settings.host not in ("", "0.0.0.0", "::") else "127.0.0.1"
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-        self.variables = {
-            SANDBOXES_URL: url,
-            "OPENREWARD_SESSION_URL": url,
-            "OPENREWARD_API_URL": url,
-            "OPENREWARD_DISABLE_UPDATE_CHECK": "1",
-            "OPENREWARD_API_KEY": self.keys.issue()[0],
-        }
-        """Variables by which the SDK finds this server; the key is for code that has no secrets at hand."""
+        self.variables = {SANDBOXES_URL: url}
+        """Variables by which hosted code finds the sandboxes, code of the platform too if asked for."""
+        if self._platform:
+            self.variables |= {
+                "OPENREWARD_SESSION_URL": url,
+                "OPENREWARD_API_URL": url,
+                "OPENREWARD_DISABLE_UPDATE_CHECK": "1",
+                "OPENREWARD_API_KEY": self.keys.issue()[0],  # for code that has no secrets at hand
+            }
 
     def around(self, runtime: Runtime, inner: Runtime, keys: Keys) -> SandboxedRuntime:
         """``runtime``, with a key for each session whose code runs on this machine, as ``inner`` tells."""
@@ -66,15 +73,17 @@ class ServedSandboxes:
         def is_own_key(key: str) -> bool:
             return not keys or keys.accepts(key)
 
-        def runs_code(key: str) -> bool:
-            place = inner.place_of(key) if isinstance(inner, RouterRuntime) else inner
+        def gives_key(environment: EnvironmentInfo) -> bool:
+            if not (self._platform or environment.uses_sandboxes):
+                return False
+            place = inner.place_of(environment.key) if isinstance(inner, RouterRuntime) else inner
             return isinstance(place, (LocalRuntime, ProcessRuntime))
 
         return SandboxedRuntime(
             runtime,
             self.keys,
-            runs_code=runs_code,
+            gives_key=gives_key,
             replaces=is_own_key,
-            gives_secret=True,
+            gives_secret=self._platform,
             end=self.service.end_owner,
         )

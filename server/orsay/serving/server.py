@@ -114,7 +114,7 @@ class Server:
         found = read(self._file, given, targets)
         if self._only_sandboxes:
             if found.settings.sandboxes_backend == "off":
-                found = read(self._file, {**given, "sandboxes_backend": "docker"})
+                found = read(self._file, {**given, "sandboxes_backend": "auto"})
             return replace(found, entries=())
         entries = self._class_entries(found.settings) if self._classes else found.entries
         if not entries:
@@ -185,7 +185,7 @@ class Server:
         sock = _listen(settings.host, settings.port)
         try:
             server_id = _server_id(settings, sock)
-            sandboxes = await _sandboxes(settings, server_id, sock)
+            sandboxes = _sandboxes(settings, server_id, sock, alone=self._only_sandboxes)
             variables = {} if sandboxes is None else sandboxes.variables
             specs = plan(configuration.entries, settings, server_id, variables)
             runtime: Runtime
@@ -207,21 +207,15 @@ class Server:
             await serving
 
 
-async def _sandboxes(settings: Settings, server_id: str, sock: socket.socket) -> ServedSandboxes | None:
+def _sandboxes(
+    settings: Settings, server_id: str, sock: socket.socket, *, alone: bool
+) -> ServedSandboxes | None:
     if settings.sandboxes_backend == "off":
         return None
-    from ..sandboxes.backends import choose_backend  # loaded only when asked for
-    from .sandboxes import ServedSandboxes
+    from .sandboxes import ServedSandboxes  # loaded only where they are on
 
-    if settings.sandboxes_backend == "auto":
-        try:
-            chosen = await choose_backend()
-        except ConfigError as exc:
-            _log.warning("sandboxes_off", reason=str(exc))
-            return None
-        _log.info("sandboxes_on", backend=chosen)
-        settings = settings.model_copy(update={"sandboxes_backend": chosen})
-    return ServedSandboxes(settings, server_id, port=sock.getsockname()[1])
+    platform = alone or settings.sandboxes_backend != "auto"
+    return ServedSandboxes(settings, server_id, port=sock.getsockname()[1], platform=platform)
 
 
 @contextlib.asynccontextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -50,7 +50,7 @@ class _RunBody(BaseModel):
 class SandboxMount:
     """Endpoints of a sandbox service; ``output_bytes`` bounds output for which no bound is asked."""
 
-    operations = NativeEndpoints.operations + tuple(
+    operations: Sequence[Operation] = NativeEndpoints.operations + tuple(
         Operation("post", path, summary, session=session, tag=_TAG, stream=stream, name=path[1:])
         for path, summary, session, stream in (
             ("/create_sandbox", "Make a sandbox; its id comes first.", False, True),
@@ -69,11 +69,15 @@ class SandboxMount:
         keys: SandboxKeys,
         *,
         keys_required: Callable[[], bool],
+        for_sessions_only: bool = False,
         default_image: str,
         output_bytes: int = 64 << 20,
     ) -> None:
         self._keys = keys
         self._keys_required = keys_required
+        self._for_sessions_only = for_sessions_only
+        if for_sessions_only:
+            self.operations = ()
         self._service = service
         self._catalogue = catalogue
         self._output_bytes = output_bytes
@@ -104,7 +108,7 @@ class SandboxMount:
 
     def is_open(self, path: str) -> bool:
         """True where requests come with the key of a session, which only this mount knows."""
-        return path in self._endpoints and self._keys_required()
+        return path in self._endpoints and (self._for_sessions_only or self._keys_required())
 
     def headers(self, path: str) -> Pairs:
         return ()
@@ -120,6 +124,10 @@ class SandboxMount:
         owner = self._keys.owner(request.headers)
         if owner is not None:
             request.owner = owner
+        elif self._for_sessions_only:
+            raise Unauthorized(
+                "sandboxes are for sessions of this server only: --sandboxes docker opens them to its clients"
+            )
         elif self._keys_required() and not request.owner:
             raise Unauthorized("the API key is not known to this server, or its session has ended")
         await endpoint(request)
