@@ -215,7 +215,7 @@ class Keeper:
     def _make(self, name: str, request: int, stream: int, errors: int) -> None:
         with os.fdopen(os.dup(request), "rb") as file:
             wanted = json.load(file)
-        if wanted["image"] == HOST and not self._masks.exists():
+        if wanted["image"] == HOST and not self._in_memory and not self._masks.exists():
             hide_secrets(self._masks)
         own = self._own(name)
         own.mkdir(mode=0o755)
