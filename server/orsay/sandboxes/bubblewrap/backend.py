@@ -226,6 +226,8 @@ class BubblewrapSandboxes:
                 os.close(its_reasons)
             async with asyncio.timeout(_READY_LIMIT_S):
                 await connection.ready()
+                if spec.network == "open":
+                    await self._tell({"do": "connect", "id": name}, [])
                 await asyncio.shield(started)
         except TimeoutError:
             await sandbox.close()

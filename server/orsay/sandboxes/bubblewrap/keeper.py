@@ -67,6 +67,7 @@ class _Kept:
     monitor: int  # the process of bubblewrap
     told: bytes = b""  # by bubblewrap, of the agent
     agent: int | None = None
+    answers: bool = False
     network: int | None = None  # the process of slirp4netns, and what ends it
     network_end: int | None = None
     removal: int | None = None
@@ -199,6 +200,8 @@ class Keeper:
         try:
             if order["do"] == "make":
                 self._make(name, *descriptors)
+            elif name in self._kept and order["do"] == "connect":
+                self._answers(self._kept[name])
             elif name in self._kept:
                 self._end(self._kept[name])
             else:
@@ -307,10 +310,16 @@ class Keeper:
         if self._rlimits and processes is not None:
             with contextlib.suppress(ProcessLookupError):
                 resource.prlimit(kept.agent, resource.RLIMIT_NPROC, (processes, processes))
-        if kept.wanted["network"] == "open":
-            self._open_network(kept)
-        else:
+        if kept.wanted["network"] != "open":
             self._say(event="started", id=kept.name)
+        elif kept.answers and not kept.monitor_ended:
+            self._open_network(kept)
+
+    def _answers(self, kept: _Kept) -> None:
+        """Open its network, now that bubblewrap is done with it: at once, they disturb each other."""
+        kept.answers = True
+        if kept.agent is not None and not kept.monitor_ended:
+            self._open_network(kept)
 
     def _open_network(self, kept: _Kept) -> None:
         program = self._setup.slirp
@@ -362,8 +371,10 @@ class Keeper:
             if not _has_ended(kept.monitor):
                 return
             kept.monitor_ended = True
-            if kept.network_end is not None:
+            if kept.network is not None and kept.network_end is not None:
                 os.close(kept.network_end)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(kept.network, signal.SIGKILL)
         if kept.agent is not None:
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 if not _has_ended(kept.agent):  # now a child of ours
