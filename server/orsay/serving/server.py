@@ -185,7 +185,7 @@ class Server:
         sock = _listen(settings.host, settings.port)
         try:
             server_id = _server_id(settings, sock)
-            sandboxes = await _sandboxes(settings, server_id, sock)
+            sandboxes = await _sandboxes(settings, server_id, sock, required=self._only_sandboxes)
             variables = {} if sandboxes is None else sandboxes.variables
             specs = plan(configuration.entries, settings, server_id, variables)
             runtime: Runtime
@@ -207,7 +207,9 @@ class Server:
             await serving
 
 
-async def _sandboxes(settings: Settings, server_id: str, sock: socket.socket) -> ServedSandboxes | None:
+async def _sandboxes(
+    settings: Settings, server_id: str, sock: socket.socket, *, required: bool
+) -> ServedSandboxes | None:
     if settings.sandboxes_backend == "off":
         return None
     from ..sandboxes.backends import choose_backend  # loaded only when asked for
@@ -217,6 +219,8 @@ async def _sandboxes(settings: Settings, server_id: str, sock: socket.socket) ->
         try:
             chosen = await choose_backend()
         except ConfigError as exc:
+            if required:
+                raise
             _log.warning("sandboxes_off", reason=str(exc))
             return None
         _log.info("sandboxes_on", backend=chosen)
