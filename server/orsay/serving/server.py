@@ -185,7 +185,7 @@ class Server:
         sock = _listen(settings.host, settings.port)
         try:
             server_id = _server_id(settings, sock)
-            sandboxes = _sandboxes(settings, server_id, sock, alone=self._only_sandboxes)
+            sandboxes = await _sandboxes(settings, server_id, sock, alone=self._only_sandboxes)
             variables = {} if sandboxes is None else sandboxes.variables
             specs = plan(configuration.entries, settings, server_id, variables)
             runtime: Runtime
@@ -207,14 +207,18 @@ class Server:
             await serving
 
 
-def _sandboxes(
+async def _sandboxes(
     settings: Settings, server_id: str, sock: socket.socket, *, alone: bool
 ) -> ServedSandboxes | None:
     if settings.sandboxes_backend == "off":
         return None
-    from .sandboxes import ServedSandboxes  # loaded only where they are on
+    from ..sandboxes.backends import choose_backend  # loaded only where they are on
+    from .sandboxes import ServedSandboxes
 
     platform = alone or settings.sandboxes_backend != "auto"
+    if alone and settings.sandboxes_backend == "auto":
+        chosen = await choose_backend()  # an error now, not at the first sandbox
+        settings = settings.model_copy(update={"sandboxes_backend": chosen})
     return ServedSandboxes(settings, server_id, port=sock.getsockname()[1], platform=platform)
 
 

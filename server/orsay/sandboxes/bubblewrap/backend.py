@@ -31,6 +31,7 @@ __all__ = ["HOST", "BubblewrapSandboxes", "require_bubblewrap"]
 _START_LIMIT_S = 60.0
 _READY_LIMIT_S = 60.0
 _END_LIMIT_S = 30.0
+_ENDED = "it ended as it began"
 _PACKET = 1 << 16
 _PACKAGE = Path(__file__).parent
 _KEEPER = (
@@ -121,12 +122,6 @@ class BubblewrapSandboxes:
         except BaseException:
             await backend.close()
             raise
-        _log.info(
-            "bubblewrap_ready",
-            users=backend._facts["users"],
-            limits=",".join(backend._facts["limits"]) or "none",
-            changes="in memory" if backend._facts["in_memory"] else "on disk",
-        )
         if backend._facts["swept"]:
             _log.warning("sandboxes_of_a_killed_server_removed", servers=backend._facts["swept"])
         return backend
@@ -154,7 +149,7 @@ class BubblewrapSandboxes:
                 case "started":
                     _settle(self._starting.get(message["id"]))
                 case "ended":
-                    _settle(self._starting.get(message["id"]), message["reason"] or "it ended as it began")
+                    _settle(self._starting.get(message["id"]), message["reason"] or _ENDED)
                     _settle(self._ending.get(message["id"]))
 
     def _lose(self) -> None:
@@ -231,13 +226,17 @@ class BubblewrapSandboxes:
                 os.close(its_reasons)
             async with asyncio.timeout(_READY_LIMIT_S):
                 await connection.ready()
+                if spec.network == "open":
+                    await self._tell({"do": "connect", "id": name}, [])
                 await asyncio.shield(started)
         except TimeoutError:
             await sandbox.close()
             raise SandboxError(f"a sandbox of {spec.image} did not answer in {_READY_LIMIT_S:g} s") from None
         except SandboxError as exc:
-            await sandbox.close()
-            raise SandboxError(f"a sandbox of {spec.image} could not be made: {exc}") from exc
+            await sandbox.close()  # and so has heard what the keeper says of it
+            said = str(started.exception() or _ENDED) if started.done() else _ENDED
+            reason = exc if said == _ENDED else said
+            raise SandboxError(f"a sandbox of {spec.image or HOST} could not be made: {reason}") from exc
         except BaseException:
             await sandbox.close()
             raise

@@ -89,12 +89,12 @@ def find_groups(name: str, *, system: Path = Path("/")) -> Groups:
 
 def _hand_down(group: Path) -> list[str]:
     """Give groups below that one what it has; what they got."""
-    control = group / "cgroup.subtree_control"
+    given = []
     for each in CONTROLLERS:
         with contextlib.suppress(OSError):  # one that is not there, or that the group above did not get
-            control.write_text(f"+{each}")
-    given = control.read_text().split()
-    return [each for each in CONTROLLERS if each in given]
+            (group / "cgroup.subtree_control").write_text(f"+{each}")
+            given.append(each)
+    return given
 
 
 def _mounts(system: Path) -> dict[str, tuple[str, Path]]:

@@ -67,6 +67,7 @@ class _Kept:
     monitor: int  # the process of bubblewrap
     told: bytes = b""  # by bubblewrap, of the agent
     agent: int | None = None
+    answers: bool = False
     network: int | None = None  # the process of slirp4netns, and what ends it
     network_end: int | None = None
     removal: int | None = None
@@ -95,6 +96,7 @@ class Keeper:
                 self._users = self._shifted()
         else:
             self._single = not own_users(several="pids" in self._groups.bases)
+        self._rlimits = self._single and "pids" not in self._groups.bases and _rlimits_hold()
         self._in_users = not as_root
         self._in_memory = not self._attempt(in_memory=False)
         if self._in_memory and not self._attempt(in_memory=True):
@@ -159,7 +161,7 @@ class Keeper:
             users=users,
             in_memory=self._in_memory,
             limits=sorted(self._groups.bases),
-            rlimits=self._single,
+            rlimits=self._rlimits,
             swept=self._swept,
         )
         self._serving = True
@@ -198,6 +200,8 @@ class Keeper:
         try:
             if order["do"] == "make":
                 self._make(name, *descriptors)
+            elif name in self._kept and order["do"] == "connect":
+                self._answers(self._kept[name])
             elif name in self._kept:
                 self._end(self._kept[name])
             else:
@@ -214,7 +218,7 @@ class Keeper:
     def _make(self, name: str, request: int, stream: int, errors: int) -> None:
         with os.fdopen(os.dup(request), "rb") as file:
             wanted = json.load(file)
-        if wanted["image"] == HOST and not self._masks.exists():
+        if wanted["image"] == HOST and not self._in_memory and not self._masks.exists():
             hide_secrets(self._masks)
         own = self._own(name)
         own.mkdir(mode=0o755)
@@ -222,7 +226,7 @@ class Keeper:
             name,
             memory_bytes=wanted["memory_bytes"],
             cpus=wanted["cpus"],
-            processes=None if self._single else wanted["processes"],
+            processes=None if self._rlimits else wanted["processes"],
         )
         told, telling = os.pipe()
         os.set_blocking(told, False)
@@ -260,7 +264,9 @@ class Keeper:
         servers = f"nameserver {_NAME_SERVER}\n" if is_open else ""
         name_machine({"hosts": _HOSTS, "hostname": f"{_HOST_NAME}\n", "resolv.conf": servers})
         rules = _in_memory("rules", filter_program(self._setup.machine))
-        words = _in_memory("words", b"\0".join(map(os.fsencode, self._words(wanted, rules, telling))))
+        words = _in_memory(
+            "words", b"".join(os.fsencode(each) + b"\0" for each in self._words(wanted, rules, telling))
+        )
         os.dup2(stream, 0)
         os.dup2(stream, 1)
         os.dup2(errors, 2)
@@ -301,13 +307,19 @@ class Keeper:
             return
         kept.agent = int(json.loads(kept.told)["child-pid"])
         processes = kept.wanted["processes"]
-        if self._single and processes is not None:
+        if self._rlimits and processes is not None:
             with contextlib.suppress(ProcessLookupError):
                 resource.prlimit(kept.agent, resource.RLIMIT_NPROC, (processes, processes))
-        if kept.wanted["network"] == "open":
-            self._open_network(kept)
-        else:
+        if kept.wanted["network"] != "open":
             self._say(event="started", id=kept.name)
+        elif kept.answers and not kept.monitor_ended:
+            self._open_network(kept)
+
+    def _answers(self, kept: _Kept) -> None:
+        """Open its network, now that bubblewrap is done with it: at once, they disturb each other."""
+        kept.answers = True
+        if kept.agent is not None and not kept.monitor_ended:
+            self._open_network(kept)
 
     def _open_network(self, kept: _Kept) -> None:
         program = self._setup.slirp
@@ -359,8 +371,10 @@ class Keeper:
             if not _has_ended(kept.monitor):
                 return
             kept.monitor_ended = True
-            if kept.network_end is not None:
+            if kept.network is not None and kept.network_end is not None:
                 os.close(kept.network_end)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(kept.network, signal.SIGKILL)
         if kept.agent is not None:
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 if not _has_ended(kept.agent):  # now a child of ours
@@ -394,6 +408,22 @@ def _forked(launch: Callable[[], object], errors: int) -> int:
         os.write(errors, f"{exc}\n".encode(errors="replace"))
     finally:
         os._exit(71)
+
+
+def _rlimits_hold() -> bool:
+    """Whether a limit of processes holds for us: not where we are root of the machine after all."""
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+            if not os.fork():
+                os._exit(0)
+        except BlockingIOError:
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitpid(pid, 0)[1] == 0
 
 
 def _pass_on(*descriptors: int) -> None:

@@ -148,6 +148,9 @@ def assemble(
     linux.private_mounts()
     if in_memory:
         linux.mount("tmpfs", str(own), "mode=700")
+        masks = own / "masks"
+    if image == HOST and not masks.exists():
+        hide_secrets(masks)
     names = _skeleton(own, first) if image == HOST else ["all"]
     lowers = {name: [f"/{name}"] if image == HOST else [image] for name in names}
     if image == HOST:
