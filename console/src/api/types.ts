@@ -564,7 +564,8 @@ export interface TaskCell {
  * One session with its messages and calls.
  *
  * ``request`` is how it was opened (``task_spec``, or ``split`` and ``index``); ``prompt``, ``messages``
- * and ``tools`` are None when the client never asked for them.
+ * and ``tools`` are None when the client never asked for them. ``sandbox`` is what the session did in
+ * sandboxes outside of calls, as in setup, or while several calls ran.
  */
 export interface Trajectory {
   id: string;
@@ -601,6 +602,7 @@ export interface Trajectory {
   messages: Message[] | null;
   tools: ToolSpec[] | null;
   steps: Step[];
+  sandbox: SandboxItem[];
 }
 /**
  * A block of text.
@@ -618,7 +620,7 @@ export interface Image {
   mimeType: string;
 }
 /**
- * One call with its result.
+ * One call with its result, and what it did in sandboxes.
  *
  * ``error`` and ``reason`` are set when the environment refused the call, ``fault``, ``fault_id`` and
  * ``message`` when it failed. ``number`` is None while the call runs, and for a call that was cut off by the
@@ -647,6 +649,7 @@ export interface Step {
   stream_s: number | null;
   total_s: number | null;
   scores: Score[];
+  sandbox: SandboxItem[];
 }
 /**
  * Group score of one candidate.
@@ -655,4 +658,29 @@ export interface Score {
   candidate: number;
   reward: number | null;
   detail: unknown;
+}
+/**
+ * Something that a session did in a sandbox.
+ *
+ * ``what`` is the command, the path of a file that was read or written, or the image of a sandbox that was
+ * made or has ended. ``output`` is the beginning of what a command wrote, of ``size_bytes`` in all;
+ * ``exit_code`` is None where the sandbox ended before the command. ``detail`` holds the limits of a
+ * sandbox, or the reason of its end in words.
+ */
+export interface SandboxItem {
+  id: string;
+  sandbox: string;
+  kind: "made" | "command" | "read" | "write" | "ended";
+  call: string | null;
+  what: string;
+  output: string | null;
+  exit_code: number | null;
+  timed_out: boolean;
+  duration_s: number | null;
+  size_bytes: number | null;
+  reason: string | null;
+  detail: {
+    [k: string]: unknown;
+  } | null;
+  started_at: number;
 }

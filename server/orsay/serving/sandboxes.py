@@ -40,7 +40,7 @@ class ServedSandboxes:
             lease_s=settings.sandboxes_lease_s,
             pull=settings.sandboxes_pull,
         )
-        self.service = SandboxService(connect, limits)
+        self.service = SandboxService(connect, limits, tenant_of=self.keys.tenant)
         catalogue = Catalogue(settings.sandboxes_images, settings.sandboxes_data)
         self.mount = SandboxMount(
             self.service,

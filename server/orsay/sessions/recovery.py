@@ -259,6 +259,10 @@ class _Setup:
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.replayed = False
 
+    @property
+    def tenant(self) -> Session:
+        return self._session
+
     def setup_ended(self, error: Faulted | Refused | None) -> None:
         if self.over.done():
             return

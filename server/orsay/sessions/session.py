@@ -17,6 +17,7 @@ from ..errors import Faulted, Refused, SessionGone, Starting
 from ..logs import get_logger
 from ..runtimes.base import EnvironmentInfo, Handle, OnResult, Operation, settle
 from ..runtimes.outcome import Outcome
+from ..sandboxes.events import SandboxEvent
 from .call import Call, Reader
 from .calls import Calls
 from .lifecycle import Lifecycle
@@ -180,6 +181,25 @@ class Session(Lifecycle):
         if self._trace:
             found["trace"] = self._trace
         return found
+
+    # as the tenant of its sandboxes
+
+    @property
+    def tenant(self) -> Session:
+        return self
+
+    @property
+    def journal_id(self) -> int | None:
+        return None if self.record is None else self.record.id
+
+    @property
+    def running_call(self) -> str | None:
+        running = [] if self._calls is None else self._calls.uncomputed
+        return running[0].task_id if len(running) == 1 else None
+
+    def sandbox_used(self, event: SandboxEvent, call: str | None) -> None:
+        if self.record is not None:
+            self.record.sandbox_used(event, call)
 
     def now(self) -> float:
         """Seconds of the server's clock, as in ``created_at``."""

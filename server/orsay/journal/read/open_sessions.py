@@ -180,7 +180,9 @@ def read_content(connection: Connection, session: int) -> PastContent:
     large = {
         (row.row, row.field): unpack(row.data).encode()
         for row in connection.execute(
-            select(values.c.row, values.c.field, values.c.data).where(values.c.session == session)
+            select(values.c.row, values.c.field, values.c.data).where(
+                values.c.session == session, values.c.field != "output"
+            )
         )
     }
     shown = {
