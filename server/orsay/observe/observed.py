@@ -12,6 +12,7 @@ from ..errors import Faulted
 from ..http.guard import Guard
 from ..runtimes.base import EnvironmentInfo, Runtime
 from ..sessions.registry import Sessions
+from .sandboxes import SandboxMeter
 
 if TYPE_CHECKING:  # SQLAlchemy is loaded with a journal only
     from ..journal.write.writer import Writer
@@ -30,6 +31,8 @@ class Observed:
     journal: Writer | None
     version: str
     started_at: float
+    sandboxes: SandboxMeter | None = None
+    """None without sandboxes."""
     faults: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Number of faults by environment and class, since ``watch``."""
 

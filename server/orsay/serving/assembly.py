@@ -33,6 +33,7 @@ from ..http.uvicorn_protocol import Connection
 from ..logs import get_logger, set_level
 from ..observe.mount import MetricsMount
 from ..observe.observed import Observed
+from ..observe.sandboxes import SandboxMeter
 from ..observe.telemetry import make_telemetry
 from ..runtimes.base import Runtime
 from ..runtimes.router import RouterRuntime
@@ -95,7 +96,14 @@ class Running:
             mounts.insert(0, _console(settings, self.sessions, self._keys, self.journal))
         guard = _guard(settings)
         self._observed = Observed(
-            self.sessions, runtime, self._keys, guard, self.journal, version("orsay"), time.time()
+            self.sessions,
+            runtime,
+            self._keys,
+            guard,
+            self.journal,
+            version("orsay"),
+            time.time(),
+            None if sandboxes is None else SandboxMeter(sandboxes.service),
         )
         self._observed.watch()
         mounts.append(ReferenceMount(settings.framers))
