@@ -2,6 +2,7 @@
 
 export type Answer =
   | Ended
+  | EndedSandbox
   | Environments
   | EvaluationId
   | EvaluationList
@@ -53,6 +54,12 @@ export type TaskList = TaskCell[];
 export interface Ended {
   sid: string;
   fault: string | null;
+}
+/**
+ * A sandbox that was ended.
+ */
+export interface EndedSandbox {
+  id: string;
 }
 /**
  * An environment and its load; ``pending``: its process or server is not up yet.
@@ -499,7 +506,8 @@ export interface JournalState {
 /**
  * The server at one moment, seconds since 1970.
  *
- * Sessions are those of the key that asks; rates and latency are of the whole server.
+ * Sessions and sandboxes are those of the key that asks; rates and latency are of the whole server.
+ * ``sandboxes`` is null where the server has none.
  */
 export interface Snapshot {
   at: number;
@@ -509,6 +517,7 @@ export interface Snapshot {
   faults_per_s: number;
   latency_ms: Latency;
   total: number;
+  sandboxes: LivingSandbox[] | null;
   list: LiveSession[];
 }
 /**
@@ -528,6 +537,26 @@ export interface Latency {
   p50: number | null;
   p95: number | null;
   p99: number | null;
+}
+/**
+ * One sandbox, with its limits and its use.
+ *
+ * ``sid`` is the session that made it, and ``session`` the id of that in the journal; null for none.
+ * ``idle_s`` is the time since its client gave a sign of life, 0 while a command runs.
+ */
+export interface LivingSandbox {
+  id: string;
+  image: string;
+  sid: string | null;
+  session: string | null;
+  state: "creating" | "living";
+  cpus: number | null;
+  memory_bytes: number | null;
+  network: "none" | "open";
+  age_s: number;
+  idle_s: number;
+  commands: number;
+  running: number;
 }
 /**
  * One session. ``id`` is its id in the journal, null without one; ``running`` counts calls that run.

@@ -12,10 +12,10 @@ from ..errors import Faulted
 from ..http.guard import Guard
 from ..runtimes.base import EnvironmentInfo, Runtime
 from ..sessions.registry import Sessions
-from .sandboxes import SandboxMeter
 
 if TYPE_CHECKING:  # SQLAlchemy is loaded with a journal only
     from ..journal.write.writer import Writer
+    from .sandboxes import SandboxMeter
 
 __all__ = ["Observed", "tools_of"]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
-from .base import SandboxSpec
+if TYPE_CHECKING:  # events are known also to servers without sandboxes
+    from .base import SandboxSpec
 
 __all__ = [
     "CommandEnded",

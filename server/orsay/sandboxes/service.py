@@ -278,6 +278,10 @@ class SandboxService:
         hosted = self.get(sandbox_id, owner)
         await asyncio.shield(self._end(hosted, "deleted", "it was deleted"))
 
+    async def end(self, hosted: HostedSandbox, detail: str) -> None:
+        """End it for that reason, in words; returns when it is gone."""
+        await asyncio.shield(self._end(hosted, "deleted", detail))
+
     async def end_owner(self, owner: str) -> None:
         """End all sandboxes of that owner."""
         own = [each for each in self._living.values() if each.owner == owner]

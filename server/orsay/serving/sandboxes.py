@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from ..auth import Keys
+from ..observe.sandboxes import SandboxMeter
 from ..protocols.sandboxes.mount import SandboxMount
 from ..protocols.sandboxes.settings import Catalogue
 from ..runtimes.base import Runtime
@@ -41,6 +42,7 @@ class ServedSandboxes:
             pull=settings.sandboxes_pull,
         )
         self.service = SandboxService(connect, limits, tenant_of=self.keys.tenant)
+        self.meter = SandboxMeter(self.service)
         catalogue = Catalogue(settings.sandboxes_images, settings.sandboxes_data)
         self.mount = SandboxMount(
             self.service,

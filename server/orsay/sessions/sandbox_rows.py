@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 from orsay_protocol.redact import Redactor
 
 from ..journal.ids import new_id
 from ..journal.records import SandboxUsed
-from ..sandboxes.base import SandboxSpec
 from ..sandboxes.events import CommandEnded, FileUsed, SandboxEvent, SandboxMade
+
+if TYPE_CHECKING:
+    from ..sandboxes.base import SandboxSpec
 
 __all__ = ["sandbox_row"]
 
