@@ -60,6 +60,7 @@ class HostedEnvironment:
     setup_time_limit_s: float | None
     supports_score_group: bool
     replayable: bool
+    repeatable_commands: bool
     plain_constructor: bool
     plain_setup: bool
     plain_teardown: bool
@@ -117,6 +118,7 @@ def host(cls: type, *, run: Run = run_author) -> HostedEnvironment:
         setup_time_limit_s=_limit(cls, "setup_time_limit_s"),
         supports_score_group=scores,
         replayable=_flag(cls, "replayable"),
+        repeatable_commands=_flag(cls, "repeatable_commands"),
         plain_constructor=not (overrides(cls, base, "__init__") or overrides(cls, base, "__new__")),
         plain_setup=not overrides(cls, base, "setup"),
         plain_teardown=not overrides(cls, base, "teardown"),

@@ -59,10 +59,11 @@ class Recorder:
         self.writer = writer
         self.server = server
 
-    def resume(self, id: int) -> Record:
+    def resume(self, id: int, *, used_sandbox: bool = False) -> Record:
         """Record of a session that is rebuilt."""
         record = Record(self.writer, id, replayable=True)
         record.replaying = True
+        record.used_sandbox = used_sandbox
         return record
 
     def begin(

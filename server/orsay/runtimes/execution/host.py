@@ -40,6 +40,7 @@ def describe(hosted: HostedEnvironment) -> EnvironmentInfo:
         tool_time_limits_s={row.name: row.time_limit_s for row in rows if row.time_limit_s is not None},
         detached_tools=frozenset(row.name for row in rows if row.detached),
         replayable=hosted.replayable,
+        repeatable_commands=hosted.repeatable_commands,
         serial_tools=tuple(row.name for row in rows if not (row.concurrent or row.exclusive)),
         exclusive_tools=tuple(row.name for row in rows if row.exclusive),
         fixed_tools=hosted.plain_task_tools,
