@@ -47,6 +47,15 @@ function parts(large: number, largeUnit: string, small: number, smallUnit: strin
   return small ? `${large} ${largeUnit} ${small} ${smallUnit}` : `${large} ${largeUnit}`;
 }
 
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
+
+/** A size in bytes in the largest unit that suits: `512 B`, `1.5 GiB`. */
+export function size(bytes: number | null | undefined): string {
+  if (bytes === null || bytes === undefined || !Number.isFinite(bytes)) return NONE;
+  const power = Math.min(UNITS.length - 1, Math.max(0, Math.floor(Math.log2(Math.max(1, bytes)) / 10)));
+  return `${number(bytes / 1024 ** power, 1)} ${UNITS[power]}`;
+}
+
 /** A time of the API, in seconds since 1970, as milliseconds. */
 export function milliseconds(at: number): number {
   return at * 1000;

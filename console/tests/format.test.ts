@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { ago, count, duration, NONE, number, percent, pretty, secondsBetween, short, taskName } from "../src/format";
+import { ago, count, duration, NONE, number, percent, pretty, secondsBetween, short, size, taskName } from "../src/format";
 
 describe("numbers", () => {
   it("have at most the digits asked for, and thousands marked", () => {
@@ -29,6 +29,16 @@ it.each([
   [273_600, "3 d 4 h"],
 ])("a duration of %d seconds is %s", (seconds, text) => {
   expect(duration(seconds)).toBe(text);
+});
+
+it.each([
+  [0, "0 B"],
+  [1023, "1,023 B"],
+  [1536, "1.5 KiB"],
+  [4 * 1024 ** 3, "4 GiB"],
+  [null, NONE],
+])("a size of %d bytes is %s", (bytes, text) => {
+  expect(size(bytes)).toBe(text);
 });
 
 it("ages are told in the largest unit, and are never negative", () => {

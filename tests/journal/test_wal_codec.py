@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from orsay.journal.records import EvaluationSaved, Row
+from orsay.journal.records import EvaluationSaved, Row, SandboxUsed
 from orsay.journal.values import LARGE_CHARS
 from orsay.journal.write import wal_codec as frames
 from orsay.journal.write.batch import Batch, encode
@@ -21,6 +21,7 @@ _SCORES = dump({"ok": True, "scores": [{"reward": 0.5, "detail": "good"}]})
 _EVALUATION = EvaluationSaved(
     5, "evaluation", "a run", "", "echo", "test", "a model", 1.0, None, "{}", b'{"episodes":[]}'
 )
+_USED = SandboxUsed(7, 1, "sb-1", "command", "t", "ls very-secret-value", 1.0, b"bin", 0)
 
 
 def unpacked(*parts: bytes | None) -> Batch:
@@ -51,6 +52,7 @@ def packed(*rows: Row) -> bytes | None:
         [called(1, kind="score_group", result=_SCORES)],
         [opened(1, hide=_HIDE), called(1, "a very-secret-value", hide=_HIDE), ended(1, hide=_HIDE)],
         [_EVALUATION],
+        [_USED, _USED._replace(id=8, hide=_HIDE)],
     ],
 )
 def test_rows_are_the_same_when_unpacked_together_and_one_by_one(rows: list[Row]) -> None:
@@ -89,6 +91,18 @@ def test_a_file_of_before_a_field_was_added_is_read_without_it() -> None:
     batch = Batch()
     frames.add(batch, marshal.dumps([(0, *values)]), former)
     assert batch.sessions == encode([opened(1, hash_seed=None, started_at=row.started_at)]).sessions
+
+
+@pytest.mark.parametrize("hide", [None, _HIDE])
+def test_a_file_of_before_a_table_was_added_is_read_without_it(hide: Redactor | None) -> None:
+    version, columns, classes = frames.FORM
+    former = (version, {name: columns[name] for name in columns if name != "sandbox_events"}, classes[:-1])
+    assert former != frames.FORM and frames.reads(former)
+    row = opened(1, hide=hide)
+    found = marshal.loads(packed(row) or b"")
+    batch = Batch()
+    frames.add(batch, marshal.dumps(found if hide is None else found[:-1]), former)
+    assert batch == encode([row])
 
 
 def test_a_file_of_a_later_version_is_not_read() -> None:

@@ -24,9 +24,10 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """One server with worker processes and a journal, for the whole file."""
+    """One server with worker processes, a journal and sandboxes, for the whole file."""
     journal = tmp_path_factory.mktemp("journal") / "journal.db"
-    with server(BENCH, OTHER, journal=str(journal), workers=2) as found:
+    options = ["--sandboxes", "docker"]
+    with server(BENCH, OTHER, options=options, journal=str(journal), workers=2) as found:
         yield found
 
 

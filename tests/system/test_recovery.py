@@ -39,7 +39,7 @@ class Immortal:
 
     def __init__(self, folder: Path, *targets: str, **settings: str) -> None:
         self.file = folder / "journal.db"
-        self._targets = [each if "://" in each else f"{COUNTING}:{each}" for each in targets]
+        self._targets = [each if ":" in each else f"{COUNTING}:{each}" for each in targets]
         self._variables = {"ORSAY_WORKERS": "1", "ORSAY_JOURNAL": str(self.file), "ORSAY_LOG_FORMAT": "json"}
         self.change(**settings)
         self.port = "0"

@@ -2,6 +2,7 @@
 
 export type Answer =
   | Ended
+  | EndedSandbox
   | Environments
   | EvaluationId
   | EvaluationList
@@ -53,6 +54,12 @@ export type TaskList = TaskCell[];
 export interface Ended {
   sid: string;
   fault: string | null;
+}
+/**
+ * A sandbox that was ended.
+ */
+export interface EndedSandbox {
+  id: string;
 }
 /**
  * An environment and its load; ``pending``: its process or server is not up yet.
@@ -499,7 +506,8 @@ export interface JournalState {
 /**
  * The server at one moment, seconds since 1970.
  *
- * Sessions are those of the key that asks; rates and latency are of the whole server.
+ * Sessions and sandboxes are those of the key that asks; rates and latency are of the whole server.
+ * ``sandboxes`` is null where the server has none.
  */
 export interface Snapshot {
   at: number;
@@ -509,6 +517,7 @@ export interface Snapshot {
   faults_per_s: number;
   latency_ms: Latency;
   total: number;
+  sandboxes: LivingSandbox[] | null;
   list: LiveSession[];
 }
 /**
@@ -528,6 +537,26 @@ export interface Latency {
   p50: number | null;
   p95: number | null;
   p99: number | null;
+}
+/**
+ * One sandbox, with its limits and its use.
+ *
+ * ``sid`` is the session that made it, and ``session`` the id of that in the journal; null for none.
+ * ``idle_s`` is the time since its client gave a sign of life, 0 while a command runs.
+ */
+export interface LivingSandbox {
+  id: string;
+  image: string;
+  sid: string | null;
+  session: string | null;
+  state: "creating" | "living";
+  cpus: number | null;
+  memory_bytes: number | null;
+  network: "none" | "open";
+  age_s: number;
+  idle_s: number;
+  commands: number;
+  running: number;
 }
 /**
  * One session. ``id`` is its id in the journal, null without one; ``running`` counts calls that run.
@@ -564,7 +593,8 @@ export interface TaskCell {
  * One session with its messages and calls.
  *
  * ``request`` is how it was opened (``task_spec``, or ``split`` and ``index``); ``prompt``, ``messages``
- * and ``tools`` are None when the client never asked for them.
+ * and ``tools`` are None when the client never asked for them. ``sandbox`` is what the session did in
+ * sandboxes outside of calls, as in setup, or while several calls ran.
  */
 export interface Trajectory {
   id: string;
@@ -601,6 +631,7 @@ export interface Trajectory {
   messages: Message[] | null;
   tools: ToolSpec[] | null;
   steps: Step[];
+  sandbox: SandboxItem[];
 }
 /**
  * A block of text.
@@ -618,7 +649,7 @@ export interface Image {
   mimeType: string;
 }
 /**
- * One call with its result.
+ * One call with its result, and what it did in sandboxes.
  *
  * ``error`` and ``reason`` are set when the environment refused the call, ``fault``, ``fault_id`` and
  * ``message`` when it failed. ``number`` is None while the call runs, and for a call that was cut off by the
@@ -647,6 +678,7 @@ export interface Step {
   stream_s: number | null;
   total_s: number | null;
   scores: Score[];
+  sandbox: SandboxItem[];
 }
 /**
  * Group score of one candidate.
@@ -655,4 +687,29 @@ export interface Score {
   candidate: number;
   reward: number | null;
   detail: unknown;
+}
+/**
+ * Something that a session did in a sandbox.
+ *
+ * ``what`` is the command, the path of a file that was read or written, or the image of a sandbox that was
+ * made or has ended. ``output`` is the beginning of what a command wrote, of ``size_bytes`` in all;
+ * ``exit_code`` is None where the sandbox ended before the command. ``detail`` holds the limits of a
+ * sandbox, or the reason of its end in words.
+ */
+export interface SandboxItem {
+  id: string;
+  sandbox: string;
+  kind: "made" | "command" | "read" | "write" | "ended";
+  call: string | null;
+  what: string;
+  output: string | null;
+  exit_code: number | null;
+  timed_out: boolean;
+  duration_s: number | null;
+  size_bytes: number | null;
+  reason: string | null;
+  detail: {
+    [k: string]: unknown;
+  } | null;
+  started_at: number;
 }

@@ -1,5 +1,5 @@
 // Colours and shapes of the page. Contrasts are checked by the browser tests, light and dark.
-import { Badge, createTheme, Modal, Select, type CSSVariablesResolver, type MantineColorsTuple } from "@mantine/core";
+import { Badge, createTheme, Modal, Notification, Select, type CSSVariablesResolver, type MantineColorsTuple } from "@mantine/core";
 
 const lake: MantineColorsTuple = [
   "#e9f4fd",
@@ -28,6 +28,7 @@ export const theme = createTheme({
   components: {
     Select: Select.extend({ defaultProps: { openOnFocus: false } }),
     Badge: Badge.extend({ defaultProps: { tt: "none", fw: 500 } }),
+    Notification: Notification.extend({ defaultProps: { closeButtonProps: { "aria-label": "Dismiss" } } }),
     // the head of a dialog is not the banner of the page
     Modal: Modal.extend({
       defaultProps: { attributes: { header: { role: "none" } }, closeButtonProps: { "aria-label": "Close" } },

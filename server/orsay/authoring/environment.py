@@ -86,6 +86,10 @@ class Environment(ABC):  # noqa: B024  # an ABC so that authors may have abstrac
     the journal after it, or a worker, was killed. Such an environment takes all randomness from seeds of
     its task, and has no effects outside."""
 
+    repeatable_commands: ClassVar[bool] = False
+    """Determinism of sandboxes, where the class is ``replayable``: the same commands in a new sandbox lead to
+    the same answers. A session that used a sandbox, which is gone, is rebuilt only then."""
+
     # Also class attributes, for subclasses that do not call super().__init__().
     task_spec: JSONObject = _EMPTY
     secrets: Mapping[str, str] = _EMPTY

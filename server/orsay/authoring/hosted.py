@@ -62,6 +62,7 @@ class HostedEnvironment:
     supports_score_group: bool
     replayable: bool
     uses_sandboxes: bool
+    repeatable_commands: bool
     plain_constructor: bool
     plain_setup: bool
     plain_teardown: bool
@@ -120,6 +121,7 @@ def host(cls: type, *, run: Run = run_author) -> HostedEnvironment:
         supports_score_group=scores,
         replayable=_flag(cls, "replayable"),
         uses_sandboxes=uses_sandboxes(cls, tuple(getattr(cls, "toolsets", None) or ())),
+        repeatable_commands=_flag(cls, "repeatable_commands"),
         plain_constructor=not (overrides(cls, base, "__init__") or overrides(cls, base, "__new__")),
         plain_setup=not overrides(cls, base, "setup"),
         plain_teardown=not overrides(cls, base, "teardown"),

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -22,6 +22,7 @@ from ..sessions.labels import parse_labels
 from ..sessions.lifecycle import State
 from ..sessions.session import Session, SessionKey
 from .answers import plain
+from .sandboxes import LivingSandbox
 
 __all__ = [
     "Feed",
@@ -86,7 +87,8 @@ class LiveSession(BaseModel):
 class Snapshot(BaseModel):
     """The server at one moment, seconds since 1970.
 
-    Sessions are those of the key that asks; rates and latency are of the whole server.
+    Sessions and sandboxes are those of the key that asks; rates and latency are of the whole server.
+    ``sandboxes`` is null where the server has none.
     """
 
     at: float
@@ -96,6 +98,7 @@ class Snapshot(BaseModel):
     faults_per_s: float
     latency_ms: Latency
     total: int
+    sandboxes: list[LivingSandbox] | None
     list: list[LiveSession]
 
 
@@ -157,10 +160,19 @@ class Listener:
 
 
 class Feed:
-    """Source of snapshots: one task, which runs while there are listeners."""
+    """Source of snapshots: one task, which runs while there are listeners.
 
-    def __init__(self, live: Mapping[SessionKey, Session], rates: Rates) -> None:
+    ``sandboxes`` gives those of an owner, each as a LivingSandbox; None where there are none.
+    """
+
+    def __init__(
+        self,
+        live: Mapping[SessionKey, Session],
+        rates: Rates,
+        sandboxes: Callable[[str], Sequence[dict[str, object]]] | None = None,
+    ) -> None:
         self._live = live
+        self._sandboxes = sandboxes
         self._rates = rates
         self._listeners: set[Listener] = set()
         self._task: asyncio.Task[None] | None = None
@@ -238,6 +250,7 @@ class Feed:
             "faults_per_s": faults_per_s,
             "latency_ms": {"p50": p50, "p95": p95, "p99": p99},
             "total": sum(states.values()),
+            "sandboxes": None if self._sandboxes is None else self._sandboxes(owner),
             "list": [_show(session, self._now()) for session in tally.newest[owner]],
         }
 

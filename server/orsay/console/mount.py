@@ -23,10 +23,12 @@ from .answers import plain, refuse, send_value, strict_headers
 from .live import Feed
 from .recent import Ended, Faults, RecentFaults
 from .request import JournalRequest
+from .sandboxes import end_sandbox, show_sandboxes
 from .site import Site
 
 if TYPE_CHECKING:  # SQLAlchemy is loaded with a journal only
     from ..journal.write.writer import Writer
+    from ..sandboxes.service import SandboxService
     from .history import History
 
 __all__ = ["ConsoleMount"]
@@ -34,6 +36,7 @@ __all__ = ["ConsoleMount"]
 _ROOT = "/console"
 _API = "/console/api"
 _END = re.compile(r"/sessions/(?P<sid>.+)/end", re.DOTALL)
+_END_SANDBOX = re.compile(r"/sandboxes/(?P<id>[^/]+)/end")
 _PAST = re.compile(r"/(trajectories(/[0-9]+)?|evaluations(/[0-9]+)?|runs(/series)?|tasks|export)")
 _STREAMS = 256
 _STREAMS_PER_KEY = 32
@@ -53,7 +56,7 @@ _STREAM: Pairs = (
 class ConsoleMount:
     """``/console`` and everything below it, except endpoints of an environment named ``console``.
 
-    ``journal`` is None when it is off. ``site`` is the folder of the built page.
+    ``journal`` and ``sandboxes`` are None when they are off. ``site`` is the folder of the built page.
     """
 
     def __init__(
@@ -64,8 +67,10 @@ class ConsoleMount:
         *,
         max_body_bytes: int,
         journal: Writer | None = None,
+        sandboxes: SandboxService | None = None,
         site: Path | None = None,
     ) -> None:
+        self._sandboxes = sandboxes
         self._sessions = sessions
         self._keys = keys
         self._facts = facts
@@ -74,7 +79,8 @@ class ConsoleMount:
         self._history: History | None = None
         self._site = Site() if site is None else Site(site)
         self._faults = RecentFaults(sessions.faults)
-        self._feed = Feed(sessions.live, sessions.meter.recent)
+        shown = None if sandboxes is None else partial(show_sandboxes, sandboxes)
+        self._feed = Feed(sessions.live, sessions.meter.recent, sandboxes=shown)
         self._table: dict[str, Mapping[str, Endpoint]] = {
             "/server": {"GET": self._server},
             "/environments": {"GET": self._environments},
@@ -125,6 +131,9 @@ class ConsoleMount:
         match = _END.fullmatch(path)
         if match is not None:
             return {"POST": partial(self._end, match["sid"])}
+        match = _END_SANDBOX.fullmatch(path)
+        if match is not None and self._sandboxes is not None:
+            return {"POST": partial(self._end_sandbox, self._sandboxes, match["id"])}
         if _PAST.fullmatch(path):
             past = partial(self._past, path)
             return {"GET": past, "POST": past} if path == "/evaluations" else {"GET": past}
@@ -167,6 +176,9 @@ class ConsoleMount:
         fault = await self._sessions.close(session, "console")
         text = None if fault is None else plain(self._sessions.faults.text(fault))
         await send_value(request, Ended(sid=sid, fault=text))
+
+    async def _end_sandbox(self, sandboxes: SandboxService, id: str, request: Request) -> None:
+        await send_value(request, await end_sandbox(sandboxes, id, request.owner))
 
     async def _live(self, request: Request) -> None:
         if self._feed.closed:

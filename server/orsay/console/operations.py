@@ -18,6 +18,7 @@ from .queries import (
     TrajectoriesQuery,
 )
 from .recent import Ended, Faults
+from .sandboxes import EndedSandbox
 
 __all__ = ["OPERATIONS"]
 
@@ -93,6 +94,16 @@ OPERATIONS = (
         errors=(401, 404, 410, 503),
         tag=_TAG,
         name="console_end",
+    ),
+    Operation(
+        "post",
+        "/console/api/sandboxes/{id}/end",
+        "End a sandbox; returns when it is gone.",
+        EndedSandbox,
+        session=False,
+        errors=(401, 404),
+        tag=_TAG,
+        name="console_end_sandbox",
     ),
     _get("trajectories", "Recorded sessions, a page at a time.", Page, errors=_PAST, query=TrajectoriesQuery),
     _get("trajectories/{id}", "All of one recorded session.", Trajectory, errors=(*_PAST, 404)),

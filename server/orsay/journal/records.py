@@ -10,7 +10,16 @@ from typing import NamedTuple, TypeAlias
 
 from orsay_protocol.redact import Redactor
 
-__all__ = ["CallEnded", "CallStarted", "EvaluationSaved", "Prompted", "Row", "SessionEnded", "SessionOpened"]
+__all__ = [
+    "CallEnded",
+    "CallStarted",
+    "EvaluationSaved",
+    "Prompted",
+    "Row",
+    "SandboxUsed",
+    "SessionEnded",
+    "SessionOpened",
+]
 
 
 class SessionOpened(NamedTuple):
@@ -137,4 +146,27 @@ class EvaluationSaved(NamedTuple):
     hide: Redactor | None = None
 
 
-Row: TypeAlias = SessionOpened | SessionEnded | Prompted | CallStarted | CallEnded | EvaluationSaved
+class SandboxUsed(NamedTuple):
+    """Something that a session did in a sandbox: the fields are the columns of ``sandbox_events``."""
+
+    id: int
+    session: int
+    sandbox: str
+    kind: str
+    call: str | None
+    what: str
+    started_at: float
+    output: bytes | None = None
+    """Bytes that the command wrote, of any kind; more than is kept, so that secrets in them are whole."""
+    exit_code: int | None = None
+    timed_out: bool = False
+    duration_s: float | None = None
+    size_bytes: int | None = None
+    reason: str | None = None
+    detail: str | None = None
+    hide: Redactor | None = None
+
+
+Row: TypeAlias = (
+    SessionOpened | SessionEnded | Prompted | CallStarted | CallEnded | EvaluationSaved | SandboxUsed
+)

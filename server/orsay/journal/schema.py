@@ -20,7 +20,18 @@ from sqlalchemy import (
     text,
 )
 
-__all__ = ["asks", "calls", "evaluations", "facts", "metadata", "prompts", "scores", "sessions", "values"]
+__all__ = [
+    "asks",
+    "calls",
+    "evaluations",
+    "facts",
+    "metadata",
+    "prompts",
+    "sandbox_events",
+    "scores",
+    "sessions",
+    "values",
+]
 
 metadata = MetaData()
 _Id = BigInteger().with_variant(Integer, "sqlite")  # there, only INTEGER is the key of the table itself
@@ -125,11 +136,31 @@ scores = Table(
     Column("detail", Text),  # JSON of the rest
 )
 
+sandbox_events = Table(  # what a session did in its sandboxes
+    "sandbox_events",
+    metadata,
+    Column("id", _Id, primary_key=True, autoincrement=False),
+    Column("session", BigInteger, nullable=False),
+    Column("sandbox", String, nullable=False),  # its id
+    Column("kind", String, nullable=False),  # made, command, read, write or ended
+    Column("call", String),  # task id of the call that ran meanwhile; none for none, and for several
+    Column("what", Text, nullable=False),  # the command, the path of the file, or the image
+    Column("output", Text),  # the beginning of a command's; large ones are in ``values``
+    Column("exit_code", Integer),  # none: the sandbox ended before the command
+    Column("timed_out", Boolean, nullable=False),
+    Column("duration_s", Float),  # of a command, or of the making; age of a sandbox that ended
+    Column("size_bytes", BigInteger),  # of the whole output, or of the file
+    Column("reason", String),  # of the end, in one word
+    Column("detail", Text),  # JSON: the limits of a sandbox, or the reason of its end in words
+    Column("started_at", Float, nullable=False),
+    Index("sandbox_events_session", "session", "id"),
+)
+
 values = Table(
     "large_values",
     metadata,
-    Column("row", BigInteger, primary_key=True, autoincrement=False),  # id of the session or call
-    Column("field", String, primary_key=True),  # request, prompt, messages, task_tools, input or result
+    Column("row", BigInteger, primary_key=True, autoincrement=False),  # id of the session, call or event
+    Column("field", String, primary_key=True),  # request, input, result, output, or a kind of prompt
     Column("session", BigInteger, nullable=False, index=True),
     Column("data", LargeBinary, nullable=False),  # zlib of the JSON
 )

@@ -22,6 +22,7 @@ from ..sessions.meter import Durations
 from ..sessions.registry import Sessions
 from .names import RUNTIME_METRICS
 from .observed import Observed
+from .sandboxes import END_REASONS, KILLS, STARTS, SandboxMeter
 
 if TYPE_CHECKING:  # SQLAlchemy is loaded with a journal only
     from ..journal.write.writer import Writer
@@ -61,6 +62,7 @@ async def gather(observed: Observed) -> list[Metric]:
         *_sessions(observed, living),
         *_calls(observed, living),
         *_runtimes(observed.runtime),
+        *_sandboxes(observed.sandboxes),
         *_journal(observed.journal),
     ]
 
@@ -152,6 +154,33 @@ def _runtimes(runtime: Runtime) -> Iterator[Metric]:
         yield metric
 
 
+def _sandboxes(meter: SandboxMeter | None) -> Iterator[Metric]:
+    if meter is None:
+        return
+    now = GaugeMetricFamily("orsay_sandboxes", "Sandboxes by state.", labels=["state"])
+    for state, count in meter.states().items():
+        now.add_metric([state], count)
+    yield now
+    counters = (
+        (
+            "orsay_sandboxes_started",
+            "Sandboxes started: cold, or warm.",
+            "start",
+            STARTS,
+            meter.started,
+        ),
+        ("orsay_sandboxes_ended", "Sandboxes that are over, by how.", "reason", END_REASONS, meter.ended),
+        ("orsay_sandbox_kills", "Commands that were killed, by what for.", "reason", KILLS, meter.kills),
+    )
+    for name, text, label, known, counts in counters:
+        family = CounterMetricFamily(name, text, labels=[label])
+        for value in known:
+            family.add_metric([value], counts[value])
+        yield family
+    yield _durations("orsay_sandbox_start_seconds", "Time to make a sandbox.", meter.starts, "start")
+    yield _histogram("orsay_sandbox_command_seconds", "Time that a command in a sandbox ran.", meter.commands)
+
+
 def _journal(journal: Writer | None) -> Iterator[Metric]:
     now = None if journal is None else journal.health
     state = "off" if now is None else now.state
@@ -171,10 +200,17 @@ def _one(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(name, text, value=value)
 
 
-def _durations(name: str, text: str, found: Mapping[str, Durations]) -> Metric:
-    family = HistogramMetricFamily(name, text, labels=["environment"])
-    for environment, durations in list(found.items()):
-        counts = accumulate(durations.counts)
-        bounds = [*map(floatToGoString, durations.bounds), "+Inf"]
-        family.add_metric([environment], list(zip(bounds, counts, strict=True)), durations.sum_s)
+def _durations(name: str, text: str, found: Mapping[str, Durations], label: str = "environment") -> Metric:
+    family = HistogramMetricFamily(name, text, labels=[label])
+    for value, durations in list(found.items()):
+        family.add_metric([value], _buckets(durations), durations.sum_s)
     return family
+
+
+def _histogram(name: str, text: str, durations: Durations) -> Metric:
+    return HistogramMetricFamily(name, text, buckets=_buckets(durations), sum_value=durations.sum_s)
+
+
+def _buckets(durations: Durations) -> list[tuple[str, int]]:
+    bounds = [*map(floatToGoString, durations.bounds), "+Inf"]
+    return list(zip(bounds, accumulate(durations.counts), strict=True))

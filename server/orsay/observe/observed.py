@@ -15,6 +15,7 @@ from ..sessions.registry import Sessions
 
 if TYPE_CHECKING:  # SQLAlchemy is loaded with a journal only
     from ..journal.write.writer import Writer
+    from .sandboxes import SandboxMeter
 
 __all__ = ["Observed", "tools_of"]
 
@@ -30,6 +31,8 @@ class Observed:
     journal: Writer | None
     version: str
     started_at: float
+    sandboxes: SandboxMeter | None = None
+    """None without sandboxes."""
     faults: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Number of faults by environment and class, since ``watch``."""
 

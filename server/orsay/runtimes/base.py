@@ -79,6 +79,8 @@ class EnvironmentInfo(BaseModel):
     tool_time_limits_s: dict[str, float]
     detached_tools: frozenset[str]
     replayable: bool = False
+    repeatable_commands: bool = False
+    """True if a replay may run commands in a new sandbox again."""
     serial_tools: tuple[str, ...] = ()
     """Tools whose calls run one after the other in a session."""
     exclusive_tools: tuple[str, ...] = ()

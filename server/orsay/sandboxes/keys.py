@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import re
 import secrets
 from collections.abc import Mapping
 
-__all__ = ["SandboxKeys"]
+from .events import Tenant
+
+__all__ = ["SandboxKeys", "without_keys", "without_keys_in"]
 
 _PREFIX = "orsay-session-"
 _OWNER = "session-"
+_ANY = re.compile(rf"{_PREFIX}[\w-]+", re.ASCII)
+_ANY_IN_BYTES = re.compile(_ANY.pattern.encode())
+_MASK = "[secret]"
+
+
+def without_keys(text: str) -> str:
+    """The text with a mark in place of each key, and of each beginning of one."""
+    return _ANY.sub(_MASK, text)
+
+
+def without_keys_in(data: bytes) -> bytes:
+    """The same for bytes."""
+    return _ANY_IN_BYTES.sub(_MASK.encode(), data)
 
 
 class SandboxKeys:
@@ -18,18 +34,26 @@ class SandboxKeys:
 
     def __init__(self) -> None:
         self._owners: dict[bytes, str] = {}
+        self._tenants: dict[str, Tenant] = {}
         self._numbers = itertools.count(1)
 
-    def issue(self) -> tuple[str, str]:
-        """A new key, and its owner's name."""
+    def issue(self, tenant: Tenant | None = None) -> tuple[str, str]:
+        """A new key, and its owner's name; ``tenant`` is the session that it is for."""
         key = _PREFIX + secrets.token_urlsafe(24)
         owner = f"{_OWNER}{next(self._numbers)}"
         self._owners[_digest(key.encode())] = owner
+        if tenant is not None:
+            self._tenants[owner] = tenant
         return key, owner
 
     def revoke(self, key: str) -> None:
         """Accept a key no longer; safe to call twice."""
-        self._owners.pop(_digest(key.encode()), None)
+        owner = self._owners.pop(_digest(key.encode()), "")
+        self._tenants.pop(owner, None)
+
+    def tenant(self, owner: str) -> Tenant | None:
+        """The session of that owner's key, while it is valid."""
+        return self._tenants.get(owner)
 
     @staticmethod
     def is_of_session(owner: str) -> bool:

@@ -22,6 +22,7 @@ from ..runtimes.base import (
     Stop,
     TaskQuery,
 )
+from .events import Tenanted
 from .keys import SandboxKeys
 
 __all__ = ["SandboxedRuntime"]
@@ -87,7 +88,7 @@ class SandboxedRuntime(OpensByCallback):
     async def open(self, request: OpenSession, listener: Listener) -> Handle:
         if not self._has_key(request.key):
             return await self._runtime.open(request, listener)
-        key, owner = self._keys.issue()
+        key, owner = self._keys.issue(listener.tenant if isinstance(listener, Tenanted) else None)
         secrets = request.secrets
         given = secrets.get(_API_KEY, "")
         if self._gives_secret and (not given or self._replaces(given)):

@@ -107,6 +107,7 @@ class Sandbox:
             timed_out=end.reason is Reason.TIMED_OUT,
             truncated=end.output_bytes > len(said),
             duration_s=end.duration_s,
+            output_bytes=max(end.output_bytes, len(said)),
         )
 
     async def _ended(

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Literal
 
 from ..errors import OrsayError, SandboxError, SessionGone, Starting, UnknownSession
 from ..logs import get_logger
 from .base import Sandboxes, SandboxSpec
+from .events import (
+    CommandEnded,
+    EndReason,
+    FileUsed,
+    OnSandboxEvent,
+    SandboxEnded,
+    SandboxEvent,
+    SandboxMade,
+    Tenant,
+)
+from .keys import without_keys, without_keys_in
 from .runs import Runs
-from .sandbox import Sandbox
+from .sandbox import RunResult, Sandbox
 
 __all__ = ["SANDBOX_PREFIX", "HostedSandbox", "SandboxLimits", "SandboxService"]
 
@@ -21,6 +36,7 @@ SANDBOX_PREFIX = "sb-"
 """Begins the ids of all sandboxes; those of sessions never begin so."""
 _LOOKS = 4  # for idle sandboxes, within the time limit
 _REMEMBERED = 10_000
+_TOLD = 64 * 1024  # of a command and of its output, in events: more than is kept, for secrets to be whole
 _log = get_logger(__name__)
 
 
@@ -42,19 +58,29 @@ class HostedSandbox:
     def __init__(
         self,
         sandbox_id: str,
-        image: str,
+        spec: SandboxSpec,
         owner: str,
         creating: asyncio.Task[Sandbox],
         stored_bytes: int,
         *,
         stays: bool = False,
+        tenant: Tenant | None = None,
+        tell: Callable[[SandboxEvent, str | None], None] = lambda event, call: None,
     ) -> None:
         self.id = sandbox_id
         self.stays = stays
         """True where it ends with its owner alone, however long nobody uses it."""
-        self.image = image
+        self.spec = spec
         self.owner = owner
+        self.tenant = tenant
+        """The session that made it, if one did."""
         self.creating = creating
+        self.started_at = time.time()
+        self.commands = 0
+        self.running = 0
+        """Commands that run."""
+        self.files = 0
+        self._tell = tell
         self.runs = Runs(stored_bytes)
         self.parts: dict[str, str] = {}
         """Temporary files, by the paths that they will have."""
@@ -82,11 +108,73 @@ class HostedSandbox:
             raise sandbox.gone
         return sandbox
 
+    async def run(self, command: str | Sequence[str], **options: Any) -> RunResult:
+        """``Sandbox.run``, which is told of. Raises as that does, and as ``sandbox``."""
+        sandbox = await self.sandbox()
+        call = None if self.tenant is None else self.tenant.running_call
+        text = command if isinstance(command, str) else shlex.join(command)
+        tell = partial(
+            CommandEnded, sandbox=self.id, started_at=time.time(), command=without_keys(text[:_TOLD])
+        )
+        began = time.monotonic()
+        self.commands += 1
+        self.running += 1
+        try:
+            result = await sandbox.run(command, **options)
+        except ValueError:  # no command at all
+            self.commands -= 1
+            raise
+        except BaseException:
+            cut_off = tell(
+                output=b"",
+                size_bytes=0,
+                return_code=None,
+                timed_out=False,
+                duration_s=time.monotonic() - began,
+            )
+            self._tell(cut_off, call)
+            raise
+        finally:
+            self.running -= 1
+        ended = tell(
+            output=without_keys_in(result.output[:_TOLD]),
+            size_bytes=max(result.output_bytes, len(result.output)),
+            return_code=result.return_code,
+            timed_out=result.timed_out,
+            duration_s=result.duration_s,
+        )
+        self._tell(ended, call)
+        return result
+
+    def file_used(self, kind: Literal["read", "write"], path: str, size_bytes: int) -> None:
+        """Tell of a file of that size that was read from the sandbox, or written into it."""
+        self.files += 1
+        call = None if self.tenant is None else self.tenant.running_call
+        event = FileUsed(
+            sandbox=self.id,
+            started_at=time.time(),
+            kind=kind,
+            path=without_keys(path),
+            size_bytes=size_bytes,
+        )
+        self._tell(event, call)
+
 
 class SandboxService:
-    """Sandboxes over a back end that ``connect`` opens with the first of them."""
+    """Sandboxes over a back end that ``connect`` opens with the first of them.
 
-    def __init__(self, connect: Callable[[], Awaitable[Sandboxes]], limits: SandboxLimits) -> None:
+    ``tenant_of`` gives the session of an owner; it and ``listeners`` are told what happens.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[Sandboxes]],
+        limits: SandboxLimits,
+        *,
+        tenant_of: Callable[[str], Tenant | None] = lambda owner: None,
+    ) -> None:
+        self.listeners: list[OnSandboxEvent] = []
+        self._tenant_of = tenant_of
         self._connect = connect
         self._limits = limits
         self._backend: asyncio.Task[Sandboxes] | None = None
@@ -113,8 +201,16 @@ class SandboxService:
             )
         sandbox_id = f"{SANDBOX_PREFIX}{uuid.uuid4().hex}"
         creating = asyncio.create_task(self._make(spec, sandbox_id))
+        tenant = self._tenant_of(owner)
         hosted = HostedSandbox(
-            sandbox_id, spec.image, owner, creating, self._limits.stored_bytes, stays=stays
+            sandbox_id,
+            spec,
+            owner,
+            creating,
+            self._limits.stored_bytes,
+            tenant=tenant,
+            tell=partial(self._tell, tenant),
+            stays=stays,
         )
         self._living[sandbox_id] = hosted
         creating.add_done_callback(lambda _: self._made(hosted))
@@ -131,20 +227,44 @@ class SandboxService:
     def _made(self, hosted: HostedSandbox) -> None:
         hosted.touch()
         if hosted.creating.cancelled():
-            self._forget(hosted, "it was ended while it was made")
+            self._forget(hosted, "deleted", "it was ended while it was made")
         elif (error := hosted.creating.exception()) is not None:
-            self._forget(hosted, f"it could not be made: {error}")
+            self._forget(hosted, "failed", f"it could not be made: {error}")
             if not isinstance(error, OrsayError):
                 _log.error("sandbox_failed", sandbox=hosted.id, error=repr(error))
         else:
-            _log.info("sandbox_started", sandbox=hosted.id, image=hosted.image)
+            _log.info("sandbox_started", sandbox=hosted.id, image=hosted.spec.image)
+            tenant = hosted.tenant
+            made = SandboxMade(
+                sandbox=hosted.id,
+                started_at=hosted.started_at,
+                spec=hosted.spec,
+                warm=bool(getattr(hosted.creating.result(), "warm", False)),
+                duration_s=time.time() - hosted.started_at,
+            )
+            self._tell(tenant, made, None if tenant is None else tenant.running_call)
+
+    def _tell(self, tenant: Tenant | None, event: SandboxEvent, call: str | None) -> None:
+        """Tell all who listen; what they do wrong must not end what they are told of."""
+        try:
+            for listener in self.listeners:
+                listener(event)
+            if tenant is not None:
+                tenant.sandbox_used(event, call)
+        except Exception:
+            _log.exception("sandbox_not_noted", sandbox=event.sandbox)
+
+    @property
+    def living(self) -> Mapping[str, HostedSandbox]:
+        """The sandboxes by their ids, the oldest first, those among them that are being made; a view."""
+        return MappingProxyType(self._living)
 
     def get(self, sandbox_id: str, owner: str) -> HostedSandbox:
         """A sandbox of that owner. Raises SessionGone with the reason, and UnknownSession."""
         hosted = self._living.get(sandbox_id)
         if hosted is not None and hosted.owner == owner:
             if (lost := hosted.lost) is not None:
-                self._end(hosted, lost)
+                self._end(hosted, "lost", lost)
             else:
                 hosted.touch()
                 return hosted
@@ -156,16 +276,20 @@ class SandboxService:
     async def delete(self, sandbox_id: str, owner: str) -> None:
         """End a sandbox, also one that is still being made. Raises as ``get``."""
         hosted = self.get(sandbox_id, owner)
-        await asyncio.shield(self._end(hosted, "it was deleted"))
+        await asyncio.shield(self._end(hosted, "deleted", "it was deleted"))
+
+    async def end(self, hosted: HostedSandbox, detail: str) -> None:
+        """End it for that reason, in words; returns when it is gone."""
+        await asyncio.shield(self._end(hosted, "deleted", detail))
 
     async def end_owner(self, owner: str) -> None:
         """End all sandboxes of that owner."""
         own = [each for each in self._living.values() if each.owner == owner]
-        await asyncio.gather(*(self._end(each, "its session has ended") for each in own))
+        await asyncio.gather(*(self._end(each, "session_ended", "its session has ended") for each in own))
 
-    def _end(self, hosted: HostedSandbox, reason: str) -> asyncio.Task[None]:
-        self._forget(hosted, reason)
-        _log.info("sandbox_ended", sandbox=hosted.id, reason=reason)
+    def _end(self, hosted: HostedSandbox, reason: EndReason, detail: str) -> asyncio.Task[None]:
+        self._forget(hosted, reason, detail)
+        _log.info("sandbox_ended", sandbox=hosted.id, reason=detail)
         ending = asyncio.create_task(self._ended(hosted))
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
@@ -183,11 +307,22 @@ class SandboxService:
         finally:
             hosted.runs.close()
 
-    def _forget(self, hosted: HostedSandbox, reason: str) -> None:
+    def _forget(self, hosted: HostedSandbox, reason: EndReason, detail: str) -> None:
         if self._living.pop(hosted.id, None) is not None:
-            self._gone[hosted.id] = (hosted.owner, reason, time.monotonic())
+            self._gone[hosted.id] = (hosted.owner, detail, time.monotonic())
             while len(self._gone) > _REMEMBERED:
                 self._gone.popitem(last=False)
+            ended = SandboxEnded(
+                sandbox=hosted.id,
+                started_at=hosted.started_at,
+                spec=hosted.spec,
+                reason=reason,
+                detail=without_keys(detail),
+                duration_s=max(0.0, time.time() - hosted.started_at),
+                commands=hosted.commands,
+                files=hosted.files,
+            )
+            self._tell(hosted.tenant, ended, None)
 
     def _look_later(self) -> None:
         loop = asyncio.get_running_loop()
@@ -200,9 +335,9 @@ class SandboxService:
                 continue
             hosted.runs.sweep()
             if (lost := hosted.lost) is not None:
-                self._end(hosted, lost)
+                self._end(hosted, "lost", lost)
             elif not (hosted.stays or hosted.readers) and now - hosted.used_at > self._limits.idle_s:
-                self._end(hosted, f"nobody used it for {self._limits.idle_s:g} s")
+                self._end(hosted, "idle", f"nobody used it for {self._limits.idle_s:g} s")
         while self._gone and now - next(iter(self._gone.values()))[2] > self._limits.gone_memory_s:
             self._gone.popitem(last=False)
         if self._living or self._gone:
@@ -215,7 +350,7 @@ class SandboxService:
         self._closed = True
         if self._looking is not None:
             self._looking.cancel()
-        endings = [self._end(each, "the server was stopped") for each in [*self._living.values()]]
+        endings = [self._end(each, "shutdown", "the server was stopped") for each in [*self._living.values()]]
         await asyncio.gather(*endings, *self._ending, return_exceptions=True)
         if self._backend is not None:
             try:

@@ -43,6 +43,7 @@ from .descriptors import MORE_DESCRIPTORS, connections_for, descriptor_limit, ha
 
 if TYPE_CHECKING:  # SQLAlchemy is loaded with a journal only
     from ..journal.write.writer import Writer
+    from ..sandboxes.service import SandboxService
     from .sandboxes import ServedSandboxes
 
 __all__ = ["Running"]
@@ -92,10 +93,18 @@ class Running:
         if sandboxes is not None:
             mounts.append(sandboxes.mount)
         if settings.shows_console:
-            mounts.insert(0, _console(settings, self.sessions, self._keys, self.journal))
+            service = None if sandboxes is None else sandboxes.service
+            mounts.insert(0, _console(settings, self.sessions, self._keys, self.journal, service))
         guard = _guard(settings)
         self._observed = Observed(
-            self.sessions, runtime, self._keys, guard, self.journal, version("orsay"), time.time()
+            self.sessions,
+            runtime,
+            self._keys,
+            guard,
+            self.journal,
+            version("orsay"),
+            time.time(),
+            None if sandboxes is None else sandboxes.meter,
         )
         self._observed.watch()
         mounts.append(ReferenceMount(settings.framers))
@@ -323,14 +332,27 @@ def _other_mounts(settings: Settings, sessions: Sessions) -> list[Mount]:
     )
 
 
-def _console(settings: Settings, sessions: Sessions, keys: Keys, journal: Writer | None) -> Mount:
+def _console(
+    settings: Settings,
+    sessions: Sessions,
+    keys: Keys,
+    journal: Writer | None,
+    sandboxes: SandboxService | None,
+) -> Mount:
     facts = ServerFacts(
         name=settings.server_name or socket.gethostname(),
         runtime=settings.runtime,
         workers=settings.workers if settings.runtime == "process" else None,
         started_at=time.time(),
     )
-    return ConsoleMount(sessions, keys, facts, journal=journal, max_body_bytes=settings.max_body_bytes)
+    return ConsoleMount(
+        sessions,
+        keys,
+        facts,
+        max_body_bytes=settings.max_body_bytes,
+        journal=journal,
+        sandboxes=sandboxes,
+    )
 
 
 def _websocket(door: Door) -> type[asyncio.Protocol]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from ..auth import Keys
+from ..observe.sandboxes import SandboxMeter
 from ..protocols.sandboxes.mount import SandboxMount
 from ..protocols.sandboxes.settings import Catalogue
 from ..runtimes.base import EnvironmentInfo, Runtime
@@ -45,7 +46,8 @@ class ServedSandboxes:
             lease_s=settings.sandboxes_lease_s,
             pull=settings.sandboxes_pull,
         )
-        self.service = SandboxService(connect, limits)
+        self.service = SandboxService(connect, limits, tenant_of=self.keys.tenant)
+        self.meter = SandboxMeter(self.service)
         catalogue = Catalogue(settings.sandboxes_images, settings.sandboxes_data)
         self.mount = SandboxMount(
             self.service,

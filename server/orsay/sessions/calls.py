@@ -151,6 +151,13 @@ class Calls:
         """Calls that run, or whose outcome is not durable yet."""
         return [call for call in self._by_id.values() if call.outcome is None]
 
+    @property
+    def uncomputed(self) -> list[Call]:
+        """Calls that run."""
+        if not self.running:
+            return []
+        return [call for call in self._by_id.values() if call.computed is None]
+
     def add(self, call: Call, limits: SessionLimits | None = None) -> None:
         """Add a call that will run. Raises Overloaded if the server or the owner has reached ``limits``."""
         share, totals = self.share, self._totals

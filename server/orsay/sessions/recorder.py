@@ -20,8 +20,10 @@ from ..journal.read.intervals import finite
 from ..journal.records import CallEnded, CallStarted, Prompted, Row, SessionEnded, SessionOpened
 from ..runtimes.base import OpenSession
 from ..runtimes.outcome import Outcome
+from ..sandboxes.events import CommandEnded, FileUsed, SandboxEvent
 from .call import Call
 from .labels import parse_labels
+from .sandbox_rows import sandbox_row
 
 if TYPE_CHECKING:
     from ..journal.write.writer import Writer
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Record", "Recorder", "digest_of", "task_name"]
 
 _LONGEST_CLIENT = 200
+_MOST_SANDBOX_ROWS = 10_000  # of a session: a loop in a tool must not fill the journal
 OnDurable: TypeAlias = Callable[[bool], None]
 """Called once: True when the row is committed, False when the wait for it is given up."""
 
@@ -56,9 +59,12 @@ class Recorder:
         self.writer = writer
         self.server = server
 
-    def resume(self, id: int) -> Record:
+    def resume(self, id: int, *, used_sandbox: bool = False) -> Record:
         """Record of a session that is rebuilt."""
-        return Record(self.writer, id, replayable=True)
+        record = Record(self.writer, id, replayable=True)
+        record.replaying = True
+        record.used_sandbox = used_sandbox
+        return record
 
     def begin(
         self,
@@ -132,13 +138,17 @@ class Record:
         "_opening",
         "_prompts",
         "_reward_sum",
+        "_sandbox_rows",
         "_setup_s",
+        "_unwritten",
         "_writer",
         "clock",
         "hide",
         "id",
         "number",
         "replayable",
+        "replaying",
+        "used_sandbox",
     )
 
     def __init__(
@@ -162,6 +172,10 @@ class Record:
         self._reward_sum: float | None = None
         self._setup_s: float | None = None
         self._prompts: tuple[str, ...] = ()
+        self.replaying = False  # what runs is in the journal already
+        self.used_sandbox = False
+        self._sandbox_rows = 0
+        self._unwritten: tuple[Row, ...] = ()  # of the constructor, for after the session's own row
 
     def session_opened(self) -> asyncio.Future[bool]:
         """Write the session's row: its constructor has run, or failed by a fault of the environment."""
@@ -174,6 +188,9 @@ class Record:
         assert self._opening is not None
         row, self._opening = self._opening, None
         self._writer.add(row, on_durable)
+        unwritten, self._unwritten = self._unwritten, ()
+        for each in unwritten:
+            self._writer.add(each)
 
     def opening_failed(self, error: BaseException) -> None:
         """Write the failure of the constructor; a refused session leaves no row."""
@@ -211,6 +228,22 @@ class Record:
         if self.replayable:
             self.clock += 1
             self._writer.add(Prompted(self.id, kind, b"", self.hide, self.clock, after, None, fault))
+
+    def sandbox_used(self, event: SandboxEvent, call: str | None) -> None:
+        """Write what the session did in a sandbox; ``call`` is the task id of the call that did it.
+
+        What a replay repeats is written only as the sandbox that it makes. Beyond a bound nothing is.
+        """
+        self.used_sandbox = True
+        used = isinstance(event, CommandEnded | FileUsed)
+        if used and (self.replaying or self._sandbox_rows >= _MOST_SANDBOX_ROWS):
+            return
+        self._sandbox_rows += used
+        row = sandbox_row(self.id, event, call, self.hide)
+        if self._opening is None:
+            self._writer.add(row)
+        else:
+            self._unwritten = (*self._unwritten, row)
 
     def call_started(self, call: Call, age_s: float) -> tuple[int, asyncio.Future[bool]]:
         """Write the start of a call before its client gets the task id; returns the row's id and future."""
@@ -275,6 +308,7 @@ class Record:
         reward_sum: float | None,
     ) -> None:
         """Set the counters of a rebuilt session from its rows."""
+        self.replaying = False
         self._prompts = prompts
         self.number = number
         self.clock = clock

@@ -41,7 +41,7 @@ from ..runtimes.outcome import Outcome, episode_finished
 from .call import Call
 from .recorder import Record, Recorder, digest_of, task_name
 from .replay_order import Disorder, Step, steps_of
-from .session import REPEATABLE, Session, SessionKey
+from .session import REPEATABLE, SANDBOX_IS_GONE, Session, SessionKey
 
 __all__ = ["Recovery"]
 
@@ -132,7 +132,7 @@ class Recovery:
     def resume(self, past: PastSession) -> Record:
         """Remove a session that is rebuilt now; returns its record."""
         self._waiting.pop(past.key, None)
-        return self._recorder.resume(past.id)
+        return self._recorder.resume(past.id, used_sandbox=past.used_sandbox)
 
     def put_back(self, past: PastSession) -> None:
         """Add a session that is rebuilt at the next request."""
@@ -150,6 +150,7 @@ class Recovery:
             replayable=True,
             secrets=False,
             hash_seed=session.info.hash_seed,
+            used_sandbox=session.record.used_sandbox,
             lost=lost,
             lost_by=lost_by,
             results=session.record.number,
@@ -189,6 +190,8 @@ class Recovery:
             if not info.replayable:
                 raise _Diverged(f"the environment {info.name!r} is not declared replayable any more")
             _check_hash_seed(past, info)
+            if past.used_sandbox and not info.repeatable_commands:
+                raise _Diverged(f"{SANDBOX_IS_GONE} in {info.name!r}")
             steps = steps_of(content, info, own_toolset=request.toolset_name is not None)
             task = task_name(request.split, request.index, request.task_spec)
             session.describe(info, task, request.run, request.trace)
@@ -258,6 +261,10 @@ class _Setup:
         self._session = session
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.replayed = False
+
+    @property
+    def tenant(self) -> Session:
+        return self._session
 
     def setup_ended(self, error: Faulted | Refused | None) -> None:
         if self.over.done():

@@ -37,7 +37,7 @@ from .limits import CallLimits, SessionLimits
 from .meter import Meter
 from .opener import Opener, deleted_early, fail
 from .recorder import task_name
-from .session import Session, SessionKey
+from .session import SANDBOX_IS_GONE, Session, SessionKey
 from .shared import Shared
 from .timers import Delay, joined
 from .tombstones import EndReason, Tombstone, Tombstones, sentence
@@ -399,7 +399,7 @@ class Sessions:
         if self._recovery is not None and fault == "worker_lost" and session.rebuildable:
             self._suspend(self._recovery, session, reason, fault)
             return
-        gone = SessionGone(reason)
+        gone = SessionGone(f"{reason}; {SANDBOX_IS_GONE}" if session.needs_sandbox else reason)
         gone.fault = fault
         self._end(session, gone, fault)
 

@@ -17,6 +17,7 @@ from ..errors import Faulted, Refused, SessionGone, Starting
 from ..logs import get_logger
 from ..runtimes.base import EnvironmentInfo, Handle, OnResult, Operation, settle
 from ..runtimes.outcome import Outcome
+from ..sandboxes.events import SandboxEvent
 from .call import Call, Reader
 from .calls import Calls
 from .lifecycle import Lifecycle
@@ -26,7 +27,7 @@ from .timers import joined
 if TYPE_CHECKING:
     from .recorder import Record
 
-__all__ = ["REPEATABLE", "Session", "SessionKey"]
+__all__ = ["REPEATABLE", "SANDBOX_IS_GONE", "Session", "SessionKey"]
 
 _log = get_logger(__name__)
 
@@ -34,6 +35,9 @@ REPEATABLE: frozenset[FaultClass] = frozenset(
     {"tool_error", "score_error", "prompt_error", "bad_reward", "result_too_large"}
 )
 """Faults of calls that ran to their end: in a replay they end in the same way."""
+
+SANDBOX_IS_GONE = "its sandbox is gone, and commands are not declared repeatable (repeatable_commands)"
+"""Why a session that used a sandbox is not built again."""
 
 _NOT_RUN: frozenset[FaultClass] = frozenset({"worker_lost", "session_gone", "overloaded", "shutdown"})
 
@@ -162,6 +166,16 @@ class Session(Lifecycle):
     @property
     def rebuildable(self) -> bool:
         """True if the session could be rebuilt from the journal if its runtime was lost now (L7)."""
+        return self._replayable_now and not self.needs_sandbox
+
+    @property
+    def needs_sandbox(self) -> bool:
+        """True if what the session did in sandboxes would be missing, and keeps it from being rebuilt."""
+        used = self.record is not None and self.record.used_sandbox
+        return used and self._info.replayable and not self._info.repeatable_commands
+
+    @property
+    def _replayable_now(self) -> bool:
         return (
             self._state == "ready"
             and self.record is not None
@@ -180,6 +194,25 @@ class Session(Lifecycle):
         if self._trace:
             found["trace"] = self._trace
         return found
+
+    # as the tenant of its sandboxes
+
+    @property
+    def tenant(self) -> Session:
+        return self
+
+    @property
+    def journal_id(self) -> int | None:
+        return None if self.record is None else self.record.id
+
+    @property
+    def running_call(self) -> str | None:
+        running = [] if self._calls is None else self._calls.uncomputed
+        return running[0].task_id if len(running) == 1 else None
+
+    def sandbox_used(self, event: SandboxEvent, call: str | None) -> None:
+        if self.record is not None:
+            self.record.sandbox_used(event, call)
 
     def now(self) -> float:
         """Seconds of the server's clock, as in ``created_at``."""

@@ -9,6 +9,7 @@ import { count, duration, number } from "../../format";
 import { PageHeader } from "../../shared/PageHeader";
 import { Failure, Waiting } from "../../shared/states";
 import { Faults } from "./Faults";
+import { Sandboxes } from "./Sandboxes";
 import { Sessions } from "./Sessions";
 import { Spark } from "./Spark";
 
@@ -45,6 +46,7 @@ export function Live() {
           <>
             <Metrics snapshot={snapshot} past={past} />
             <Sessions snapshot={snapshot} />
+            {snapshot.sandboxes !== null && <Sandboxes list={snapshot.sandboxes} />}
           </>
         )}
         <Faults />

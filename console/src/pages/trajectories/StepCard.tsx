@@ -7,6 +7,7 @@ import type { Step } from "../../api/types";
 import { number } from "../../format";
 import { Tag } from "../../shared/Tag";
 import { Blocks } from "./Blocks";
+import { Terminal } from "./Terminal";
 import { Timing } from "./Timing";
 import { Value } from "./Value";
 
@@ -48,6 +49,7 @@ export const StepCard = memo(function StepCard({
           <StepResult of={of} ended={ended} />
         </section>
       </div>
+      {of.sandbox.length > 0 && <Terminal items={of.sandbox} label={`Sandbox of call ${position}`} />}
     </li>
   );
 });

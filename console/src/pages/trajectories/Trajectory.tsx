@@ -19,6 +19,7 @@ import { KeyHelp, moveFocus, type KeyAction } from "./keys";
 import { useBelow, useRollouts, useTrajectory } from "./queries";
 import type { ListContext } from "./Rows";
 import { StepCard } from "./StepCard";
+import { Terminal } from "./Terminal";
 import { longestCall } from "./Timing";
 import "./trajectories.css";
 import { Value } from "./Value";
@@ -76,6 +77,11 @@ function Whole({ of }: { of: Trajectory }) {
       <Facts of={of} />
       <Rewards steps={of.steps} />
       <Opening of={of} />
+      {of.sandbox.length > 0 && (
+        <Section title="Sandbox, outside of calls">
+          <Terminal items={of.sandbox} label="Commands outside of calls" />
+        </Section>
+      )}
       <Timeline of={of} />
     </>
   );

@@ -35,6 +35,8 @@ class RunResult:
     timed_out: bool
     truncated: bool
     duration_s: float
+    output_bytes: int = 0
+    """Size of all that it wrote, kept or not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from typing import Any
 from pydantic_core import from_json, to_json
 from sqlalchemy import Row
 
-from .models import Block, Image, Score, Step, Text
+from .models import Block, Image, SandboxItem, Score, Step, Text
 
-__all__ = ["Large", "as_json", "read_blocks", "read_step", "read_tools"]
+__all__ = ["Large", "as_json", "read_blocks", "read_sandbox", "read_step", "read_tools"]
 
 Large = Mapping[tuple[int, str], bytes]
 """Compressed values by the id of their row and the name of their field."""
@@ -51,8 +51,27 @@ def read_tools(value: Any) -> list[dict[str, Any]] | None:
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else None
 
 
-def read_step(row: Row[Any], large: Large, scores: Sequence[Row[Any]]) -> Step:
-    """One call, from its row in ``calls`` and its rows in ``scores``."""
+def read_sandbox(row: Any, large: Large) -> SandboxItem:
+    """One row of ``sandbox_events``."""
+    output, detail = row.output, as_json(row.detail, large, row.id, "detail")
+    if output is None and (packed := large.get((row.id, "output"))) is not None:
+        output = _unpacked(packed)
+    fields = {**row._mapping, "id": str(row.id), "output": output}
+    del fields["session"]
+    return SandboxItem(**{**fields, "detail": detail if isinstance(detail, dict) else None})
+
+
+def _unpacked(packed: bytes) -> str:
+    try:
+        return zlib.decompress(packed).decode(errors="replace")
+    except zlib.error:
+        return "(this value is damaged)"
+
+
+def read_step(
+    row: Row[Any], large: Large, scores: Sequence[Row[Any]], sandbox: Sequence[SandboxItem] = ()
+) -> Step:
+    """One call, from its row in ``calls``, its rows in ``scores``, and what it did in sandboxes."""
     result = as_json(row.result, large, row.id, "result")
     output: dict[str, Any] = {}
     error = reason = None
@@ -95,6 +114,7 @@ def read_step(row: Row[Any], large: Large, scores: Sequence[Row[Any]]) -> Step:
             )
             for each in scores
         ],
+        sandbox=list(sandbox),
     )
 
 

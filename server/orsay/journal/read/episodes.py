@@ -9,12 +9,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
-from ..schema import calls, prompts, scores, sessions, values
+from ..schema import calls, prompts, sandbox_events, scores, sessions, values
 from .aggregates import open_totals
-from .decode import Large, as_json, read_blocks, read_step, read_tools
+from .decode import Large, as_json, read_blocks, read_sandbox, read_step, read_tools
 from .filters import among
 from .intervals import finite
-from .models import Summary, Trajectory
+from .models import SandboxItem, Summary, Trajectory
 
 __all__ = ["SUMMARY", "summaries", "whole"]
 
@@ -59,8 +59,12 @@ def whole(connection: Connection, ids: Sequence[int]) -> list[Trajectory]:
     of_these = among(connection, ids, calls.c.session)
     for each in connection.execute(select(calls).where(of_these).order_by(calls.c.id)):
         called[each.session].append(each)
+    used: dict[int, list[SandboxItem]] = defaultdict(list)
+    of_these = among(connection, ids, sandbox_events.c.session)
+    for each in connection.execute(select(sandbox_events).where(of_these).order_by(sandbox_events.c.id)):
+        used[each.session].append(read_sandbox(each, large[each.session]))
     return [
-        _trajectory(row, summary, called[row.id], large[row.id], shown[row.id], scored)
+        _trajectory(row, summary, called[row.id], large[row.id], shown[row.id], scored, used[row.id])
         for row, summary in zip(rows, summaries(connection, rows), strict=True)
     ]
 
@@ -72,8 +76,15 @@ def _trajectory(
     large: Large,
     shown: dict[str, Any],
     scored: dict[int, list[Any]],
+    used: Sequence[SandboxItem],
 ) -> Trajectory:
-    steps = [read_step(each, large, scored.get(each.id, ())) for each in called]
+    by_call: dict[str | None, list[SandboxItem]] = defaultdict(list)
+    known = {each.task_id for each in called}
+    for item in used:
+        by_call[item.call if item.call in known else None].append(item)
+    steps = [
+        read_step(each, large, scored.get(each.id, ()), by_call.get(each.task_id, ())) for each in called
+    ]
     # in the order of results; calls without one come last
     steps.sort(key=lambda step: (step.number is None, step.number or 0))
     prompt, request = shown.get("prompt"), as_json(None, large, row.id, "request")
@@ -86,6 +97,7 @@ def _trajectory(
         messages=_objects(shown.get("messages")),
         tools=read_tools(shown.get("task_tools")),
         steps=steps,
+        sandbox=by_call[None],
     )
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "Page",
     "Point",
     "RunSummary",
+    "SandboxItem",
     "Score",
     "Series",
     "Step",
@@ -113,8 +114,32 @@ class Score(_Read):
     detail: Any = None
 
 
+class SandboxItem(_Read):
+    """Something that a session did in a sandbox.
+
+    ``what`` is the command, the path of a file that was read or written, or the image of a sandbox that was
+    made or has ended. ``output`` is the beginning of what a command wrote, of ``size_bytes`` in all;
+    ``exit_code`` is None where the sandbox ended before the command. ``detail`` holds the limits of a
+    sandbox, or the reason of its end in words.
+    """
+
+    id: str
+    sandbox: str
+    kind: Literal["made", "command", "read", "write", "ended"]
+    call: str | None
+    what: str
+    output: str | None
+    exit_code: int | None
+    timed_out: bool
+    duration_s: float | None
+    size_bytes: int | None
+    reason: str | None
+    detail: dict[str, Any] | None
+    started_at: float
+
+
 class Step(_Read):
-    """One call with its result.
+    """One call with its result, and what it did in sandboxes.
 
     ``error`` and ``reason`` are set when the environment refused the call, ``fault``, ``fault_id`` and
     ``message`` when it failed. ``number`` is None while the call runs, and for a call that was cut off by the
@@ -143,13 +168,15 @@ class Step(_Read):
     stream_s: float | None
     total_s: float | None
     scores: list[Score]
+    sandbox: list[SandboxItem] = []
 
 
 class Trajectory(Summary):
     """One session with its messages and calls.
 
     ``request`` is how it was opened (``task_spec``, or ``split`` and ``index``); ``prompt``, ``messages``
-    and ``tools`` are None when the client never asked for them.
+    and ``tools`` are None when the client never asked for them. ``sandbox`` is what the session did in
+    sandboxes outside of calls, as in setup, or while several calls ran.
     """
 
     labels: dict[str, Any] | None
@@ -158,6 +185,7 @@ class Trajectory(Summary):
     messages: list[Annotated[dict[str, Any], _DescribedAs(Message)]] | None
     tools: list[Annotated[dict[str, Any], _DescribedAs(ToolSpec)]] | None
     steps: list[Step]
+    sandbox: list[SandboxItem] = []
 
 
 class Page(_Read):

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from orsay_protocol.faults import FaultClass
 from pydantic_core import to_json
-from sqlalchemy import Connection, Row, and_, func, select
+from sqlalchemy import Connection, Row, and_, exists, func, select
 
 from ..records import SessionEnded
-from ..schema import asks, calls, prompts, sessions, values
+from ..schema import asks, calls, prompts, sandbox_events, sessions, values
 from ..values import unpack
 from .intervals import finite
 
@@ -43,6 +43,7 @@ class PastSession:
     replayable: bool
     secrets: bool
     hash_seed: int | None
+    used_sandbox: bool
     lost: str = "server restarted"
     lost_by: FaultClass = "session_gone"
     results: int | None = None
@@ -140,6 +141,7 @@ def left_open(connection: Connection, server: str) -> list[PastSession]:
         table.replayable,
         table.secrets,
         table.hash_seed,
+        exists().where(sandbox_events.c.session == table.id),
     ).where(and_(table.server == server, table.ended_at.is_(None)))
     return [PastSession(*row) for row in connection.execute(query)]
 
@@ -180,7 +182,9 @@ def read_content(connection: Connection, session: int) -> PastContent:
     large = {
         (row.row, row.field): unpack(row.data).encode()
         for row in connection.execute(
-            select(values.c.row, values.c.field, values.c.data).where(values.c.session == session)
+            select(values.c.row, values.c.field, values.c.data).where(
+                values.c.session == session, values.c.field != "output"
+            )
         )
     }
     shown = {

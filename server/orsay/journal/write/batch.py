@@ -11,12 +11,23 @@ from typing import Any, TypeAlias
 
 from orsay_protocol.redact import Redactor
 
-from ..records import CallEnded, CallStarted, EvaluationSaved, Prompted, Row, SessionEnded, SessionOpened
+from ..records import (
+    CallEnded,
+    CallStarted,
+    EvaluationSaved,
+    Prompted,
+    Row,
+    SandboxUsed,
+    SessionEnded,
+    SessionOpened,
+)
 from ..values import LARGE_CHARS, input_of, is_large, pack, result_of
 
 __all__ = [
     "COLUMNS",
     "FIRST_STAYS",
+    "SANDBOX_COMMAND_CHARS",
+    "SANDBOX_OUTPUT_CHARS",
     "Batch",
     "Params",
     "encode",
@@ -38,8 +49,14 @@ COLUMNS = {
     "large_values": "row field session data",
     "evaluations": "id name run owner environment split model started_at ended_at summary report",
     "ends": "id ended_at end_reason fault calls faults reward reward_sum finished setup_s",
+    "sandbox_events": "id session sandbox kind call what output exit_code timed_out duration_s size_bytes"
+    " reason detail started_at",
 }
 """The tables in the order of a Batch, and the columns of their rows; ``ends`` are columns of sessions."""
+
+SANDBOX_OUTPUT_CHARS = 16_384
+SANDBOX_COMMAND_CHARS = 4_096
+"""Characters that are kept of a command in a sandbox, and of its output."""
 
 _FIELDS = {name: tuple(columns.split()) for name, columns in COLUMNS.items()}
 _tables = attrgetter(*COLUMNS)
@@ -54,7 +71,7 @@ _SECRETS = _FIELDS["sessions"].index("secrets")
 _session_before = itemgetter(*map(SessionOpened._fields.index, _FIELDS["sessions"][:_SECRETS]))
 _session_after = itemgetter(*map(SessionOpened._fields.index, _FIELDS["sessions"][_SECRETS + 1 :]))
 
-FIRST_STAYS = frozenset({"sessions", "prompts", "asks", "large_values"})
+FIRST_STAYS = frozenset({"sessions", "prompts", "asks", "large_values", "sandbox_events"})
 """Tables that keep the first row of a key; others keep the last one."""
 
 
@@ -70,6 +87,7 @@ class Batch:
     large_values: dict[tuple[int, str], Params] = field(default_factory=dict)
     evaluations: dict[int, Params] = field(default_factory=dict)
     ends: dict[int, Params] = field(default_factory=dict)
+    sandbox_events: dict[int, Params] = field(default_factory=dict)
 
     def keep(self, row: int, name: str, session: int, text: str | None) -> str | None:
         """The text for the row's column; None for a large one, which is stored in ``large_values``."""
@@ -197,6 +215,28 @@ def _evaluation_saved(batch: Batch, row: EvaluationSaved) -> None:
     batch.evaluations[row.id] = _evaluation(row._replace(report=zlib.compress(row.report, 6)))
 
 
+def _sandbox_used(batch: Batch, row: SandboxUsed) -> None:
+    hide = row.hide
+    what, detail = row.what, row.detail
+    output = None if row.output is None else row.output.decode(errors="replace")
+    if hide:
+        what = hide.plain(what)
+        output = output and hide.plain(output)
+        detail = detail and hide.json(detail)
+    output = output if output is None else _text(output)[:SANDBOX_OUTPUT_CHARS]
+    values = {
+        **row._asdict(),
+        "what": _shortened(_text(what), SANDBOX_COMMAND_CHARS),
+        "output": batch.keep(row.id, "output", row.session, output),
+        "detail": detail,
+    }
+    batch.sandbox_events[row.id] = _params("sandbox_events", values)
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
 def without(batch: Batch, sessions: Container[int]) -> tuple[Batch, int]:
     """The batch without the rows of these sessions, and the number of removed rows."""
     kept, lost = Batch(evaluations=batch.evaluations), 0
@@ -236,4 +276,5 @@ _ADDERS: dict[type, Callable[[Batch, Any], None]] = {
     CallStarted: _call_started,
     CallEnded: _call_ended,
     EvaluationSaved: _evaluation_saved,
+    SandboxUsed: _sandbox_used,
 }

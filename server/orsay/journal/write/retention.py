@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, or_, select, text
 
 from ..options import JournalOptions
-from ..schema import asks, calls, prompts, scores, sessions, values
+from ..schema import asks, calls, prompts, sandbox_events, scores, sessions, values
 
 __all__ = [
     "AT_ONCE",
@@ -42,6 +42,7 @@ _POSTGRES_SIZES = {  # size of a row besides its texts, with its part of the ind
     prompts: ("coalesce(octet_length(text), 0)", 120),
     asks: ("0", 100),
     scores: ("coalesce(octet_length(detail), 0)", 160),
+    sandbox_events: ("octet_length(what) + coalesce(octet_length(output), 0)", 300),
     values: ("octet_length(data)", 160),
 }
 _SAMPLE = 5_000  # rows
@@ -95,7 +96,7 @@ def remove(connection: Connection, ids: Sequence[int]) -> None:
     """Remove these sessions with all their rows; call with ``AT_ONCE`` at most."""
     if connection.dialect.name == "postgresql":  # serialize several servers
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
-    for table in (calls, prompts, asks, scores, values):
+    for table in (calls, prompts, asks, scores, sandbox_events, values):
         connection.execute(delete(table).where(table.c.session.in_(ids)))
     connection.execute(delete(sessions).where(sessions.c.id.in_(ids)))
 

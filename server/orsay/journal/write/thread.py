@@ -17,7 +17,7 @@ from ...errors import JournalDown
 from ...logs import get_logger
 from ..database import Store, quarantine
 from ..driver_errors import is_about_rows, journal_down
-from ..records import CallEnded, CallStarted, Prompted, Row, SessionEnded, SessionOpened
+from ..records import CallEnded, CallStarted, Prompted, Row, SandboxUsed, SessionEnded, SessionOpened
 from .batch import encode, without
 from .statements import PostgresStatements, SqliteStatements, Statements, write_all, write_row
 from .wal import Segment
@@ -340,4 +340,4 @@ class WriterThread:
 
 
 def _session(row: Row) -> int:
-    return row.session if isinstance(row, Prompted | CallStarted | CallEnded) else row.id
+    return row.session if isinstance(row, Prompted | CallStarted | CallEnded | SandboxUsed) else row.id

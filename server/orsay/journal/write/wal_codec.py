@@ -7,10 +7,19 @@ not be written to a file (S3).
 from __future__ import annotations
 
 import marshal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from ..records import CallEnded, CallStarted, EvaluationSaved, Prompted, Row, SessionEnded, SessionOpened
+from ..records import (
+    CallEnded,
+    CallStarted,
+    EvaluationSaved,
+    Prompted,
+    Row,
+    SandboxUsed,
+    SessionEnded,
+    SessionOpened,
+)
 from .batch import COLUMNS, Batch, encode
 
 __all__ = ["FORM", "add", "pack", "reads"]
@@ -22,13 +31,17 @@ _CLASSES: tuple[Any, ...] = (
     CallStarted,
     CallEnded,
     EvaluationSaved,
+    SandboxUsed,
 )
 _NUMBERS = {each: number for number, each in enumerate(_CLASSES)}
 _MOST = 2**63
 _tuple: Any = tuple.__new__  # what _make does
 
 FORM = (4, COLUMNS, [(each.__name__, each._fields) for each in _CLASSES])
-"""Version of the format, and the fields of its rows: a reader adds those that a file lacks, as None."""
+"""Version of the format, and the fields of its rows: a reader adds those that a file lacks, as None.
+
+Tables and classes are added at the end: a file of before has fewer.
+"""
 
 
 def pack(rows: Sequence[tuple[Row, Any]]) -> bytes | None:
@@ -53,7 +66,7 @@ def add(batch: Batch, data: bytes, form: Any = FORM) -> None:
     found = marshal.loads(data)
     _, columns, classes = form
     if isinstance(found, tuple):
-        batch.take(Batch(*(_tables(found, columns) if form != FORM else found)))
+        batch.take(Batch(**_tables(found, columns)) if form != FORM else Batch(*found))
     elif form != FORM:
         encode([_row(_CLASSES[kind], classes[kind][1], values) for kind, *values in found], batch)
     else:
@@ -61,27 +74,32 @@ def add(batch: Batch, data: bytes, form: Any = FORM) -> None:
 
 
 def reads(form: Any) -> bool:
-    """True if files of that form can be read: this form, or an earlier one with fewer fields."""
+    """True if files of that form can be read: this form, or an earlier one with fewer tables or fields."""
     version, *rest = form
     if version != FORM[0]:
         return False
     columns, classes = rest
     return bool(
-        columns.keys() == COLUMNS.keys()
-        and all(set(columns[name].split()) <= set(COLUMNS[name].split()) for name in COLUMNS)
-        and len(classes) == len(_CLASSES)
-        and all(set(names) <= set(each._fields) for each, (_, names) in zip(_CLASSES, classes, strict=True))
+        columns.keys() <= COLUMNS.keys()
+        and all(set(names.split()) <= set(COLUMNS[table].split()) for table, names in columns.items())
+        and len(classes) <= len(_CLASSES)
+        and all(
+            name == each.__name__ and set(names) <= set(each._fields)
+            for each, (name, names) in zip(_CLASSES, classes, strict=False)
+        )
     )
 
 
 def _tables(
     found: tuple[dict[Any, tuple[Any, ...]], ...], columns: dict[str, str]
-) -> Iterator[dict[Any, Any]]:
-    for (name, here), rows in zip(COLUMNS.items(), found, strict=True):
-        names = columns[name].split()
-        yield {
-            key: tuple(map(dict(zip(names, row, strict=True)).get, here.split())) for key, row in rows.items()
+) -> dict[str, dict[Any, Any]]:
+    tables = {}
+    for (name, there), rows in zip(columns.items(), found, strict=True):
+        names, here = there.split(), COLUMNS[name].split()
+        tables[name] = {
+            key: tuple(map(dict(zip(names, row, strict=True)).get, here)) for key, row in rows.items()
         }
+    return tables
 
 
 def _row(kind: Any, names: Sequence[str], values: Sequence[Any]) -> Row:

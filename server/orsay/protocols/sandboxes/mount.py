@@ -201,8 +201,7 @@ class SandboxMount:
         limit = self._output_bytes if wanted.max_bytes is None else min(wanted.max_bytes, self._output_bytes)
 
         async def work() -> RunResult:
-            sandbox = await hosted.sandbox()
-            return await sandbox.run(wanted.cmd, timeout_s=wanted.timeout_s or None, max_bytes=limit)
+            return await hosted.run(wanted.cmd, timeout_s=wanted.timeout_s or None, max_bytes=limit)
 
         return hosted.runs.start(body, work())
 
@@ -246,6 +245,8 @@ class SandboxMount:
             headers = ((b"x-file-size", b"%d" % exc.size),)
             await request.send_json(to_json({"detail": text}), status=416, headers=headers)
             return
+        if offset == 0:  # else it is a later part of the same file
+            hosted.file_used("read", path, size)
         answered = ((b"content-type", b"application/octet-stream"), (b"x-file-size", b"%d" % size))
         await request.send_once(200, content, answered)
 
@@ -257,6 +258,7 @@ class SandboxMount:
             size = number_of(query, "size", None)
             await request.body(_LARGEST_PART)
             digest = await commit_file(hosted, path, size)
+            hosted.file_used("write", path, size)
             await request.send_json(to_json({"sha256": digest, "size": size}))
             return
         offset = number_of(query, "offset", 0)

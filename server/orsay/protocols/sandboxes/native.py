@@ -42,7 +42,7 @@ _PING_S = 10.0
 _HEADERS = ((b"content-type", b"application/x-ndjson"), (b"cache-control", b"no-cache"))
 _CONTENT = ((b"content-type", b"application/octet-stream"),)
 _OK = b"{}"
-FileOperation = Callable[[Sandbox, Request, str, Mapping[str, str]], Awaitable[bytes]]
+FileOperation = Callable[[HostedSandbox, Request, str, Mapping[str, str]], Awaitable[bytes]]
 
 
 class _Options(BaseModel):
@@ -151,7 +151,7 @@ class NativeEndpoints:
     async def _run(self, request: Request) -> None:
         hosted = self._service.get(request.session_id(), request.owner)
         wanted = _read(_Run, await request.body(_LARGEST_BODY))
-        sandbox = await _ready(hosted)
+        await _ready(hosted)
         arrived = asyncio.Event()
         waiting: list[bytes] = []
 
@@ -159,7 +159,7 @@ class NativeEndpoints:
             waiting.append(data)
             arrived.set()
 
-        work = asyncio.ensure_future(self._result(sandbox, wanted, on_output))
+        work = asyncio.ensure_future(self._result(hosted, wanted, on_output))
         work.add_done_callback(lambda _: arrived.set())
         answer = _Lines(request)
         hosted.readers += 1
@@ -189,9 +189,11 @@ class NativeEndpoints:
             hosted.touch()
             work.cancel()
 
-    async def _result(self, sandbox: Sandbox, wanted: _Run, on_output: Callable[[bytes], None]) -> RunResult:
+    async def _result(
+        self, hosted: HostedSandbox, wanted: _Run, on_output: Callable[[bytes], None]
+    ) -> RunResult:
         limit = self._output_bytes if wanted.max_bytes is None else min(wanted.max_bytes, self._output_bytes)
-        return await sandbox.run(
+        return await hosted.run(
             wanted.script if wanted.argv is None else wanted.argv,
             timeout_s=wanted.timeout_s,
             max_bytes=limit,
@@ -207,10 +209,10 @@ class NativeEndpoints:
             query = query_of(request)
             hosted = self._service.get(request.session_id(), request.owner)
             path = path_of(query)
-            sandbox = await _ready(hosted)
+            await _ready(hosted)
             hosted.readers += 1
             try:
-                content = await operation(sandbox, request, path, query)
+                content = await operation(hosted, request, path, query)
             except SandboxGone as exc:
                 raise SessionGone(str(exc)) from None
             except OSError as exc:
@@ -225,30 +227,36 @@ class NativeEndpoints:
         return endpoint
 
 
-async def _stat(sandbox: Sandbox, _request: Request, path: str, _query: Mapping[str, str]) -> bytes:
-    return _described(await sandbox.stat(path))
+async def _stat(hosted: HostedSandbox, _request: Request, path: str, _query: Mapping[str, str]) -> bytes:
+    return _described(await (await hosted.sandbox()).stat(path))
 
 
-async def _list(sandbox: Sandbox, _request: Request, path: str, _query: Mapping[str, str]) -> bytes:
-    return b"[" + b",".join(_described(each) for each in await sandbox.list(path)) + b"]"
+async def _list(hosted: HostedSandbox, _request: Request, path: str, _query: Mapping[str, str]) -> bytes:
+    found = await (await hosted.sandbox()).list(path)
+    return b"[" + b",".join(map(_described, found)) + b"]"
 
 
-async def _read_file(sandbox: Sandbox, _request: Request, path: str, query: Mapping[str, str]) -> bytes:
+async def _read_file(hosted: HostedSandbox, _request: Request, path: str, query: Mapping[str, str]) -> bytes:
     length = number_of(query, "length", _LARGEST_BODY + 1)
-    return await sandbox.read(path, offset=number_of(query, "offset", 0), length=length)
+    offset = number_of(query, "offset", 0)
+    content = await (await hosted.sandbox()).read(path, offset=offset, length=length)
+    if offset == 0:  # else it is a later part of the same file
+        hosted.file_used("read", path, len(content))
+    return content
 
 
-async def _write(sandbox: Sandbox, request: Request, path: str, query: Mapping[str, str]) -> bytes:
+async def _write(hosted: HostedSandbox, request: Request, path: str, query: Mapping[str, str]) -> bytes:
     content = await request.body(_LARGEST_BODY)
     mode = query.get("mode")
     if mode is not None and not (len(mode) <= 5 and set(mode) <= set("01234567")):
         raise BadRequest("mode must be octal digits")
-    await sandbox.write(path, content, mode=None if mode is None else int(mode, 8))
+    await (await hosted.sandbox()).write(path, content, mode=None if mode is None else int(mode, 8))
+    hosted.file_used("write", path, len(content))
     return _OK
 
 
-async def _remove(sandbox: Sandbox, _request: Request, path: str, _query: Mapping[str, str]) -> bytes:
-    await sandbox.remove(path)
+async def _remove(hosted: HostedSandbox, _request: Request, path: str, _query: Mapping[str, str]) -> bytes:
+    await (await hosted.sandbox()).remove(path)
     return _OK
 
 

@@ -41,6 +41,7 @@ def describe(hosted: HostedEnvironment) -> EnvironmentInfo:
         detached_tools=frozenset(row.name for row in rows if row.detached),
         replayable=hosted.replayable,
         uses_sandboxes=hosted.uses_sandboxes,
+        repeatable_commands=hosted.repeatable_commands,
         serial_tools=tuple(row.name for row in rows if not (row.concurrent or row.exclusive)),
         exclusive_tools=tuple(row.name for row in rows if row.exclusive),
         fixed_tools=hosted.plain_task_tools,
