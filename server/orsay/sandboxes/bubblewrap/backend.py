@@ -58,18 +58,19 @@ class BubblewrapSandboxes:
     A sandbox that hears nothing of the server for ``lease_s`` ends.
     """
 
-    def __init__(self, keeper: asyncio.subprocess.Process, control: socket.socket, lease_s: float) -> None:
-        self._keeper = keeper
-        self._control = control
+    def __init__(self, program: str, lease_s: float, state: Path) -> None:
+        self._program = program
         self._lease_s = lease_s
+        self._state = state
+        self._keeper: asyncio.subprocess.Process | None = None
+        self._control: socket.socket | None = None
+        self._launching = asyncio.Lock()
         self._facts: dict[str, Any] = {}
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._ready.add_done_callback(_noticed)
         self._starting: dict[str, asyncio.Future[None]] = {}
         self._ending: dict[str, asyncio.Future[None]] = {}
         self._open: set[Sandbox] = set()
         self._closed = False
-        asyncio.get_running_loop().add_reader(control.fileno(), self._hear)
 
     @classmethod
     async def open(cls, *, lease_s: float = 60, state: Path | None = None) -> BubblewrapSandboxes:
@@ -78,21 +79,48 @@ class BubblewrapSandboxes:
         ``state`` is where changes of sandboxes are kept. Raises ConfigError where bubblewrap is missing or
         not allowed here.
         """
-        program = require_bubblewrap()
         agent_program(platform.machine())  # raises
+        backend = cls(require_bubblewrap(), lease_s, state or _state_folder())
+        try:
+            attempt = SandboxSpec(image=HOST, processes=None)
+            await (await backend.create(attempt)).close()
+        except SandboxError as exc:
+            await backend.close()
+            raise ConfigError(
+                f"bubblewrap cannot make sandboxes here ({exc}): it needs user namespaces, or root with"
+                " CAP_SYS_ADMIN, and overlayfs"
+            ) from exc
+        except BaseException:
+            await backend.close()
+            raise
+        return backend
+
+    async def _launched(self) -> None:
+        """Start a keeper if none lives. Raises SandboxError."""
+        async with self._launching:
+            if self._closed:
+                raise SandboxError("sandboxes are closed")
+            if self._control is not None:
+                return
+            await self._buried()
+            await self._launch()
+            if self._facts["swept"]:
+                _log.warning("sandboxes_of_a_killed_server_removed", servers=self._facts["swept"])
+
+    async def _launch(self) -> None:
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         setup = Setup(
             control=its.fileno(),
-            state=str(state or _state_folder()),
+            state=str(self._state),
             agent=str(_PACKAGE.parent / "agent" / _machine()),
             machine=_machine(),
-            bubblewrap=program,
+            bubblewrap=self._program,
             slirp=shutil.which("slirp4netns"),
-            lease_s=math.ceil(lease_s),
+            lease_s=math.ceil(self._lease_s),
         )
         with its:
             try:
-                keeper = await asyncio.create_subprocess_exec(
+                self._keeper = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-I", "-S", "-c", _KEEPER),
                     *(str(_PACKAGE.parent), json.dumps(dataclasses.asdict(setup))),
                     stdin=asyncio.subprocess.DEVNULL,
@@ -106,32 +134,41 @@ class BubblewrapSandboxes:
                 ours.close()
                 raise
         ours.setblocking(False)
-        backend = cls(keeper, ours, lease_s)
+        loop = asyncio.get_running_loop()
+        self._control = ours
+        self._ready = loop.create_future()
+        self._ready.add_done_callback(_noticed)
+        loop.add_reader(ours.fileno(), self._hear, ours)
         try:
             async with asyncio.timeout(_START_LIMIT_S):
-                await asyncio.shield(backend._ready)
-            backend._facts["network"] = setup.slirp is not None
-            attempt = SandboxSpec(image=HOST, processes=None)
-            await (await backend.create(attempt)).close()
-        except (SandboxError, TimeoutError) as exc:
-            await backend.close()
-            raise ConfigError(
-                f"bubblewrap cannot make sandboxes here ({exc}): it needs user namespaces, or root with"
-                " CAP_SYS_ADMIN, and overlayfs"
-            ) from exc
+                await asyncio.shield(self._ready)
+        except TimeoutError:
+            self._lose()
+            raise SandboxError(f"its keeper did not start in {_START_LIMIT_S:g} s") from None
         except BaseException:
-            await backend.close()
+            self._lose()
             raise
-        if backend._facts["swept"]:
-            _log.warning("sandboxes_of_a_killed_server_removed", servers=backend._facts["swept"])
-        return backend
+        self._facts["network"] = setup.slirp is not None
+
+    async def _buried(self) -> None:
+        """Wait for the end of the keeper, once it has lost its socket."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is None:
+            return
+        try:
+            async with asyncio.timeout(_END_LIMIT_S):
+                await keeper.wait()
+        except TimeoutError:
+            _log.warning("keeper_killed")
+            keeper.kill()
+            await keeper.wait()
 
     # the keeper
 
-    def _hear(self) -> None:
+    def _hear(self, control: socket.socket) -> None:
         while True:
             try:
-                packet = self._control.recv(_PACKET)
+                packet = control.recv(_PACKET)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
@@ -154,9 +191,10 @@ class BubblewrapSandboxes:
 
     def _lose(self) -> None:
         """The keeper has ended, and with it all sandboxes."""
-        if self._control.fileno() >= 0:
+        if self._control is not None:
             asyncio.get_running_loop().remove_reader(self._control.fileno())
             self._control.close()
+            self._control = None
         _settle(self._ready, "the process that makes sandboxes has ended")
         for each in self._starting.values():
             _settle(each, "the process that makes sandboxes has ended")
@@ -166,7 +204,7 @@ class BubblewrapSandboxes:
     async def _tell(self, order: dict[str, str], descriptors: list[int]) -> None:
         packet = json.dumps(order).encode()
         while True:
-            if self._control.fileno() < 0:
+            if self._control is None:
                 raise SandboxError("the process that makes sandboxes has ended")
             try:
                 socket.send_fds(self._control, [packet], descriptors)
@@ -183,8 +221,7 @@ class BubblewrapSandboxes:
 
         Raises ImageMissing, and SandboxError also for limits and networks that cannot be promised here.
         """
-        if self._closed:
-            raise SandboxError("sandboxes are closed")
+        await self._launched()
         request = self._request(spec)
         sandbox_id = sandbox_id or f"sb-{uuid.uuid4().hex}"
         name = uuid.uuid4().hex
@@ -278,14 +315,9 @@ class BubblewrapSandboxes:
         for error in ended:
             if isinstance(error, BaseException):
                 _log.warning("sandbox_not_removed", error=str(error))
-        self._lose()
-        try:
-            async with asyncio.timeout(_END_LIMIT_S):
-                await self._keeper.wait()
-        except TimeoutError:
-            _log.warning("keeper_killed")
-            self._keeper.kill()
-            await self._keeper.wait()
+        async with self._launching:
+            self._lose()
+            await self._buried()
 
 
 class _Stream(asyncio.Protocol):

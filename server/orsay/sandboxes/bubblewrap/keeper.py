@@ -42,6 +42,7 @@ _SHARED_MEMORY = 64 << 20  # as Docker gives
 _REQUEST_LIMIT = 1 << 16
 _CLOSE_ON_EXEC = 0x40000000  # MSG_CMSG_CLOEXEC
 _LAST_WAIT_S = 15.0
+_RETRY_S = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +84,7 @@ class Keeper:
         self._control.set_inheritable(False)
         self._selector = selectors.DefaultSelector()
         self._kept: dict[str, _Kept] = {}
+        self._retries = False
         linux.become_subreaper()
         as_root = os.geteuid() == 0
         state = Path(setup.state)
@@ -178,10 +180,10 @@ class Keeper:
         self._state.close()
 
     def _step(self, timeout_s: float | None) -> None:
-        for key, _ in self._selector.select(timeout_s):
-            key.data()
-        for each in [*self._kept.values()]:
-            self._look_at(each)
+        for key, _ in self._selector.select(_RETRY_S if self._retries else timeout_s):
+            _safely(key.data)
+        looked = [_safely(self._look_at, each) for each in [*self._kept.values()]]
+        self._retries = not all(looked)
 
     def _say(self, **message: object) -> None:
         with contextlib.suppress(OSError):  # a server that is gone
@@ -431,6 +433,16 @@ def _pass_on(*descriptors: int) -> None:
     for each in map(int, os.listdir("/proc/self/fd")):
         with contextlib.suppress(OSError):  # that of the list itself
             os.set_inheritable(each, each <= 2 or each in descriptors)
+
+
+def _safely(work: Callable[..., object], *arguments: object) -> bool:
+    """Do it; False where it failed, which concerns one sandbox and not the others."""
+    try:
+        work(*arguments)
+    except Exception:
+        traceback.print_exc()
+        return False
+    return True
 
 
 def _has_ended(pid: int) -> bool:
