@@ -99,14 +99,19 @@ def test_nothing_is_left_of_a_stopped_server(tmp_path: Path) -> None:
 
 def test_the_choice_of_a_server_without_an_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
-    with server(options=["--sandboxes", "auto"]) as one:
+    options = ["--port", "0", "--backend", "auto"]
+    one = ServerProcess(options, {}, verb=("sandboxes", "serve"))
+    try:
+        one.wait_for_url()
         assert "end" in create(one.url, image="host")
-    assert one.events("sandboxes_on")[0]["backend"] == "bubblewrap"
+        assert states(tmp_path)
+    finally:
+        one.end()
     (tmp_path / "empty").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    with server(options=["--sandboxes", "auto"]) as one:
-        assert httpx.post(f"{one.url}/create_sandbox", json=SETTINGS).status_code == 404
-    assert "apt install bubblewrap" in one.events("sandboxes_off")[0]["reason"]
+    command = [sys.executable, "-m", "orsay", "sandboxes", "serve", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2 and "apt install bubblewrap" in done.stderr
 
 
 def test_the_script_of_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
