@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
@@ -90,6 +91,18 @@ async def test_the_commands_of_a_call_are_recorded_with_it(environment: Any, ser
     assert made["detail"]["folders"] == ["/orwd_data"] and made["detail"]["start"] == "cold"
     assert (ended["kind"], ended["reason"]) == ("ended", "deleted")
     assert ended["detail"]["commands"] == 2
+
+
+async def test_calls_that_wait_for_one_another_have_their_own_commands(
+    environment: Any, served: ServerProcess
+) -> None:
+    (task, _) = await environment.list_tasks("train")
+    async with environment.session(task=task) as playing:
+        commands = [f"sleep 0.3; echo {number}" for number in range(3)]
+        await asyncio.gather(*(playing.call_tool("look", {"cmd": each}) for each in commands))
+    steps = (await newest(served))["steps"]
+    ran = {step["input"]["cmd"]: [each["what"] for each in step["sandbox"]] for step in steps}
+    assert ran == {each: [each] for each in commands}
 
 
 async def test_files_and_the_sandbox_of_a_grader_are_recorded(

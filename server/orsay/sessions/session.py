@@ -207,8 +207,15 @@ class Session(Lifecycle):
 
     @property
     def running_call(self) -> str | None:
-        running = [] if self._calls is None else self._calls.uncomputed
-        return running[0].task_id if len(running) == 1 else None
+        calls = [] if self._calls is None else self._calls.uncomputed
+        names = {call.name for call in calls}
+        if len(calls) > 1 and not (len(names) == 1 and self._runs_in_turn(calls[0].name)):
+            return None
+        return calls[0].task_id if calls else None
+
+    def _runs_in_turn(self, tool: str) -> bool:
+        """True where calls of that tool wait for one another, in the order in which they came."""
+        return tool in self._info.serial_tools or tool in self._info.exclusive_tools
 
     def sandbox_used(self, event: SandboxEvent, call: str | None) -> None:
         if self.record is not None:
