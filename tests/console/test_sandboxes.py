@@ -77,7 +77,8 @@ def test_a_call_shows_what_it_ran_as_a_terminal(visitor: Visitor, console: Serve
 
 def test_living_sandboxes_are_listed_and_ended(visitor: Visitor, console: ServerProcess) -> None:
     page = visitor.open("/live")
-    page.get_by_text("No sandbox is open.").wait_for()
+    page.get_by_text("No session is open").wait_for()
+    expect(page.get_by_role("heading", name="Sandboxes now")).to_have_count(0)
     with playing(console.url) as session:
         session.call("look", {"cmd": "true"})
         row = page.get_by_role("region", name="Table of sandboxes").get_by_role("row").filter(has_text=BASE)
@@ -89,7 +90,8 @@ def test_living_sandboxes_are_listed_and_ended(visitor: Visitor, console: Server
         page.get_by_role("button", name="Keep sandbox").click()
         row.get_by_role("button", name="End the sandbox").click()
         page.get_by_role("dialog").get_by_role("button", name="End the sandbox").click()
-        page.get_by_text("No sandbox is open.").wait_for()
+        page.get_by_role("heading", name="Sandboxes now").wait_for(state="hidden")
+        page.get_by_text("The sandbox has ended.").wait_for()
         visitor.check_accessibility()
 
 

@@ -46,7 +46,7 @@ export function Live() {
           <>
             <Metrics snapshot={snapshot} past={past} />
             <Sessions snapshot={snapshot} />
-            {snapshot.sandboxes !== null && <Sandboxes list={snapshot.sandboxes} />}
+            {snapshot.sandboxes !== null && snapshot.sandboxes.length > 0 && <Sandboxes list={snapshot.sandboxes} />}
           </>
         )}
         <Faults />

@@ -15,37 +15,31 @@ export function Sandboxes({ list }: { list: readonly LivingSandbox[] }) {
       <Title order={2} size="h4" id="sandboxes" mb="xs">
         Sandboxes now
       </Title>
-      {list.length === 0 ? (
-        <Text size="sm" c="dimmed">
-          No sandbox is open.
-        </Text>
-      ) : (
-        <Card withBorder p={0} className="scroll-x" tabIndex={0} role="region" aria-label="Table of sandboxes">
-          <Table miw={860} verticalSpacing={6} horizontalSpacing="sm" highlightOnHover>
-            <Table.Thead>
-              <Table.Tr>
-                <Table.Th>Image</Table.Th>
-                <Table.Th>Session</Table.Th>
-                <Table.Th>State</Table.Th>
-                <Table.Th ta="right">CPU</Table.Th>
-                <Table.Th ta="right">Memory</Table.Th>
-                <Table.Th>Network</Table.Th>
-                <Table.Th ta="right">Age</Table.Th>
-                <Table.Th ta="right">Idle</Table.Th>
-                <Table.Th ta="right">Commands</Table.Th>
-                <Table.Th>
-                  <span className="visually-hidden">Actions</span>
-                </Table.Th>
-              </Table.Tr>
-            </Table.Thead>
-            <Table.Tbody>
-              {list.map((sandbox) => (
-                <Row key={sandbox.id} of={sandbox} onEnd={() => setEnding(sandbox)} />
-              ))}
-            </Table.Tbody>
-          </Table>
-        </Card>
-      )}
+      <Card withBorder p={0} className="scroll-x" tabIndex={0} role="region" aria-label="Table of sandboxes">
+        <Table miw={860} verticalSpacing={6} horizontalSpacing="sm" highlightOnHover>
+          <Table.Thead>
+            <Table.Tr>
+              <Table.Th>Image</Table.Th>
+              <Table.Th>Session</Table.Th>
+              <Table.Th>State</Table.Th>
+              <Table.Th ta="right">CPU</Table.Th>
+              <Table.Th ta="right">Memory</Table.Th>
+              <Table.Th>Network</Table.Th>
+              <Table.Th ta="right">Age</Table.Th>
+              <Table.Th ta="right">Idle</Table.Th>
+              <Table.Th ta="right">Commands</Table.Th>
+              <Table.Th>
+                <span className="visually-hidden">Actions</span>
+              </Table.Th>
+            </Table.Tr>
+          </Table.Thead>
+          <Table.Tbody>
+            {list.map((sandbox) => (
+              <Row key={sandbox.id} of={sandbox} onEnd={() => setEnding(sandbox)} />
+            ))}
+          </Table.Tbody>
+        </Table>
+      </Card>
       <EndDialog of={ending} onClose={() => setEnding(null)} />
     </section>
   );
