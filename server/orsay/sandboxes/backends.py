@@ -80,6 +80,12 @@ class _OwnEngine:
     async def create(self, spec: SandboxSpec, *, sandbox_id: str = "") -> Sandbox:
         return await self._backend.create(spec, sandbox_id=sandbox_id)
 
+    async def snapshot(self, sandbox: Sandbox) -> str:
+        return await self._backend.snapshot(sandbox)
+
+    async def drop(self, snapshot: str) -> None:
+        await self._backend.drop(snapshot)
+
     async def close(self) -> None:
         await self._backend.close()
         try:

@@ -34,9 +34,16 @@ class Sandbox:
     """
 
     def __init__(
-        self, sandbox_id: str, connection: AgentConnection, remove: Callable[[], Awaitable[None]]
+        self,
+        sandbox_id: str,
+        connection: AgentConnection,
+        remove: Callable[[], Awaitable[None]],
+        *,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self.id = sandbox_id
+        self.variables = {**(variables or {})}
+        """Variables of all its commands; those of one command win."""
         self._connection = connection
         self._remove = remove
         self._closing: asyncio.Task[None] | None = None
@@ -132,7 +139,7 @@ class Sandbox:
             with_input=stdin is not None,
             user=user,
             folder=folder,
-            variables=variables,
+            variables=variables if file_operation else {**self.variables, **(variables or {})},
             file_operation=file_operation,
             on_output=on_output,
         )

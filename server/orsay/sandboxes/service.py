@@ -29,6 +29,7 @@ from .events import (
 from .keys import without_keys, without_keys_in
 from .runs import Runs
 from .sandbox import RunResult, Sandbox
+from .snapshots import KeptSnapshots
 
 __all__ = ["SANDBOX_PREFIX", "HostedSandbox", "SandboxLimits", "SandboxService"]
 
@@ -48,6 +49,7 @@ class SandboxLimits:
     sandboxes_per_owner: int | None = None
     idle_s: float = 120
     gone_memory_s: float = 900
+    snapshots_per_owner: int = 64
     stored_bytes: int = 64 << 20
     """Results of commands that are kept for each sandbox, for clients that ask again."""
 
@@ -178,6 +180,7 @@ class SandboxService:
         self._connect = connect
         self._limits = limits
         self._backend: asyncio.Task[Sandboxes] | None = None
+        self._snapshots = KeptSnapshots(limits.snapshots_per_owner)
         self._living: dict[str, HostedSandbox] = {}
         self._gone: OrderedDict[str, tuple[str, str, float]] = OrderedDict()
         self._ending: set[asyncio.Task[None]] = set()
@@ -187,10 +190,13 @@ class SandboxService:
     def create(self, spec: SandboxSpec, owner: str, *, stays: bool = False) -> HostedSandbox:
         """Begin to make a sandbox; one that ``stays`` ends with its owner alone.
 
-        Raises Starting where the machine or the owner has no room for one.
+        Raises Starting where the machine or the owner has no room for one, and BadRequest where the owner has
+        no such snapshot.
         """
         if self._closed:
             raise Starting("the server is shutting down")
+        if spec.snapshot:
+            self._snapshots.check(spec.snapshot, owner)
         own = sum(each.owner == owner for each in self._living.values())
         per_owner = self._limits.sandboxes_per_owner
         if per_owner is not None and own >= per_owner:
@@ -219,10 +225,12 @@ class SandboxService:
         return hosted
 
     async def _make(self, spec: SandboxSpec, sandbox_id: str) -> Sandbox:
+        return await (await self._connected()).create(spec, sandbox_id=sandbox_id)
+
+    async def _connected(self) -> Sandboxes:
         if self._backend is None or (self._backend.done() and self._backend.exception() is not None):
             self._backend = asyncio.ensure_future(self._connect())
-        backend = await asyncio.shield(self._backend)
-        return await backend.create(spec, sandbox_id=sandbox_id)
+        return await asyncio.shield(self._backend)
 
     def _made(self, hosted: HostedSandbox) -> None:
         hosted.touch()
@@ -282,10 +290,32 @@ class SandboxService:
         """End it for that reason, in words; returns when it is gone."""
         await asyncio.shield(self._end(hosted, "deleted", detail))
 
+    async def snapshot(self, sandbox_id: str, owner: str) -> str:
+        """Keep the file system of a sandbox, and return an id for ``SandboxSpec.snapshot``.
+
+        Raises as ``get`` and ``Sandboxes.snapshot``, and BadRequest where the owner has too many.
+        """
+        hosted = self.get(sandbox_id, owner)
+        hosted.readers += 1
+        try:
+            sandbox = await hosted.sandbox()
+            taking = self._snapshots.take(await self._connected(), sandbox, owner)
+            return await asyncio.shield(asyncio.ensure_future(taking))
+        finally:
+            hosted.readers -= 1
+            hosted.touch()
+
+    async def drop_snapshot(self, snapshot: str, owner: str) -> None:
+        """Keep one no longer. Raises BadRequest where the owner has no such snapshot."""
+        self._snapshots.check(snapshot, owner)
+        await self._snapshots.drop(await self._connected(), snapshot, owner)
+
     async def end_owner(self, owner: str) -> None:
-        """End all sandboxes of that owner."""
+        """End all sandboxes and snapshots of that owner."""
         own = [each for each in self._living.values() if each.owner == owner]
         await asyncio.gather(*(self._end(each, "session_ended", "its session has ended") for each in own))
+        if self._snapshots.has_some(owner):
+            await self._snapshots.end_owner(await self._connected(), owner)
 
     def _end(self, hosted: HostedSandbox, reason: EndReason, detail: str) -> asyncio.Task[None]:
         self._forget(hosted, reason, detail)

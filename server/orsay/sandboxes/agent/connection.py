@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, cast
@@ -86,6 +87,7 @@ class AgentConnection(asyncio.Protocol):
         self._beat: asyncio.TimerHandle | None = None
         self._gone = ""
         self._unanswered = 0
+        self._paused = 0
         loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = loop.create_future()
         self._ready.add_done_callback(_noticed)
@@ -144,12 +146,22 @@ class AgentConnection(asyncio.Protocol):
         self._jobs.clear()
 
     def _say_alive(self) -> None:
-        if self._unanswered >= _UNANSWERED:
+        if self._unanswered >= _UNANSWERED and not self._paused:
             self.lose(f"it did not answer for {self._lease_s:g} s")
             return
         self._unanswered += 1
         self._send(_ALIVE, 0)
         self._beat = asyncio.get_running_loop().call_later(self._lease_s / 3, self._say_alive)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """While the sandbox is frozen from outside, and so cannot answer."""
+        self._paused += 1
+        try:
+            yield
+        finally:
+            self._paused -= 1
+            self._unanswered = 0
 
     # jobs
 
