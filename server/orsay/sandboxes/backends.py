@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ..runtimes.docker.claim import Claim
     from ..runtimes.docker.engine import Engine
     from ..runtimes.docker.spec import Pull
+    from .docker import DockerSandboxes
 
 __all__ = ["BackendName", "check_backend", "choose_backend", "open_backend"]
 
@@ -71,7 +72,7 @@ async def choose_backend() -> Literal["docker", "bubblewrap"]:
 class _OwnEngine:
     """A back end that removes its network, closes its engine and gives up its claim."""
 
-    def __init__(self, backend: Sandboxes, engine: Engine, claim: Claim, network: str) -> None:
+    def __init__(self, backend: DockerSandboxes, engine: Engine, claim: Claim, network: str) -> None:
         self._backend = backend
         self._engine = engine
         self._claim = claim
@@ -79,6 +80,9 @@ class _OwnEngine:
 
     async def create(self, spec: SandboxSpec, *, sandbox_id: str = "") -> Sandbox:
         return await self._backend.create(spec, sandbox_id=sandbox_id)
+
+    async def image_id(self, image: str) -> str:
+        return await self._backend.image_id(image)
 
     async def snapshot(self, sandbox: Sandbox) -> str:
         return await self._backend.snapshot(sandbox)

@@ -111,6 +111,10 @@ class DockerSandboxes:
         answered = True
         return sandbox
 
+    async def image_id(self, image: str) -> str:
+        """What an image's name stands for now. Raises ImageMissing, EngineError."""
+        return (await self._engine.image(image or DEFAULT_IMAGE, pull=self._pull)).id
+
     async def _container(self, spec: SandboxSpec, image: str, sandbox_id: str, machine: str) -> str:
         """A container that is not started, with the agent in it. A mount costs less than a copy."""
         program = agent_program_path(machine)

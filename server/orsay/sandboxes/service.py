@@ -30,6 +30,7 @@ from .keys import without_keys, without_keys_in
 from .runs import Runs
 from .sandbox import RunResult, Sandbox
 from .snapshots import KeptSnapshots
+from .spares import KnowsImages, Spares
 
 __all__ = ["SANDBOX_PREFIX", "HostedSandbox", "SandboxLimits", "SandboxService"]
 
@@ -50,6 +51,10 @@ class SandboxLimits:
     idle_s: float = 120
     gone_memory_s: float = 900
     snapshots_per_owner: int = 64
+    warm: int = 0
+    """Sandboxes of a kind to make ahead of demand, at most."""
+    warm_s: float = 300
+    """Time for which there are spares of a kind that nobody asks for."""
     stored_bytes: int = 64 << 20
     """Results of commands that are kept for each sandbox, for clients that ask again."""
 
@@ -180,6 +185,7 @@ class SandboxService:
         self._connect = connect
         self._limits = limits
         self._backend: asyncio.Task[Sandboxes] | None = None
+        self._spares: Spares | None = None
         self._snapshots = KeptSnapshots(limits.snapshots_per_owner)
         self._living: dict[str, HostedSandbox] = {}
         self._gone: OrderedDict[str, tuple[str, str, float]] = OrderedDict()
@@ -205,7 +211,8 @@ class SandboxService:
             raise Starting(
                 f"all {self._limits.sandboxes} sandboxes of this server are in use; try again later"
             )
-        sandbox_id = f"{SANDBOX_PREFIX}{uuid.uuid4().hex}"
+        spare = "" if self._spares is None else self._spares.reserve(spec)
+        sandbox_id = spare or f"{SANDBOX_PREFIX}{uuid.uuid4().hex}"
         creating = asyncio.create_task(self._make(spec, sandbox_id))
         tenant = self._tenant_of(owner)
         hosted = HostedSandbox(
@@ -219,6 +226,8 @@ class SandboxService:
             stays=stays,
         )
         self._living[sandbox_id] = hosted
+        if self._spares is not None:
+            self._spares.fit()
         creating.add_done_callback(lambda _: self._made(hosted))
         if self._looking is None:
             self._look_later()
@@ -229,12 +238,33 @@ class SandboxService:
 
     async def _connected(self) -> Sandboxes:
         if self._backend is None or (self._backend.done() and self._backend.exception() is not None):
-            self._backend = asyncio.ensure_future(self._connect())
+            self._backend = asyncio.ensure_future(self._open())
         return await asyncio.shield(self._backend)
+
+    async def _open(self) -> Sandboxes:
+        backend = await self._connect()
+        limits = self._limits
+        if not limits.warm or not isinstance(backend, KnowsImages):
+            return backend
+        self._spares = Spares(
+            backend,
+            backend,
+            per_kind=limits.warm,
+            room=self._room_for_spares,
+            kept_s=limits.warm_s,
+        )
+        return self._spares
+
+    def _room_for_spares(self) -> int:
+        """How many more there may be; negative where there are too many."""
+        spares = 0 if self._spares is None else self._spares.count
+        return self._limits.sandboxes - len(self._living) - spares
 
     def _made(self, hosted: HostedSandbox) -> None:
         hosted.touch()
         if hosted.creating.cancelled():
+            if self._spares is not None:
+                self._spares.release(hosted.id)
             self._forget(hosted, "deleted", "it was ended while it was made")
         elif (error := hosted.creating.exception()) is not None:
             self._forget(hosted, "failed", f"it could not be made: {error}")

@@ -37,6 +37,7 @@ class ServedSandboxes:
             sandboxes_per_owner=settings.sandboxes_max_per_key,
             idle_s=settings.sandboxes_idle_limit_s,
             gone_memory_s=settings.gone_memory_s,
+            warm=settings.sandboxes_warm,
         )
         self.keys = SandboxKeys()
         connect = partial(
