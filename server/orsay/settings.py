@@ -308,6 +308,11 @@ class Settings(BaseSettings):
     sandboxes_warm: int = Field(
         2, ge=0, description="sandboxes of a kind that is in use to make ahead, at most; 0: none"
     )
+    sandboxes_disk: str = Field(
+        "10g",
+        pattern=r"^(0|\d+(\.\d+)?[kmgtKMGT])$",
+        description="disk of a sandbox for which none is asked; 0: no limit",
+    )
     sandboxes_lease_s: float = Field(
         60, ge=3, description="a sandbox that hears nothing of its server ends after it"
     )

@@ -183,3 +183,60 @@ async def test_an_engine_that_does_not_see_our_files_gets_a_copy_of_the_agent() 
                 assert (await other.run("echo alive")).output == b"alive\n"
         finally:
             await sandboxes.close()
+
+
+# the limit of the disk
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["our own look", "the engine's sizes"])
+async def test_a_command_that_fills_the_disk_is_killed_and_the_sandbox_goes_on(ours: bool) -> None:
+    async with docker_sandboxes() as (sandboxes, _):
+        sandbox = await sandboxes.create(SandboxSpec(image=BASE, disk_bytes=100 << 20))
+        if not ours:
+            for watched in sandboxes._disks._watched.values():
+                watched.folder = ""
+        fill = "for i in $(seq 100000); do head -c 1000000 /dev/zero > /root/f$i; sleep 0.01; done"
+        result = await sandbox.run(f"echo begun; {fill}", timeout_s=60)
+        assert result.return_code == 137 and not result.timed_out
+        assert result.output.startswith(b"begun\n") and b"disk limit: it uses" in result.output
+        assert (await sandbox.run("sleep 2; echo alive")).output == b"alive\n"
+        assert (await sandbox.run("rm /root/f*; sleep 1.5; echo freed")).output == b"freed\n"
+        again = await sandbox.run("head -c 50000000 /dev/zero > /root/f; sleep 2; echo small")
+        assert again.output == b"small\n"
+
+
+async def test_files_are_limited_too() -> None:
+    async with docker_sandboxes() as (sandboxes, _):
+        sandbox = await sandboxes.create(SandboxSpec(image=BASE, disk_bytes=32 << 20))
+        make = "from time import sleep\nfor i in range(10**6): open(f'/root/{i}', 'w').close(); sleep(3e-4)"
+        result = await sandbox.run(["python3", "-c", make], timeout_s=60)
+        assert b"disk limit: it has" in result.output and result.return_code == 137
+
+
+async def test_what_fills_the_disk_in_the_background_ends_the_sandbox() -> None:
+    async with docker_sandboxes() as (sandboxes, labels), await Engine.connect() as engine:
+        sandbox = await sandboxes.create(SandboxSpec(image=BASE, disk_bytes=50 << 20))
+        fill = "for i in $(seq 100000); do head -c 1000000 /dev/zero > /root/f$i; sleep 0.02; done"
+        await sandbox.run(f"({fill}) > /dev/null 2>&1 &")
+
+        async def gone() -> bool:
+            return sandbox.gone is not None
+
+        await comes_true(gone)
+        assert "disk limit" in str(sandbox.gone)
+        with pytest.raises(SandboxGone, match="disk limit"):
+            await sandbox.run("true")
+
+        async def removed() -> bool:
+            return await engine.containers(labels) == []
+
+        await comes_true(removed)
+
+
+async def test_a_file_that_is_written_over_the_limit_is_an_error_of_its_writer() -> None:
+    async with docker_sandboxes() as (sandboxes, _):
+        sandbox = await sandboxes.create(SandboxSpec(image=BASE, disk_bytes=32 << 20))
+        with pytest.raises((OSError, SandboxGone), match="disk limit"):
+            for index in range(1000):
+                await sandbox.write(f"/root/f{index}", b"x" * (1 << 20))
+                await asyncio.sleep(0.02)

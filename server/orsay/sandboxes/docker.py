@@ -9,6 +9,7 @@ import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ..errors import EngineError, SandboxError
 from ..logs import get_logger
@@ -17,6 +18,7 @@ from ..runtimes.docker.spec import Bind, ContainerSpec, Pull
 from .agent import agent_program, agent_program_path
 from .agent.connection import AgentConnection
 from .base import SandboxSpec
+from .docker_disk import DiskWatch
 from .docker_snapshots import DockerSnapshots, Snapshot
 from .sandbox import Sandbox
 
@@ -43,7 +45,7 @@ class DockerSandboxes:
     """Back end over an engine, which the caller closes.
 
     ``labels`` mark the server's containers. Those with an open network are in ``network``. A container that
-    hears nothing of the server for ``lease_s`` ends.
+    hears nothing of the server for ``lease_s`` ends. ``disk_bytes`` is the limit where none is asked.
     """
 
     def __init__(
@@ -54,14 +56,18 @@ class DockerSandboxes:
         lease_s: float = 60,
         pull: Pull = "missing",
         network: str = "bridge",
+        disk_bytes: int | None = None,
     ) -> None:
         self._engine = engine
         self._labels = dict(labels)
         self._lease_s = lease_s
         self._pull = pull
         self._network = network
+        self._disk_bytes = disk_bytes
         self._snapshots = DockerSnapshots(engine, labels)
+        self._disks = DiskWatch(engine, self._labels)
         self._open: dict[Sandbox, _Container] = {}
+        self._ending: set[asyncio.Future[None]] = set()
         self._sees_files = engine.url.startswith("unix:")
         """Whether the engine has the files of this machine, as far as is known."""
         self._closed = False
@@ -89,6 +95,7 @@ class DockerSandboxes:
         answered = False
 
         async def remove() -> None:
+            self._disks.remove(container)
             await self._engine.remove(container)
             if self._open.pop(sandbox, None) is not None and answered:
                 await self._snapshots.let_go(begun_with)
@@ -109,7 +116,18 @@ class DockerSandboxes:
             await self._give_up(sandbox)
             raise
         answered = True
+        disk_bytes = spec.disk_bytes or self._disk_bytes
+        if disk_bytes is not None:
+            self._disks.add(container, disk_bytes, partial(self._disk_exceeded, sandbox, connection))
         return sandbox
+
+    def _disk_exceeded(self, sandbox: Sandbox, connection: AgentConnection, reason: str, far: bool) -> None:
+        """Kill its commands; where none is to blame, and where it has far too much, end it."""
+        if not connection.kill_all(reason) or far:
+            connection.lose(reason)
+            ending = asyncio.ensure_future(self._give_up(sandbox))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
 
     async def image_id(self, image: str) -> str:
         """What an image's name stands for now. Raises ImageMissing, EngineError."""
@@ -181,10 +199,12 @@ class DockerSandboxes:
         if self._closed:
             return
         self._closed = True
+        await self._disks.close()
         closing = asyncio.gather(*(each.close() for each in [*self._open]), return_exceptions=True)
         for error in await closing:
             if isinstance(error, BaseException):
                 _log.warning("sandbox_not_removed", error=str(error))
+        await asyncio.gather(*self._ending)
         try:
             await self._snapshots.close()
         except EngineError as exc:

@@ -351,11 +351,14 @@ class Engine:
         found: Mapping[str, Any] = await self._do("container", lambda: self._api.inspect_container(container))
         return found
 
-    async def containers(self, labels: Mapping[str, str]) -> list[Mapping[str, Any]]:
-        """Containers that have all the labels, running or not: ``Id``, ``Labels``, ``State``."""
+    async def containers(self, labels: Mapping[str, str], *, sizes: bool = False) -> list[Mapping[str, Any]]:
+        """Containers that have all the labels, running or not: ``Id``, ``Labels``, ``State``.
+
+        ``sizes``: also ``SizeRw``, the bytes of their changes, for which the engine reads all of these.
+        """
         found: list[Mapping[str, Any]] = await self._do(
             "cannot list containers",
-            lambda: self._api.containers(all=True, filters={"label": _pairs(labels)}),
+            lambda: self._api.containers(all=True, size=sizes, filters={"label": _pairs(labels)}),
         )
         return found
 

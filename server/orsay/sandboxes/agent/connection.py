@@ -57,7 +57,7 @@ class JobEnd:
     """Written by the command, sent or not."""
     duration_s: float
     error: str
-    """Why it could not be started."""
+    """Why it could not be started, or was killed."""
 
 
 @dataclass(eq=False, slots=True)
@@ -69,6 +69,7 @@ class Job:
     on_output: Callable[[bytes], None]
     on_errors: Callable[[bytes], None]
     credit: int = _CREDIT
+    killed_for: str = ""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -232,6 +233,15 @@ class AgentConnection(asyncio.Protocol):
         """Send a signal to its process group; 0 kills all that it has started."""
         self._send(_KILL, job.number, bytes([signal]))
 
+    def kill_all(self, reason: str) -> int:
+        """Kill all jobs, and give that as the reason; returns the number of those that lacked one."""
+        count = 0
+        for job in self._jobs.values():
+            count += not job.killed_for
+            job.killed_for = job.killed_for or reason
+            self.kill(job)
+        return count
+
     def _received(self, kind: int, number: int, payload: bytes) -> None:
         self._unanswered = 0
         if kind == _HELLO:
@@ -256,6 +266,8 @@ class AgentConnection(asyncio.Protocol):
         elif kind == _END:
             status, reason, output_bytes, took_us = _ENDED.unpack_from(payload)
             error = payload[_ENDED.size :].decode(errors="replace")
+            if reason == Reason.KILLED and not error:
+                error = job.killed_for
             del self._jobs[number]
             job.changed.set()
             if not job.end.done():
