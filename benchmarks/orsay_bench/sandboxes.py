@@ -12,12 +12,13 @@ import contextlib
 import datetime
 import json
 import secrets
+import signal
 import sys
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
@@ -26,7 +27,7 @@ from .processes import ProcessTree
 from .report import Run, markdown, number, plain
 from .sandbox_loads import LOADS, Size
 from .sandbox_subjects import Commands, Failed, Kind, Naive, Orsay, Subject, docker
-from .serve import RESULTS, say
+from .serve import RESULTS, say, stop
 from .servers import RunningServer, ServerFailed, ServerSpec
 
 EXAMPLES = """\
@@ -34,6 +35,7 @@ examples:
   benchmarks/sandboxes                        everything, about a quarter of an hour
   benchmarks/sandboxes --quick                does everything work? no figures to quote
   benchmarks/sandboxes --only first,commands  two loads
+  benchmarks/sandboxes --backend bubblewrap --our-image host
 """
 COMMANDS, NAIVE, COLD, WARM = "docker commands", "a service of these", "orsay, cold", "orsay"
 WARM_COUNT = 8
@@ -74,6 +76,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--network", choices=("none", "open"), default="none", help="network of the sandboxes")
     made.add_argument("--backend", default="docker", help="back end of our server (default: docker)")
+    made.add_argument("--our-image", help="image on that back end, where it has another name")
     made.add_argument("--out", type=Path, help="where to write NAME.json; NAME.md goes beside it")
     return made
 
@@ -123,9 +126,10 @@ async def _left(label: str) -> int:
     return sum(len(each.split()) for each in found)
 
 
-async def measure(kind: Kind, size: Size, loads: Sequence[str], backend: str) -> list[Run]:
+async def measure(kind: Kind, loads: Sequence[str], backend: str, our_image: str | None, book: Book) -> None:
     """All loads on all subjects, load by load, the subjects in turn."""
-    runs: list[Run] = []
+    ours = replace(kind, image=our_image or kind.image)
+    runs = book.runs
     async with contextlib.AsyncExitStack() as stack:
         label = f"bench-{secrets.token_hex(4)}"
         labels = {COLD: f"{label}-cold", WARM: label}
@@ -133,20 +137,23 @@ async def measure(kind: Kind, size: Size, loads: Sequence[str], backend: str) ->
         processes: dict[str, int] = {}
         for name in (COMMANDS, NAIVE, COLD, WARM):
             subjects[name] = found = await stack.enter_async_context(
-                _running(name, kind, backend, labels.get(name, ""))
+                _running(name, ours if name in labels else kind, backend, labels.get(name, ""))
             )
             processes[name] = 0 if found[1] is None else len(found[1].pids())
         for load in loads:
             for name, (subject, tree) in subjects.items():
+                if load == "forks" and name in labels and backend == "bubblewrap":
+                    continue  # it has no snapshots
                 say(f"{load}: {name} ...")
                 try:
-                    result = dict(await LOADS[load](subject, size, tree))
+                    result = dict(await LOADS[load](subject, book.size, tree))
                 except Failed as error:
                     runs.append(Run(load, name, 1, {}, failed=str(error)))
                     say(f"  FAILED: {str(error)[-300:]}")
                     continue
                 say(f"  {', '.join(f'{key} {value:g}' for key, value in result.items())}")
                 runs.append(Run(load, name, 1, result))
+            book.write(complete=False)
         more = {
             name: len(tree.pids()) - processes[name]
             for name, (_, tree) in subjects.items()
@@ -154,7 +161,6 @@ async def measure(kind: Kind, size: Size, loads: Sequence[str], backend: str) ->
         }
     for name in (COLD, WARM):
         runs.append(Run("left", name, 1, {"left": await _left(labels[name]) + more.get(name, 0)}))
-    return runs
 
 
 def table(runs: Sequence[Run], size: Size) -> list[list[str]]:
@@ -175,51 +181,68 @@ def table(runs: Sequence[Run], size: Size) -> list[list[str]]:
     return cells
 
 
+@dataclass
+class Book:
+    """The runs so far, written out after each load, so that an interrupted benchmark leaves what it has."""
+
+    out: Path
+    facts: Mapping[str, Any]
+    size: Size
+    runs: list[Run] = field(default_factory=list)
+
+    def write(self, *, complete: bool) -> list[str]:
+        """Returns the notes."""
+        load = machine.describe()["load_average"]
+        remarks = [f"{run.figure}, {run.server}: failed: {run.failed}" for run in self.runs if run.failed]
+        remarks.append(f"load average {self.facts['machine']['load_average']} before, {load} after")
+        cells = table(self.runs, self.size)
+        document = {
+            **self.facts,
+            "complete": complete,
+            "table": cells,
+            "notes": remarks,
+            "runs": [asdict(run) for run in self.runs],
+        }
+        self.out.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n")
+        notes = "".join(f"- {remark}\n" for remark in remarks)
+        self.out.with_suffix(".md").write_text(f"{markdown(cells, texts=1)}\n\n{notes}")
+        return remarks
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, stop)
     loads = [name for name in LOADS if name in options.only.split(",")]
     size = Size().quick() if options.quick else Size()
     kind = Kind(options.image, options.network)
     (RESULTS / "logs").mkdir(parents=True, exist_ok=True)
     machine.allow_open_files()
-    began, load = time.monotonic(), machine.describe()
-    try:
-        runs = asyncio.run(measure(kind, size, loads, options.backend))
-    except (ServerFailed, Failed) as error:
-        say(f"FAILED: {error}")
-        return 1
-    cells = table(runs, size)
-    remarks = [f"{run.figure}, {run.server}: failed: {run.failed}" for run in runs if run.failed]
-    after = machine.describe()["load_average"]
-    remarks.append(f"load average {load['load_average']} before, {after} after, on {load['cores']} cores")
     whole = len(loads) == len(LOADS) and not options.quick and options.network == "none"
     name = "sandboxes" if options.backend == "docker" else f"sandboxes-{options.backend}"
-    out = options.out or RESULTS / (name if whole else "partial-sandboxes")
-    document = {
+    facts = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": {**load, "load_average_after": after},
+        "machine": machine.describe(),
         "versions": peers.versions(sys.executable),
         "engine": asyncio.run(docker("version", "--format", "{{.Server.Version}}")).decode().strip(),
-        "seconds": round(time.monotonic() - began),
         "kind": asdict(kind),
         "backend": options.backend,
         "warm": WARM_COUNT,
         "size": asdict(size),
-        "table": cells,
-        "notes": remarks,
-        "runs": [asdict(run) for run in runs],
     }
-    out.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n")
-    out.with_suffix(".md").write_text(
-        markdown(cells, texts=1) + "\n\n" + "".join(f"- {remark}\n" for remark in remarks)
-    )
-    print(plain(cells, texts=1))
+    book = Book(options.out or RESULTS / (name if whole else "partial-sandboxes"), facts, size)
+    try:
+        asyncio.run(measure(kind, loads, options.backend, options.our_image, book))
+    except (ServerFailed, Failed) as error:
+        say(f"FAILED: {error}")
+        return 1
+    remarks = book.write(complete=True)
+    print(plain(table(book.runs, size), texts=1))
     for remark in remarks:
         print(f"note: {remark}")
-    print(f"written: {out.with_suffix('.json')} and {out.with_suffix('.md')}")
-    ours = (run for run in runs if run.server in (COLD, WARM))
+    print(f"written: {book.out.with_suffix('.json')} and {book.out.with_suffix('.md')}")
+    ours = (run for run in book.runs if run.server in (COLD, WARM))
     wrong = sum(value for run in ours for key, value in run.result.items() if key in WRONG)
-    return 1 if wrong or any(run.failed for run in runs) else 0
+    return 1 if wrong or any(run.failed for run in book.runs) else 0
 
 
 if __name__ == "__main__":

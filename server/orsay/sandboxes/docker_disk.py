@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -101,7 +102,8 @@ class DiskWatch:
     async def _folder_of(self, container: str) -> str:
         told = await self._engine.inspect(container)
         folder = str((told.get("GraphDriver", {}).get("Data") or {}).get("UpperDir", ""))
-        return folder if folder and os.access(folder, os.R_OK | os.X_OK) else ""
+        readable = folder and os.access(folder, os.R_OK | os.X_OK) and shutil.which("du")
+        return folder if readable else ""
 
 
 async def _of_folders(folders: list[str]) -> dict[str, tuple[int, int]]:
