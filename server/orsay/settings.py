@@ -305,6 +305,14 @@ class Settings(BaseSettings):
     sandboxes_max: int = Field(64, ge=1, description="sandboxes at once; more wait for room")
     sandboxes_max_per_key: int | None = Field(None, ge=1, description="of one key at once, or of one session")
     sandboxes_idle_limit_s: float = Field(120, gt=0, description="a sandbox that nobody uses ends after it")
+    sandboxes_warm: int = Field(
+        2, ge=0, description="sandboxes of a kind that is in use to make ahead, at most; 0: none"
+    )
+    sandboxes_disk: str = Field(
+        "10g",
+        pattern=r"^(0|\d+(\.\d+)?[kmgtKMGT])$",
+        description="disk of a sandbox for which none is asked; 0: no limit",
+    )
     sandboxes_lease_s: float = Field(
         60, ge=3, description="a sandbox that hears nothing of its server ends after it"
     )

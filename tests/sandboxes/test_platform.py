@@ -308,6 +308,7 @@ async def test_a_sandbox_belongs_to_its_key(http: httpx.AsyncClient, sid: str) -
         "/read_file",
         "/write_file",
         "/set_network",
+        "/snapshot_sandbox",
     ):
         other = {"X-Session-ID": sid, "X-API-Key": "another"}
         answer = await http.post(path, json={"cmd": "true"}, params={"path": "/etc/passwd"}, headers=other)
@@ -355,11 +356,55 @@ async def test_sandboxes_do_not_reach_one_another(http: httpx.AsyncClient, sid: 
         await http.post("/delete_session", headers={"X-Session-ID": other})
 
 
+async def test_a_snapshot_is_begun_with_by_its_owner_alone(http: httpx.AsyncClient, sid: str) -> None:
+    await run(http, sid, "echo kept > /f")
+    made = await http.post("/snapshot_sandbox", headers={"X-Session-ID": sid})
+    snapshot = made.json()["snapshot"]
+    for _ in range(2):
+        other = events((await create(http, orsay={"snapshot": snapshot, "processes": 50})).text)[0][1]
+        assert result(await run(http, other, "cat /f; cat /sys/fs/cgroup/pids/pids.max"))[0] == b"kept\n50\n"
+        await http.post("/delete_session", headers={"X-Session-ID": other})
+    another = {"X-API-Key": "another"}
+    body = {**SETTINGS, "orsay": {"snapshot": snapshot}}
+    refused = await http.post("/create_sandbox", json=body, headers=another)
+    assert refused.status_code == 400 and "no snapshot" in refused.json()["detail"]
+    assert (
+        await http.post("/drop_snapshot", json={"snapshot": snapshot}, headers=another)
+    ).status_code == 400
+    assert (await http.post("/drop_snapshot", json={"snapshot": snapshot})).status_code == 200
+    async with await Engine.connect() as engine:
+        assert await engine.images({"orsay.sandbox": sid}) == []
+    dropped = await http.post("/create_sandbox", json=body)
+    assert dropped.status_code == 400 and "no snapshot" in dropped.json()["detail"]
+    unknown = await create(http, orsay={"memory": 1})
+    assert unknown.status_code == 400 and "orsay.memory" in unknown.json()["detail"]
+
+
+async def test_snapshots_end_with_their_session(environment: Any, served: ServerProcess) -> None:
+    (task, *_) = await environment.list_tasks("train")
+    async with environment.session(task=task) as session:
+        looked = json.loads((await session.call_tool("look", {"cmd": "id"})).blocks[0].text)
+        headers = {"X-Session-ID": looked["sid"], "X-API-Key": looked["key"]}
+        async with httpx.AsyncClient(base_url=served.url, headers=headers, timeout=60) as http:
+            assert (await http.post("/snapshot_sandbox")).status_code == 200
+        async with await Engine.connect() as engine:
+            assert len(await engine.images({"orsay.sandbox": looked["sid"]})) == 1
+    async with await Engine.connect() as engine:
+
+        async def is_gone() -> bool:
+            return await engine.images({"orsay.sandbox": looked["sid"]}) == []
+
+        await comes_true(is_gone)
+
+
 async def test_nothing_is_left_of_a_stopped_server(tmp_path: Path) -> None:
     with server(ENVIRONMENTS, options=["--sandboxes", "docker"], server_name="orsay-test-left") as one:
         async with httpx.AsyncClient(base_url=one.url, timeout=60) as http:
             made = events((await create(http, image=BASE)).text)
             assert made[-1][0] == "end"
+            kept = await http.post("/snapshot_sandbox", headers={"X-Session-ID": made[0][1]})
+            assert kept.status_code == 200
     async with await Engine.connect() as engine:
+        assert await engine.images({"orsay.server": "orsay-test-left"}) == []
         assert await engine.containers({"orsay.server": "orsay-test-left"}) == []
         assert await engine.networks({"orsay.server": "orsay-test-left"}) == []

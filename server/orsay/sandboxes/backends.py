@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ..runtimes.docker.claim import Claim
     from ..runtimes.docker.engine import Engine
     from ..runtimes.docker.spec import Pull
+    from .docker import DockerSandboxes
 
 __all__ = ["BackendName", "check_backend", "choose_backend", "open_backend"]
 
@@ -34,21 +35,29 @@ def check_backend(name: BackendName) -> None:
 
 
 async def open_backend(
-    name: BackendName, *, server_id: str, lease_s: float = 60, pull: Pull = "missing"
+    name: BackendName,
+    *,
+    server_id: str,
+    lease_s: float = 60,
+    pull: Pull = "missing",
+    disk_bytes: int | None = None,
 ) -> Sandboxes:
     """A back end, and with it the end of what killed servers left.
 
+    ``disk_bytes`` is the limit of sandboxes for which none is asked, where the back end can hold it.
     Raises ConfigError where what it needs is not there, and EngineError.
     """
     check_backend(name)
     match name:
         case "docker":
-            return await _docker(server_id, lease_s, pull)
+            return await _docker(server_id, lease_s, pull, disk_bytes)
         case "bubblewrap":
             return await BubblewrapSandboxes.open(lease_s=lease_s)
         case "auto":
             chosen = await choose_backend()
-            return await open_backend(chosen, server_id=server_id, lease_s=lease_s, pull=pull)
+            return await open_backend(
+                chosen, server_id=server_id, lease_s=lease_s, pull=pull, disk_bytes=disk_bytes
+            )
 
 
 async def choose_backend() -> Literal["docker", "bubblewrap"]:
@@ -71,7 +80,7 @@ async def choose_backend() -> Literal["docker", "bubblewrap"]:
 class _OwnEngine:
     """A back end that removes its network, closes its engine and gives up its claim."""
 
-    def __init__(self, backend: Sandboxes, engine: Engine, claim: Claim, network: str) -> None:
+    def __init__(self, backend: DockerSandboxes, engine: Engine, claim: Claim, network: str) -> None:
         self._backend = backend
         self._engine = engine
         self._claim = claim
@@ -79,6 +88,15 @@ class _OwnEngine:
 
     async def create(self, spec: SandboxSpec, *, sandbox_id: str = "") -> Sandbox:
         return await self._backend.create(spec, sandbox_id=sandbox_id)
+
+    async def image_id(self, image: str) -> str:
+        return await self._backend.image_id(image)
+
+    async def snapshot(self, sandbox: Sandbox) -> str:
+        return await self._backend.snapshot(sandbox)
+
+    async def drop(self, snapshot: str) -> None:
+        await self._backend.drop(snapshot)
 
     async def close(self) -> None:
         await self._backend.close()
@@ -95,7 +113,7 @@ async def _engine() -> Engine:
     return await Engine.connect()
 
 
-async def _docker(server_id: str, lease_s: float, pull: Pull) -> Sandboxes:
+async def _docker(server_id: str, lease_s: float, pull: Pull, disk_bytes: int | None) -> Sandboxes:
     from ..runtimes.docker.claim import Claim  # needs the extra docker
     from .docker import DockerSandboxes
 
@@ -107,7 +125,9 @@ async def _docker(server_id: str, lease_s: float, pull: Pull) -> Sandboxes:
         network = await engine.create_network(
             f"orsay-{claim.word}", labels=claim.labels, interface=f"orsay{claim.word[:8]}", internal=False
         )
-        backend = DockerSandboxes(engine, claim.labels, lease_s=lease_s, pull=pull, network=network)
+        backend = DockerSandboxes(
+            engine, claim.labels, lease_s=lease_s, pull=pull, network=network, disk_bytes=disk_bytes
+        )
         return _OwnEngine(backend, engine, claim, network)
     except BaseException:
         await engine.close()

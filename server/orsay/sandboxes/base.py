@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias
 
 from .sandbox import Sandbox
 
-__all__ = ["Network", "SandboxSpec", "Sandboxes"]
+__all__ = ["Network", "SandboxSpec", "Sandboxes", "fork"]
 
 Network: TypeAlias = Literal["none", "open"]
 
@@ -19,9 +19,13 @@ class SandboxSpec:
 
     image: str
     """The back end's own for ``""``: python:3.11-slim of Docker, this machine's system of bubblewrap."""
+    snapshot: str = ""
+    """Id of a snapshot whose file system it begins with; ``image`` is only a name then."""
     variables: Mapping[str, str] = field(default_factory=dict)
+    """Variables of its commands."""
     cpus: float | None = None
     memory_bytes: int | None = None
+    disk_bytes: int | None = None
     processes: int | None = 1024
     network: Network = "none"
     folders: Mapping[str, str] = field(default_factory=dict)
@@ -38,6 +42,30 @@ class Sandboxes(Protocol):
         """
         ...
 
-    async def close(self) -> None:
-        """End all sandboxes; safe to call twice."""
+    async def snapshot(self, sandbox: Sandbox) -> str:
+        """Keep a sandbox's file system as it is at one moment, and return an id for ``SandboxSpec.snapshot``.
+
+        Its processes wait meanwhile and go on afterwards; they are not kept, nor are mounted folders. Raises
+        SandboxGone, SandboxError, EngineError.
+        """
         ...
+
+    async def drop(self, snapshot: str) -> None:
+        """Keep a snapshot no longer; sandboxes that began with it live on. Safe to call twice."""
+        ...
+
+    async def close(self) -> None:
+        """End all sandboxes and snapshots; safe to call twice."""
+        ...
+
+
+async def fork(sandboxes: Sandboxes, sandbox: Sandbox, spec: SandboxSpec, *, sandbox_id: str = "") -> Sandbox:
+    """A new sandbox of ``spec`` with the file system that ``sandbox`` has now.
+
+    Raises as ``snapshot`` and ``create`` do.
+    """
+    snapshot = await sandboxes.snapshot(sandbox)
+    try:
+        return await sandboxes.create(replace(spec, snapshot=snapshot), sandbox_id=sandbox_id)
+    finally:
+        await sandboxes.drop(snapshot)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import math
+import os
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 
 from ..errors import EngineError, SandboxError
 from ..logs import get_logger
 from ..runtimes.docker.engine import Engine
 from ..runtimes.docker.spec import Bind, ContainerSpec, Pull
-from .agent import agent_program
+from .agent import agent_program, agent_program_path
 from .agent.connection import AgentConnection
 from .base import SandboxSpec
+from .docker_disk import DiskWatch
+from .docker_snapshots import DockerSnapshots, Snapshot
 from .sandbox import Sandbox
 
 __all__ = ["DEFAULT_IMAGE", "SANDBOX_LABEL", "DockerSandboxes"]
@@ -30,11 +34,18 @@ _CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SETUID", "SETGID"
 _log = get_logger(__name__)
 
 
+@dataclass(frozen=True)
+class _Container:
+    id: str
+    connection: AgentConnection
+    begun_with: Snapshot | None
+
+
 class DockerSandboxes:
     """Back end over an engine, which the caller closes.
 
     ``labels`` mark the server's containers. Those with an open network are in ``network``. A container that
-    hears nothing of the server for ``lease_s`` ends.
+    hears nothing of the server for ``lease_s`` ends. ``disk_bytes`` is the limit where none is asked.
     """
 
     def __init__(
@@ -45,13 +56,20 @@ class DockerSandboxes:
         lease_s: float = 60,
         pull: Pull = "missing",
         network: str = "bridge",
+        disk_bytes: int | None = None,
     ) -> None:
         self._engine = engine
         self._labels = dict(labels)
         self._lease_s = lease_s
         self._pull = pull
         self._network = network
-        self._open: set[Sandbox] = set()
+        self._disk_bytes = disk_bytes
+        self._snapshots = DockerSnapshots(engine, labels)
+        self._disks = DiskWatch(engine, self._labels)
+        self._open: dict[Sandbox, _Container] = {}
+        self._ending: set[asyncio.Future[None]] = set()
+        self._sees_files = engine.url.startswith("unix:")
+        """Whether the engine has the files of this machine, as far as is known."""
         self._closed = False
 
     async def create(self, spec: SandboxSpec, *, sandbox_id: str = "") -> Sandbox:
@@ -61,42 +79,33 @@ class DockerSandboxes:
         """
         if self._closed:
             raise SandboxError("sandboxes are closed")
-        spec = dataclasses.replace(spec, image=spec.image or DEFAULT_IMAGE)
-        image = await self._engine.image(spec.image, pull=self._pull)
-        program = agent_program(image.architecture)
-        sandbox_id = sandbox_id or f"sb-{uuid.uuid4().hex}"
-        container = await self._engine.create(
-            ContainerSpec(
-                image=spec.image,
-                entrypoint=(_AGENT, str(math.ceil(self._lease_s))),
-                command=(),
-                labels={**self._labels, SANDBOX_LABEL: sandbox_id},
-                variables=spec.variables,
-                user="0:0",
-                binds=[Bind(source, target, read_only=True) for target, source in spec.folders.items()],
-                network="none" if spec.network == "none" else self._network,
-                cpus=spec.cpus,
-                memory_bytes=spec.memory_bytes,
-                pids=spec.processes,
-                capabilities=_CAPABILITIES,
-                init=False,
-                log_bytes=1_000_000,
-            )
-        )
+        spec = replace(spec, image=spec.image or DEFAULT_IMAGE)
+        begun_with = self._snapshots.hold(spec.snapshot) if spec.snapshot else None
+        try:
+            return await self._create(spec, sandbox_id or f"sb-{uuid.uuid4().hex}", begun_with)
+        except BaseException:
+            await self._snapshots.let_go(begun_with)
+            raise
+
+    async def _create(self, spec: SandboxSpec, sandbox_id: str, begun_with: Snapshot | None) -> Sandbox:
+        name = spec.image if begun_with is None else begun_with.image
+        image = await self._engine.image(name, pull=self._pull if begun_with is None else "never")
+        container = await self._container(spec, name, sandbox_id, image.architecture)
         connection = AgentConnection(self._lease_s)
-        stream = _Frames(connection)
+        answered = False
 
         async def remove() -> None:
+            self._disks.remove(container)
             await self._engine.remove(container)
-            self._open.discard(sandbox)
+            if self._open.pop(sandbox, None) is not None and answered:
+                await self._snapshots.let_go(begun_with)
 
-        sandbox = Sandbox(sandbox_id, connection, remove)
-        self._open.add(sandbox)
+        sandbox = Sandbox(sandbox_id, connection, remove, variables=spec.variables)
+        self._open[sandbox] = _Container(container, connection, begun_with)
         try:
             if self._closed:
                 raise SandboxError("sandboxes were closed meanwhile")
-            await self._engine.put(container, _AGENT, program, mode=0o755)
-            await self._engine.attach_protocol(container, stream)
+            await self._engine.attach_protocol(container, _Frames(connection))
             await self._engine.start(container)
             async with asyncio.timeout(_READY_LIMIT_S):
                 await connection.ready()
@@ -106,19 +115,100 @@ class DockerSandboxes:
         except BaseException:
             await self._give_up(sandbox)
             raise
+        answered = True
+        disk_bytes = spec.disk_bytes or self._disk_bytes
+        if disk_bytes is not None:
+            self._disks.add(container, disk_bytes, partial(self._disk_exceeded, sandbox, connection))
         return sandbox
+
+    def _disk_exceeded(self, sandbox: Sandbox, connection: AgentConnection, reason: str, far: bool) -> None:
+        """Kill its commands; where none is to blame, and where it has far too much, end it."""
+        if not connection.kill_all(reason) or far:
+            connection.lose(reason)
+            ending = asyncio.ensure_future(self._give_up(sandbox))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+
+    async def image_id(self, image: str) -> str:
+        """What an image's name stands for now. Raises ImageMissing, EngineError."""
+        return (await self._engine.image(image or DEFAULT_IMAGE, pull=self._pull)).id
+
+    async def _container(self, spec: SandboxSpec, image: str, sandbox_id: str, machine: str) -> str:
+        """A container that is not started, with the agent in it. A mount costs less than a copy."""
+        program = agent_program_path(machine)
+
+        def wanted(*binds: Bind) -> ContainerSpec:
+            return ContainerSpec(
+                image=image,
+                entrypoint=(_AGENT, str(math.ceil(self._lease_s))),
+                command=(),
+                labels={**self._labels, SANDBOX_LABEL: sandbox_id},
+                user="0:0",
+                binds=[
+                    *binds,
+                    *(Bind(source, target, read_only=True) for target, source in spec.folders.items()),
+                ],
+                network="none" if spec.network == "none" else self._network,
+                cpus=spec.cpus,
+                memory_bytes=spec.memory_bytes,
+                pids=spec.processes,
+                capabilities=_CAPABILITIES,
+                init=False,
+                log_bytes=0,
+            )
+
+        if self._sees_files and os.access(program, os.X_OK):
+            try:
+                return await self._engine.create(wanted(Bind(str(program), _AGENT, read_only=True)))
+            except EngineError as exc:
+                if str(program) not in str(exc):
+                    raise
+                self._sees_files = False  # this server has a file system of its own, in a container
+        container = await self._engine.create(wanted())
+        try:
+            await self._engine.put(container, _AGENT, agent_program(machine), mode=0o755)
+        except BaseException:
+            with contextlib.suppress(EngineError):
+                await asyncio.shield(self._engine.remove(container))
+            raise
+        return container
 
     async def _give_up(self, sandbox: Sandbox) -> None:
         with contextlib.suppress(EngineError):
             await sandbox.close()
 
+    async def snapshot(self, sandbox: Sandbox) -> str:
+        """Keep a container's file system, as of a moment at which its processes are paused.
+
+        Raises SandboxGone, SandboxError, EngineError.
+        """
+        if sandbox.gone is not None:
+            raise sandbox.gone
+        found = self._open.get(sandbox)
+        if found is None:
+            raise SandboxError(f"sandbox {sandbox.id} is not one of these")
+        with found.connection.paused():
+            return await self._snapshots.take(found.id, found.begun_with)
+
+    async def drop(self, snapshot: str) -> None:
+        """Keep a snapshot no longer; sandboxes that began with it live on. Safe to call twice."""
+        await self._snapshots.drop(snapshot)
+
     async def close(self) -> None:
-        """End all sandboxes; safe to call twice."""
+        """End all sandboxes and snapshots; safe to call twice."""
+        if self._closed:
+            return
         self._closed = True
-        ended = await asyncio.gather(*(each.close() for each in [*self._open]), return_exceptions=True)
-        for error in ended:
+        await self._disks.close()
+        closing = asyncio.gather(*(each.close() for each in [*self._open]), return_exceptions=True)
+        for error in await closing:
             if isinstance(error, BaseException):
                 _log.warning("sandbox_not_removed", error=str(error))
+        await asyncio.gather(*self._ending)
+        try:
+            await self._snapshots.close()
+        except EngineError as exc:
+            _log.warning("snapshots_not_removed", error=str(exc))
 
 
 class _Frames(asyncio.Protocol):

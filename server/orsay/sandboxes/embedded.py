@@ -73,6 +73,7 @@ class EmbeddedSandboxes:
             variables=options.variables,
             cpus=options.cpus,
             memory_bytes=options.memory_bytes,
+            disk_bytes=options.disk_bytes,
             processes=options.processes,
             network=options.network,
         )
@@ -89,4 +90,4 @@ class _Embedded(Sandbox):
             finally:
                 await shared.release()
 
-        super().__init__(sandbox.id, sandbox._connection, remove)
+        super().__init__(sandbox.id, sandbox._connection, remove, variables=sandbox.variables)

@@ -34,9 +34,16 @@ class Sandbox:
     """
 
     def __init__(
-        self, sandbox_id: str, connection: AgentConnection, remove: Callable[[], Awaitable[None]]
+        self,
+        sandbox_id: str,
+        connection: AgentConnection,
+        remove: Callable[[], Awaitable[None]],
+        *,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self.id = sandbox_id
+        self.variables = {**(variables or {})}
+        """Variables of all its commands; those of one command win."""
         self._connection = connection
         self._remove = remove
         self._closing: asyncio.Task[None] | None = None
@@ -98,16 +105,16 @@ class Sandbox:
             variables=variables,
             on_output=output,
         )
-        if end.reason is Reason.NOT_STARTED:
+        truncated = end.output_bytes > sum(map(len, kept))
+        if end.reason is Reason.NOT_STARTED or (end.reason is Reason.KILLED and end.error):
             output(f"{end.error}\n".encode())
-        said = b"".join(kept)
         return RunResult(
-            output=said,
+            output=b"".join(kept),
             return_code=end.status,
             timed_out=end.reason is Reason.TIMED_OUT,
-            truncated=end.output_bytes > len(said),
+            truncated=truncated,
             duration_s=end.duration_s,
-            output_bytes=max(end.output_bytes, len(said)),
+            output_bytes=max(end.output_bytes, sum(map(len, kept))),
         )
 
     async def _ended(
@@ -132,7 +139,7 @@ class Sandbox:
             with_input=stdin is not None,
             user=user,
             folder=folder,
-            variables=variables,
+            variables=variables if file_operation else {**self.variables, **(variables or {})},
             file_operation=file_operation,
             on_output=on_output,
         )
@@ -217,6 +224,8 @@ class Sandbox:
             file_operation=True,
             on_output=kept.append,
         )
+        if end.reason is Reason.KILLED and end.error:
+            raise OSError(errno.ENOSPC, end.error, path)
         if end.reason is not Reason.EXITED or end.status >= _LEAST_SIGNAL:
             raise SandboxError(f"{operation[1:]} {path}: {end.error or end.reason.name.lower()}")
         if end.status:

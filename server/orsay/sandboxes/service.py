@@ -29,6 +29,8 @@ from .events import (
 from .keys import without_keys, without_keys_in
 from .runs import Runs
 from .sandbox import RunResult, Sandbox
+from .snapshots import KeptSnapshots
+from .spares import KnowsImages, Spares
 
 __all__ = ["SANDBOX_PREFIX", "HostedSandbox", "SandboxLimits", "SandboxService"]
 
@@ -48,6 +50,11 @@ class SandboxLimits:
     sandboxes_per_owner: int | None = None
     idle_s: float = 120
     gone_memory_s: float = 900
+    snapshots_per_owner: int = 64
+    warm: int = 0
+    """Sandboxes of a kind to make ahead of demand, at most."""
+    warm_s: float = 300
+    """Time for which there are spares of a kind that nobody asks for."""
     stored_bytes: int = 64 << 20
     """Results of commands that are kept for each sandbox, for clients that ask again."""
 
@@ -178,6 +185,8 @@ class SandboxService:
         self._connect = connect
         self._limits = limits
         self._backend: asyncio.Task[Sandboxes] | None = None
+        self._spares: Spares | None = None
+        self._snapshots = KeptSnapshots(limits.snapshots_per_owner)
         self._living: dict[str, HostedSandbox] = {}
         self._gone: OrderedDict[str, tuple[str, str, float]] = OrderedDict()
         self._ending: set[asyncio.Task[None]] = set()
@@ -187,10 +196,13 @@ class SandboxService:
     def create(self, spec: SandboxSpec, owner: str, *, stays: bool = False) -> HostedSandbox:
         """Begin to make a sandbox; one that ``stays`` ends with its owner alone.
 
-        Raises Starting where the machine or the owner has no room for one.
+        Raises Starting where the machine or the owner has no room for one, and BadRequest where the owner has
+        no such snapshot.
         """
         if self._closed:
             raise Starting("the server is shutting down")
+        if spec.snapshot:
+            self._snapshots.check(spec.snapshot, owner)
         own = sum(each.owner == owner for each in self._living.values())
         per_owner = self._limits.sandboxes_per_owner
         if per_owner is not None and own >= per_owner:
@@ -199,7 +211,8 @@ class SandboxService:
             raise Starting(
                 f"all {self._limits.sandboxes} sandboxes of this server are in use; try again later"
             )
-        sandbox_id = f"{SANDBOX_PREFIX}{uuid.uuid4().hex}"
+        spare = "" if self._spares is None else self._spares.reserve(spec)
+        sandbox_id = spare or f"{SANDBOX_PREFIX}{uuid.uuid4().hex}"
         creating = asyncio.create_task(self._make(spec, sandbox_id))
         tenant = self._tenant_of(owner)
         hosted = HostedSandbox(
@@ -213,20 +226,45 @@ class SandboxService:
             stays=stays,
         )
         self._living[sandbox_id] = hosted
+        if self._spares is not None:
+            self._spares.fit()
         creating.add_done_callback(lambda _: self._made(hosted))
         if self._looking is None:
             self._look_later()
         return hosted
 
     async def _make(self, spec: SandboxSpec, sandbox_id: str) -> Sandbox:
+        return await (await self._connected()).create(spec, sandbox_id=sandbox_id)
+
+    async def _connected(self) -> Sandboxes:
         if self._backend is None or (self._backend.done() and self._backend.exception() is not None):
-            self._backend = asyncio.ensure_future(self._connect())
-        backend = await asyncio.shield(self._backend)
-        return await backend.create(spec, sandbox_id=sandbox_id)
+            self._backend = asyncio.ensure_future(self._open())
+        return await asyncio.shield(self._backend)
+
+    async def _open(self) -> Sandboxes:
+        backend = await self._connect()
+        limits = self._limits
+        if not limits.warm or not isinstance(backend, KnowsImages):
+            return backend
+        self._spares = Spares(
+            backend,
+            backend,
+            per_kind=limits.warm,
+            room=self._room_for_spares,
+            kept_s=limits.warm_s,
+        )
+        return self._spares
+
+    def _room_for_spares(self) -> int:
+        """How many more there may be; negative where there are too many."""
+        spares = 0 if self._spares is None else self._spares.count
+        return self._limits.sandboxes - len(self._living) - spares
 
     def _made(self, hosted: HostedSandbox) -> None:
         hosted.touch()
         if hosted.creating.cancelled():
+            if self._spares is not None:
+                self._spares.release(hosted.id)
             self._forget(hosted, "deleted", "it was ended while it was made")
         elif (error := hosted.creating.exception()) is not None:
             self._forget(hosted, "failed", f"it could not be made: {error}")
@@ -282,10 +320,32 @@ class SandboxService:
         """End it for that reason, in words; returns when it is gone."""
         await asyncio.shield(self._end(hosted, "deleted", detail))
 
+    async def snapshot(self, sandbox_id: str, owner: str) -> str:
+        """Keep the file system of a sandbox, and return an id for ``SandboxSpec.snapshot``.
+
+        Raises as ``get`` and ``Sandboxes.snapshot``, and BadRequest where the owner has too many.
+        """
+        hosted = self.get(sandbox_id, owner)
+        hosted.readers += 1
+        try:
+            sandbox = await hosted.sandbox()
+            taking = self._snapshots.take(await self._connected(), sandbox, owner)
+            return await asyncio.shield(asyncio.ensure_future(taking))
+        finally:
+            hosted.readers -= 1
+            hosted.touch()
+
+    async def drop_snapshot(self, snapshot: str, owner: str) -> None:
+        """Keep one no longer. Raises BadRequest where the owner has no such snapshot."""
+        self._snapshots.check(snapshot, owner)
+        await self._snapshots.drop(await self._connected(), snapshot, owner)
+
     async def end_owner(self, owner: str) -> None:
-        """End all sandboxes of that owner."""
+        """End all sandboxes and snapshots of that owner."""
         own = [each for each in self._living.values() if each.owner == owner]
         await asyncio.gather(*(self._end(each, "session_ended", "its session has ended") for each in own))
+        if self._snapshots.has_some(owner):
+            await self._snapshots.end_owner(await self._connected(), owner)
 
     def _end(self, hosted: HostedSandbox, reason: EndReason, detail: str) -> asyncio.Task[None]:
         self._forget(hosted, reason, detail)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from ..auth import Keys
+from ..authoring.sandbox.model import size_in_bytes
 from ..observe.sandboxes import SandboxMeter
 from ..protocols.sandboxes.mount import SandboxMount
 from ..protocols.sandboxes.settings import Catalogue
@@ -37,6 +38,7 @@ class ServedSandboxes:
             sandboxes_per_owner=settings.sandboxes_max_per_key,
             idle_s=settings.sandboxes_idle_limit_s,
             gone_memory_s=settings.gone_memory_s,
+            warm=settings.sandboxes_warm,
         )
         self.keys = SandboxKeys()
         connect = partial(
@@ -45,6 +47,7 @@ class ServedSandboxes:
             server_id=server_id,
             lease_s=settings.sandboxes_lease_s,
             pull=settings.sandboxes_pull,
+            disk_bytes=size_in_bytes(settings.sandboxes_disk) or None,
         )
         self.service = SandboxService(connect, limits, tenant_of=self.keys.tenant)
         self.meter = SandboxMeter(self.service)

@@ -29,7 +29,7 @@ class PastTheEnd(Exception):
 def _refused(path: str, error: OSError) -> BadRequest:
     if error.errno == errno.ELOOP:
         return BadRequest(f"{path} is a symlink, which the file endpoints do not follow")
-    return BadRequest(f"{path}: {os.strerror(error.errno or errno.EIO)}")
+    return BadRequest(f"{path}: {error.strerror or os.strerror(error.errno or errno.EIO)}")
 
 
 async def _regular(sandbox: Sandbox, path: str) -> FileInfo:

@@ -6,7 +6,7 @@ import asyncio
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from orsay_protocol.sse import encode_event, encode_result
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -29,6 +29,7 @@ from .stream import answer_later, send_failure
 
 __all__ = ["SandboxMount"]
 
+_Model = TypeVar("_Model", bound=BaseModel)
 _TAG = "sandboxes"
 _LARGEST_RUN = 32 << 20
 _LARGEST_PART = 16 << 20
@@ -47,6 +48,12 @@ class _RunBody(BaseModel):
     task_id: str | None = None
 
 
+class _DropBody(BaseModel):
+    """Body of ``/drop_snapshot``."""
+
+    snapshot: str
+
+
 class SandboxMount:
     """Endpoints of a sandbox service; ``output_bytes`` bounds output for which no bound is asked."""
 
@@ -59,6 +66,8 @@ class SandboxMount:
             ("/read_file", "Part of a file.", True, False),
             ("/write_file", "Write part of a file, or commit it.", True, False),
             ("/set_network", "Refused: networks do not change.", True, False),
+            ("/snapshot_sandbox", "Keep the files of a sandbox, for others to begin with.", True, False),
+            ("/drop_snapshot", "Keep a snapshot no longer.", False, False),
         )
     )
 
@@ -97,6 +106,8 @@ class SandboxMount:
             "/read_file": self._read,
             "/write_file": self._write,
             "/set_network": self._set_network,
+            "/snapshot_sandbox": self._snapshot,
+            "/drop_snapshot": self._drop_snapshot,
             **native.endpoints,
         }
         self._endpoints: dict[str, Mapping[str, Endpoint]] = {
@@ -169,16 +180,21 @@ class SandboxMount:
         self._hosted(request)
         raise BadRequest("the network of a sandbox does not change here: nothing was applied")
 
+    async def _snapshot(self, request: Request) -> None:
+        snapshot = await self._service.snapshot(request.session_id(), request.owner)
+        await request.send_json(to_json({"snapshot": snapshot}))
+
+    async def _drop_snapshot(self, request: Request) -> None:
+        wanted = _body(_DropBody, await request.body(_LARGEST_PART), "/drop_snapshot")
+        await self._service.drop_snapshot(wanted.snapshot, request.owner)
+        await request.send_json(_OK)
+
     # commands
 
     async def _run(self, request: Request) -> None:
         hosted = self._hosted(request)
         body = await request.body(_LARGEST_RUN)
-        try:
-            wanted = _RunBody.model_validate_json(body)
-        except ValidationError as exc:
-            first = exc.errors(include_url=False, include_input=False)[0]
-            raise BadRequest(f"/run, {'.'.join(map(str, first['loc'])) or 'body'}: {first['msg']}") from None
+        wanted = _body(_RunBody, body, "/run")
         if wanted.task_id is not None:
             run = hosted.runs.find(wanted.task_id)
             if run is None and hosted.runs.was_forgotten(wanted.task_id):
@@ -292,6 +308,14 @@ def _said(error: BaseException) -> str:
     if isinstance(error, Refused):
         return error.detail
     return str(error) if isinstance(error, (OrsayError, ValueError)) else f"it failed: {type(error).__name__}"
+
+
+def _body(model: type[_Model], body: bytes, path: str) -> _Model:
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False)[0]
+        raise BadRequest(f"{path}, {'.'.join(map(str, first['loc'])) or 'body'}: {first['msg']}") from None
 
 
 def _task_id(body: bytes) -> str | None:

@@ -124,9 +124,11 @@ class NativeEndpoints:
         image = wanted.image or self._default_image
         spec = SandboxSpec(
             image=self._catalogue.images.get(image, image),
+            snapshot=wanted.snapshot,
             variables=wanted.variables,
             cpus=wanted.cpus,
             memory_bytes=wanted.memory_bytes,
+            disk_bytes=wanted.disk_bytes,
             processes=wanted.processes,
             network=wanted.network,
             folders={path: self._catalogue.folder(name, path) for path, name in wanted.data.items()},

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ...errors import BadRequest
 from ...sandboxes.base import SandboxSpec
@@ -28,6 +28,18 @@ class _Bucket(BaseModel):
     implicit_dirs: bool = True
 
 
+class _Ours(BaseModel):
+    """What we offer beside the platform's settings, which it goes before."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    cpus: float | None = Field(None, gt=0)
+    memory_bytes: int | None = Field(None, gt=0)
+    disk_bytes: int | None = Field(None, gt=0)
+    processes: int | None = Field(None, gt=0)
+    snapshot: str = ""
+
+
 class _Settings(BaseModel):
     """SandboxSettings of openreward 0.1.167."""
 
@@ -42,6 +54,7 @@ class _Settings(BaseModel):
     sidecars: list[Any] | None = None
     host_aliases: list[Any] | None = None
     network: Any = None
+    orsay: _Ours = _Ours()
     task_id: str | None = None
 
 
@@ -86,15 +99,19 @@ def read_settings(body: bytes, secrets: Mapping[str, str], catalogue: Catalogue)
             raise BadRequest(
                 f"{name} is not supported here: nothing of it was applied, and no sandbox was made"
             )
+    ours = wanted.orsay
     cpus, memory_bytes = _size(wanted.machine_size)
     return SandboxSpec(
         image=catalogue.images.get(wanted.image, wanted.image),
+        snapshot=ours.snapshot,
         variables={
             name: _REFERENCE.sub(lambda found: secrets.get(found[1].lower(), found[0]), value)
             for name, value in (wanted.env or {}).items()
         },
-        cpus=cpus,
-        memory_bytes=memory_bytes,
+        cpus=ours.cpus or cpus,
+        memory_bytes=ours.memory_bytes or memory_bytes,
+        disk_bytes=ours.disk_bytes,
+        processes=ours.processes or SandboxSpec.processes,
         network="none" if wanted.block_network else "open",
         folders={} if wanted.bucket_config is None else _folders(wanted, wanted.bucket_config, catalogue),
     )

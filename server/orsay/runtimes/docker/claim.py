@@ -1,8 +1,9 @@
 """Ownership of containers: labels on the engine, and a file lock that only a living server holds.
 
-Each runtime labels its containers and networks with the id of its server and with a claim, a random word.
-Each claim has a locked file on the server's machine; the system unlocks it when the process ends, however it
-ends. Objects with this server's id and a claim that nobody holds were left by a server that was killed.
+Each runtime labels its containers, networks and snapshots with the id of its server and with a claim, a
+random word. Each claim has a locked file on the server's machine; the system unlocks it when the process
+ends, however it ends. Objects with this server's id and a claim that nobody holds were left by a server that
+was killed.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ from .engine import Engine
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["CLAIM_LABEL", "NAME_LABEL", "SERVER_LABEL", "Claim"]
+__all__ = ["CLAIM_LABEL", "NAME_LABEL", "SERVER_LABEL", "SNAPSHOT_LABEL", "Claim"]
 
 SERVER_LABEL = "orsay.server"
 NAME_LABEL = "orsay.label"
 CLAIM_LABEL = "orsay.claim"
+SNAPSHOT_LABEL = "orsay.snapshot"
+"""Marks images that we made from containers; one of `docker commit` has a container's other labels too."""
 _OLD_S = 3600.0  # a file that was just made may not be locked yet
 _WORD = re.compile("[0-9a-f]{16}")
 
@@ -92,6 +95,10 @@ class Claim:
                 await engine.remove_network(network["Id"])
             except EngineError as exc:  # a container of another server is in it
                 _log.warning("network_left", network=network["Name"], error=str(exc))
+        try:
+            await engine.remove_images(self._ownerless(await engine.images({**mine, SNAPSHOT_LABEL: "yes"})))
+        except EngineError as exc:
+            _log.warning("snapshots_left", error=str(exc))
         if left:
             _log.warning("containers_of_a_killed_server_removed", count=len(left))
         return len(left)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import json
 import re
 import ssl
 import tarfile
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import IO, Any, TypeVar
@@ -240,6 +241,33 @@ class Engine:
         """Raises NotThere."""
         await self._do(f"image {name}", lambda: self._api.remove_image(name, force=True))
 
+    async def images(self, labels: Mapping[str, str]) -> list[Mapping[str, Any]]:
+        """Images that have all the labels: ``Id``, ``Labels``, ``RepoTags``."""
+        found: list[Mapping[str, Any]] = await self._do(
+            "cannot list images", lambda: self._api.images(filters={"label": _pairs(labels)})
+        )
+        return found
+
+    async def remove_images(self, images: Sequence[Mapping[str, Any]]) -> None:
+        """Remove all of them, some of which may be made from others; what is gone is no error."""
+        for name in [name for each in images for name in each["RepoTags"] or ()] + [e["Id"] for e in images]:
+            if name != "<none>:<none>":
+                with contextlib.suppress(NotThere):  # without a name, it goes with what was made from it
+                    await self.remove_image(name)
+
+    async def commit(self, container: str, image: str, *, labels: Mapping[str, str]) -> None:
+        """Make an image of a container's file system, whose processes wait meanwhile.
+
+        It has the labels of the container and ``labels``.
+        """
+        repository, _, tag = image.partition(":")
+        changes = [f"LABEL {json.dumps(name)}={json.dumps(value)}" for name, value in labels.items()]
+        await self._do(
+            "cannot make an image of it",
+            lambda: self._api.commit(container, repository, tag, changes=changes),
+            lambda _: self.remove_image(image),
+        )
+
     # containers
 
     async def create(self, spec: ContainerSpec, *, name: str | None = None) -> str:
@@ -268,7 +296,9 @@ class Engine:
             tmpfs={"/tmp": "rw,mode=1777"} if spec.read_only and not has_tmp else None,
             log_config=types.LogConfig(
                 type="json-file", config={"max-size": str(spec.log_bytes), "max-file": "1"}
-            ),
+            )
+            if spec.log_bytes
+            else types.LogConfig(type="none"),
         )
         made = api.create_container(
             spec.image,
@@ -321,11 +351,14 @@ class Engine:
         found: Mapping[str, Any] = await self._do("container", lambda: self._api.inspect_container(container))
         return found
 
-    async def containers(self, labels: Mapping[str, str]) -> list[Mapping[str, Any]]:
-        """Containers that have all the labels, running or not: ``Id``, ``Labels``, ``State``."""
+    async def containers(self, labels: Mapping[str, str], *, sizes: bool = False) -> list[Mapping[str, Any]]:
+        """Containers that have all the labels, running or not: ``Id``, ``Labels``, ``State``.
+
+        ``sizes``: also ``SizeRw``, the bytes of their changes, for which the engine reads all of these.
+        """
         found: list[Mapping[str, Any]] = await self._do(
             "cannot list containers",
-            lambda: self._api.containers(all=True, filters={"label": _pairs(labels)}),
+            lambda: self._api.containers(all=True, size=sizes, filters={"label": _pairs(labels)}),
         )
         return found
 

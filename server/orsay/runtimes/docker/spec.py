@@ -76,4 +76,4 @@ class ContainerSpec:
     init: bool = True
     """Run Docker's own init as process 1, which reaps what ends there."""
     log_bytes: int = 10_000_000
-    """Bound on the output that the engine stores."""
+    """Bound on the output that the engine stores; 0: it stores none."""

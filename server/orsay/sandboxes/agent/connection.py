@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, cast
@@ -56,7 +57,7 @@ class JobEnd:
     """Written by the command, sent or not."""
     duration_s: float
     error: str
-    """Why it could not be started."""
+    """Why it could not be started, or was killed."""
 
 
 @dataclass(eq=False, slots=True)
@@ -68,6 +69,7 @@ class Job:
     on_output: Callable[[bytes], None]
     on_errors: Callable[[bytes], None]
     credit: int = _CREDIT
+    killed_for: str = ""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -86,6 +88,7 @@ class AgentConnection(asyncio.Protocol):
         self._beat: asyncio.TimerHandle | None = None
         self._gone = ""
         self._unanswered = 0
+        self._paused = 0
         loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = loop.create_future()
         self._ready.add_done_callback(_noticed)
@@ -144,12 +147,22 @@ class AgentConnection(asyncio.Protocol):
         self._jobs.clear()
 
     def _say_alive(self) -> None:
-        if self._unanswered >= _UNANSWERED:
+        if self._unanswered >= _UNANSWERED and not self._paused:
             self.lose(f"it did not answer for {self._lease_s:g} s")
             return
         self._unanswered += 1
         self._send(_ALIVE, 0)
         self._beat = asyncio.get_running_loop().call_later(self._lease_s / 3, self._say_alive)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """While the sandbox is frozen from outside, and so cannot answer."""
+        self._paused += 1
+        try:
+            yield
+        finally:
+            self._paused -= 1
+            self._unanswered = 0
 
     # jobs
 
@@ -220,6 +233,15 @@ class AgentConnection(asyncio.Protocol):
         """Send a signal to its process group; 0 kills all that it has started."""
         self._send(_KILL, job.number, bytes([signal]))
 
+    def kill_all(self, reason: str) -> int:
+        """Kill all jobs, and give that as the reason; returns the number of those that lacked one."""
+        count = 0
+        for job in self._jobs.values():
+            count += not job.killed_for
+            job.killed_for = job.killed_for or reason
+            self.kill(job)
+        return count
+
     def _received(self, kind: int, number: int, payload: bytes) -> None:
         self._unanswered = 0
         if kind == _HELLO:
@@ -244,6 +266,8 @@ class AgentConnection(asyncio.Protocol):
         elif kind == _END:
             status, reason, output_bytes, took_us = _ENDED.unpack_from(payload)
             error = payload[_ENDED.size :].decode(errors="replace")
+            if reason == Reason.KILLED and not error:
+                error = job.killed_for
             del self._jobs[number]
             job.changed.set()
             if not job.end.done():

@@ -291,6 +291,9 @@ class BubblewrapSandboxes:
                     " as root, or delegated to the user (Delegate=yes in a unit of systemd). Set no such"
                     " limit, or use docker"
                 )
+        if spec.snapshot or spec.disk_bytes is not None:
+            what = "begin with a snapshot" if spec.snapshot else "hold a limit of the disk"
+            raise SandboxError(f"bubblewrap cannot {what}: use docker")
         if spec.network == "open" and not self._facts["network"]:
             raise SandboxError(
                 "bubblewrap has no open network here: install slirp4netns, ask for no network"
@@ -307,6 +310,13 @@ class BubblewrapSandboxes:
             **limits,
         }
         return json.dumps(wanted).encode()
+
+    async def snapshot(self, sandbox: Sandbox) -> str:
+        """Raises SandboxError: it has none."""
+        raise SandboxError("bubblewrap has no snapshots: use docker")
+
+    async def drop(self, snapshot: str) -> None:
+        """There is none to drop."""
 
     async def close(self) -> None:
         """End all sandboxes and the keeper; safe to call twice."""
