@@ -168,4 +168,4 @@ async def test_the_address_depends_on_the_network() -> None:
 def test_without_sandboxes_no_entry_can_use_them(folder: Path, source: str) -> None:
     file = written(folder, f"[environments.far]\n{source}\nsandboxes = true\n")
     ended = orsay("config", "--check", str(file))
-    assert ended.returncode == 2 and "sandboxes = true, but this server has none" in ended.stderr
+    assert ended.returncode == 2 and "sandboxes = true, but this server has none for" in ended.stderr

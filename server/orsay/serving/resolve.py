@@ -53,9 +53,12 @@ def _resolved(entry: Entry, settings: Settings) -> Entry:
     if (
         isinstance(entry.table, UpstreamOptions)
         and entry.table.sandboxes
-        and settings.sandboxes_backend == "off"
+        and settings.sandboxes_backend in ("off", "auto")
     ):
-        raise ConfigError('sandboxes = true, but this server has none: set [sandboxes] backend = "docker"')
+        raise ConfigError(
+            "sandboxes = true, but this server has none for code of others: set [sandboxes] backend to docker"
+            " or bubblewrap"
+        )
     if isinstance(entry.table, ImageTable):
         docker_options(entry.table, settings)
     return entry
