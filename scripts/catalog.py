@@ -66,9 +66,9 @@ def _cell(needs: Sequence[Need], column: str) -> str:
     own = [need for need in needs if _COLUMN.get(need.kind) == column]
     named = dict.fromkeys(_what(need) for need in own)
     if column == "sandbox":
-        named = {text: None for text in named if text != "`sandboxes`"} or dict.fromkeys(
-            ["yes"] if own else []
-        )
+        named = {
+            text: None for text in named if text not in ("`sandboxes`", "`self.sandbox`")
+        } or dict.fromkeys(["yes"] if own else [])
     return ", ".join(named)
 
 

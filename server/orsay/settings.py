@@ -299,6 +299,11 @@ class Settings(BaseSettings):
     sandboxes_data_path: str = Field(
         "/orwd_data", description="where the code of an environment itself sees its folder of data"
     )
+    sandboxes_address: str | None = Field(
+        None,
+        pattern=r"^https?://[^/\s]+$",
+        description="URL at which containers with sandboxes = true reach this server",
+    )
     sandboxes_pull: Literal["missing", "always", "never"] = Field(
         "missing", description="when an image is pulled for a sandbox"
     )

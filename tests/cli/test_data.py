@@ -112,3 +112,18 @@ def test_the_table_for_people(folder: Path) -> None:
 @pytest.mark.parametrize("target", ["http://127.0.0.1:1", "docker:image", "nosuchmodule:X", "no/such.py"])
 def test_what_has_no_sources_here(folder: Path, target: str) -> None:
     assert orsay("data", "doctor", target, cwd=folder).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "backend", "state"),
+    [
+        ("self.sandbox(image='a')", "auto", "there"),
+        ("self.sandbox(image='a')", "off", "lacks"),
+        ("self.client.sandbox(settings)", "auto", "lacks"),
+        ("self.client.sandbox(settings)", "bubblewrap", "there"),
+    ],
+)
+def test_which_back_ends_serve_which_code(folder: Path, code: str, backend: str, state: str) -> None:
+    (folder / "ledger" / "server.py").write_text(f"def f(self):\n    {code}\n")
+    _, states, _ = doctor(folder, "ledger", ORSAY_SANDBOXES_BACKEND=backend)
+    assert {states[key] for key in states if key[0] == "sandbox"} == {state}

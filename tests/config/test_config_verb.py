@@ -223,6 +223,6 @@ def test_tables_of_images_have_every_option_of_containers() -> None:
 
 def test_tables_of_servers_have_every_option_of_upstreams() -> None:
     derived = {"hook_limit_s", "max_result_bytes", "slow_after_s"}  # made of setup_time_limit_s, and settings
-    general = {"serve", "max_sessions", "call_time_limit_s", "setup_time_limit_s"}
+    general = {"serve", "max_sessions", "call_time_limit_s", "setup_time_limit_s", "sandboxes"}
     own = set(UpstreamOptions.model_fields) - general - {"api_key_variable", "api_key_file"}
     assert own == names(RemoteOptions) - derived

@@ -90,7 +90,7 @@ def test_sandboxes_of_our_own_classes(tmp_path: Path) -> None:
         "orsay.sandbox()\n"
     )
     assert needs(tmp_path, text) == {
-        ("sandbox", "sandboxes"),
+        ("sandbox", "self.sandbox"),
         ("image", "python:3.11-slim"),
         ("bucket", "/books", "Owner/Books"),
     }

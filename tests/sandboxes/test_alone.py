@@ -46,7 +46,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]
         f'[sandboxes.images]\n"{IMAGE}" = "{BASE}"\n[sandboxes.data]\n"Tests/Workroom" = "files"\n'
         '[environments.not-hosted]\nclass = "nothing:Here"\n'
     )
-    with alone("--config", str(folder / "orsay.toml"), "--api-key", KEY, sandboxes_max=2) as found:
+    options = ["--config", str(folder / "orsay.toml"), "--api-key", KEY, "--backend", "docker"]
+    with alone(*options, sandboxes_max=2) as found:
         yield found
 
 
@@ -96,7 +97,9 @@ async def test_keys_health_and_the_lack_of_environments(service: ServerProcess) 
 
 @needs_engine
 async def test_a_stop_ends_its_sandboxes() -> None:
-    with alone(sandboxes_images={IMAGE: BASE}, server_name="alone-and-stopped") as service:
+    with alone(
+        "--backend", "docker", sandboxes_images={IMAGE: BASE}, server_name="alone-and-stopped"
+    ) as service:
         async with httpx.AsyncClient(base_url=service.url, timeout=60) as http:
             assert "event: end" in (await http.post("/create_sandbox", json=SETTINGS)).text
         async with await Engine.connect() as engine:
@@ -129,3 +132,10 @@ def test_the_file_is_read_again(tmp_path: Path) -> None:
 def test_a_wrong_setting_is_told() -> None:
     ended = orsay("sandboxes", "serve", "--host", "0.0.0.0")
     assert ended.returncode == 2 and "would let anyone in" in ended.stderr
+
+
+@pytest.mark.process
+def test_a_machine_without_any_back_end_is_told() -> None:
+    nothing = {"PATH": "/nonexistent", "DOCKER_HOST": "unix:///nonexistent/docker.sock"}
+    ended = orsay("sandboxes", "serve", "--port", "0", env=nothing)
+    assert ended.returncode == 2 and "bubblewrap" in ended.stderr, ended.stderr

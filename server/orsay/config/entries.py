@@ -137,6 +137,9 @@ class UpstreamOptions(Table):
     api_key: SecretStr | None = Field(None, description="API key for the other server")
     api_key_variable: Text | None = Field(None, description="the variable that holds it")
     api_key_file: Text | None = Field(None, description="the file that holds it, relative to this one")
+    sandboxes: bool | None = Field(
+        None, description="its sessions get a key for the sandboxes of this server, as the secret api_key"
+    )
     ping_s: Seconds | None = Field(None, description="time between pings of a session that is in use")
     health_s: Seconds | None = Field(None, description="time between looks whether it is up")
     start_wait_s: Annotated[float, Field(ge=0)] | None = Field(

@@ -164,7 +164,7 @@ def _awaited(label: str) -> EnvironmentEntry:
 def _kind(runtime: Runtime, key: str) -> str:
     if isinstance(runtime, RouterRuntime):
         try:
-            runtime = runtime.place_of(key)
+            runtime = runtime.member_of(key).runtime
         except UnknownEnvironment:  # it was removed meanwhile
             return ""
     return _KINDS.get(type(runtime).__name__, type(runtime).__name__)

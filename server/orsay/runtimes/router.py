@@ -42,7 +42,7 @@ class Member:
     ``label`` names it in errors, ``metric_label`` in metrics. ``serve`` maps names of its environments to
     names on this server, and excludes the others; None takes all under their own names. The time limits, in
     seconds, apply to environments that set none. ``retire`` is called when the member is removed, while
-    sessions may still run.
+    sessions may still run. ``sandboxes``: its sessions use those of this server, wherever their code runs.
     """
 
     def __init__(
@@ -56,12 +56,14 @@ class Member:
         setup_time_limit_s: float | None = None,
         retire: Callable[[], None] | None = None,
         metric_label: str = "",
+        sandboxes: bool = False,
     ) -> None:
         self.label = label
         self.metric_label = metric_label or label
         self.runtime = runtime
         self.serve = None if serve is None else {name.lower(): here for name, here in serve.items()}
         self.max_sessions = max_sessions
+        self.sandboxes = sandboxes
         self.sessions = 0
         self.retire = retire
         self._limits = {"call_time_limit_s": call_time_limit_s, "setup_time_limit_s": setup_time_limit_s}
@@ -327,9 +329,9 @@ class RouterRuntime:
         finally:
             member.leave()
 
-    def place_of(self, key: str) -> Runtime:
-        """Runtime of the environment of that key. Raises UnknownEnvironment."""
-        return self._route(key)[0].runtime
+    def member_of(self, key: str) -> Member:
+        """The member that has the environment of that key. Raises UnknownEnvironment."""
+        return self._route(key)[0]
 
     def _route(self, key: str) -> tuple[Member, str]:
         try:

@@ -8,7 +8,7 @@ import gc
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, cast
@@ -34,6 +34,7 @@ from ..logs import get_logger, set_level
 from ..observe.mount import MetricsMount
 from ..observe.observed import Observed
 from ..observe.telemetry import make_telemetry
+from ..protocols.required_secrets import RequiredSecretsMount
 from ..runtimes.base import Runtime
 from ..runtimes.router import RouterRuntime
 from ..sessions.limits import CallLimits, SessionLimits
@@ -65,6 +66,8 @@ class Running:
         sock: socket.socket,
         server_id: str = "",
         sandboxes: ServedSandboxes | None = None,
+        *,
+        secrets_of: Callable[[str], Sequence[str]] | None = None,
     ) -> None:
         self.server_id = server_id
         self.settings = settings
@@ -92,6 +95,8 @@ class Running:
         mounts = _other_mounts(settings, self.sessions)
         if sandboxes is not None:
             mounts.append(sandboxes.mount)
+        if secrets_of is not None:
+            mounts.append(RequiredSecretsMount(runtime, secrets_of))
         if settings.shows_console:
             service = None if sandboxes is None else sandboxes.service
             mounts.insert(0, _console(settings, self.sessions, self._keys, self.journal, service))

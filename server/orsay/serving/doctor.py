@@ -19,6 +19,7 @@ __all__ = ["Finding", "State", "additions", "examine"]
 State: TypeAlias = Literal["there", "lacks", "note"]
 _SIZE = re.compile(r"\d+(\.\d+)?:\d+(\.\d+)?")
 _KEY = "api_key"
+_OWN = "self.sandbox"
 _NOT_FOR_OPENREWARD = ("off", "auto")
 """Back ends with which code written for openreward goes on using its own platform."""
 _MODEL_VARIABLES = {
@@ -161,11 +162,18 @@ class _Examination:
 
     def _sandbox(self, need: Need) -> Finding:
         backend = self.settings.sandboxes_backend
-        if backend not in _NOT_FOR_OPENREWARD:
+        if backend == "auto" and need.what == _OWN:
+            return Finding(need, "there", "by the first back end that works")
+        if self._serves_platform:
             return Finding(need, "there", f"by {backend}")
-        if url := self.variable("OPENREWARD_SESSION_URL"):
+        if need.what != _OWN and (url := self.variable("OPENREWARD_SESSION_URL")):
             return Finding(need, "there", f"at {url}, by OPENREWARD_SESSION_URL")
-        return Finding(need, "lacks", "not for openreward so far", "sandboxes", 'backend = "docker"')
+        why = "sandboxes are off" if backend == "off" else "auto is for sandboxes of Orsay's own classes"
+        return Finding(need, "lacks", why, "sandboxes", 'backend = "docker"')
+
+    @property
+    def _serves_platform(self) -> bool:
+        return self.settings.sandboxes_backend not in _NOT_FOR_OPENREWARD
 
     def _image(self, need: Need) -> Finding:
         images = self.settings.sandboxes_images
@@ -185,7 +193,7 @@ class _Examination:
     def _secret(self, need: Need) -> Finding:
         if need.what in self.secrets:
             return Finding(need, "there", "from the trainer")
-        if need.what == _KEY and self.settings.sandboxes_backend not in _NOT_FOR_OPENREWARD:
+        if need.what == _KEY and self._serves_platform:
             return Finding(need, "there", "from this server, for each session")
         if need.what == _KEY and any(each.kind == "sandbox" for each in self.needs):
             return Finding(need, "lacks", "a server with sandboxes makes one for each session")

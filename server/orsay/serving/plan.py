@@ -13,12 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 from ..config.entries import CodeOptions, Entry, ImageTable, Table, UpstreamOptions, UrlTable
 from ..errors import LoadError
 from ..logs import get_logger
 from ..runtimes.base import Runtime
 from ..runtimes.docker.options import DockerOptions
+from ..runtimes.docker.sandboxes import SandboxAddress
 from ..runtimes.execution.episode import Limits
 from ..runtimes.loader import load
 from ..runtimes.local import LocalRuntime
@@ -26,7 +28,7 @@ from ..runtimes.process.frames import WorkerConfig
 from ..runtimes.process.pool import ProcessRuntime
 from ..runtimes.remote.options import RemoteOptions
 from ..runtimes.router import Member
-from ..settings import Settings, hash_seed_of_process, set_variables
+from ..settings import SANDBOXES_URL, Settings, hash_seed_of_process, set_variables
 from ..tracing import mark_log_records
 from .data import NO_DATA, CodeData, data_of
 
@@ -83,7 +85,8 @@ def plan(
         table = entry.table
         if isinstance(table, ImageTable):
             options = docker_options(table, settings)
-            specs.append(ImageSpec(entry.label, table, options, server_id, str(entry)))
+            sandboxes = _sandboxes(settings, variables) if table.sandboxes else None
+            specs.append(ImageSpec(entry.label, table, options, server_id, sandboxes, str(entry)))
             continue
         if isinstance(table, UrlTable):
             specs.append(UrlSpec(entry.label, table, _remote_options(table, settings), str(entry)))
@@ -138,6 +141,12 @@ def _code(
     )
 
 
+def _sandboxes(settings: Settings, variables: Mapping[str, str]) -> SandboxAddress | None:
+    """Where containers find the sandboxes; None unless a server is planned that has some."""
+    port = urlsplit(variables.get(SANDBOXES_URL, "")).port
+    return None if port is None else SandboxAddress(settings.host, port, settings.sandboxes_address)
+
+
 def _member(title: str, table: Table, runtime: Runtime, **more: Any) -> Member:
     return Member(
         title,
@@ -146,6 +155,7 @@ def _member(title: str, table: Table, runtime: Runtime, **more: Any) -> Member:
         max_sessions=table.max_sessions,
         call_time_limit_s=table.call_time_limit_s,
         setup_time_limit_s=table.setup_time_limit_s,
+        sandboxes=isinstance(table, UpstreamOptions) and bool(table.sandboxes),
         **more,
     )
 
@@ -273,12 +283,15 @@ class ImageSpec:
     table: ImageTable
     options: DockerOptions
     server_id: str
+    sandboxes: SandboxAddress | None
     title: str = field(compare=False)
 
     def member(self) -> Member:
         from ..runtimes.docker.runtime import DockerRuntime  # needs the extra docker
 
-        runtime = DockerRuntime(self.options, server_id=self.server_id, label=self.label)
+        runtime = DockerRuntime(
+            self.options, server_id=self.server_id, label=self.label, sandboxes=self.sandboxes
+        )
         return _member(self.title, self.table, runtime, metric_label=self.label)
 
 
@@ -292,7 +305,7 @@ def docker_options(table: ImageTable, settings: Settings) -> DockerOptions:
 
 def _remote_options(table: UpstreamOptions, settings: Settings) -> RemoteOptions:
     names = UpstreamOptions.model_fields.keys() - Table.model_fields.keys()
-    names -= {"api_key_variable", "api_key_file"}  # they were read into api_key
+    names -= {"api_key_variable", "api_key_file", "sandboxes"}  # read into api_key; of the member
     given = {name: value for name in names if (value := getattr(table, name)) is not None}
     return RemoteOptions(
         **given,

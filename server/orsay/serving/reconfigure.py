@@ -58,6 +58,11 @@ class Hosting:
         self._members: list[tuple[RuntimeSpec, Member]] = [(spec, spec.member()) for spec in specs]
         self.runtime = RouterRuntime(member for _, member in self._members)
 
+    def spec_of(self, key: str) -> RuntimeSpec:
+        """The spec whose runtime has the environment of that key. Raises UnknownEnvironment."""
+        wanted = self.runtime.member_of(key)
+        return next(spec for spec, member in self._members if member is wanted)
+
     async def move(self, specs: Sequence[RuntimeSpec]) -> None:
         """Host these specs, keeping runtimes of equal ones. Raises LoadError, and changes nothing then."""
         left = dict(enumerate(self._members))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ..adapters import is_adapter_target
 from ..authoring.imports import is_file, split_target
-from ..config.entries import CodeOptions, DirectoryTable, Entry, ImageTable
+from ..config.entries import CodeOptions, DirectoryTable, Entry, ImageTable, UpstreamOptions
 from ..config.problems import Problem, config_error
 from ..errors import ConfigError, LoadError
 from ..packaging.project import read
@@ -50,6 +50,15 @@ def _resolved(entry: Entry, settings: Settings) -> Entry:
         entry = replace(entry, table=entry.table.model_copy(update={"data": folder}))
     if isinstance(entry.table, DirectoryTable):
         return _of_project(entry, entry.table)
+    if (
+        isinstance(entry.table, UpstreamOptions)
+        and entry.table.sandboxes
+        and settings.sandboxes_backend in ("off", "auto")
+    ):
+        raise ConfigError(
+            "sandboxes = true, but this server has none for code of others: set [sandboxes] backend to docker"
+            " or bubblewrap"
+        )
     if isinstance(entry.table, ImageTable):
         docker_options(entry.table, settings)
     return entry

@@ -10,6 +10,7 @@ from ..observe.sandboxes import SandboxMeter
 from ..protocols.sandboxes.mount import SandboxMount
 from ..protocols.sandboxes.settings import Catalogue
 from ..runtimes.base import EnvironmentInfo, Runtime
+from ..runtimes.docker.sandboxes import sandbox_variables
 from ..runtimes.local import LocalRuntime
 from ..runtimes.process.pool import ProcessRuntime
 from ..runtimes.router import RouterRuntime
@@ -66,23 +67,28 @@ class ServedSandboxes:
         """Variables by which hosted code finds the sandboxes, code of the platform too if asked for."""
         if self._platform:
             self.variables |= {
-                "OPENREWARD_SESSION_URL": url,
-                "OPENREWARD_API_URL": url,
-                "OPENREWARD_DISABLE_UPDATE_CHECK": "1",
+                **sandbox_variables(url),
                 "OPENREWARD_API_KEY": self.keys.issue()[0],  # for code that has no secrets at hand
             }
 
     def around(self, runtime: Runtime, inner: Runtime, keys: Keys) -> SandboxedRuntime:
-        """``runtime``, with a key for each session whose code runs on this machine, as ``inner`` tells."""
+        """``runtime``, with a key for each session whose code runs on this machine, as ``inner`` tells.
+
+        Entries of containers and other servers may ask for it too.
+        """
 
         def is_own_key(key: str) -> bool:
             return not keys or keys.accepts(key)
 
         def gives_key(environment: EnvironmentInfo) -> bool:
-            if not (self._platform or environment.uses_sandboxes):
-                return False
-            place = inner.place_of(environment.key) if isinstance(inner, RouterRuntime) else inner
-            return isinstance(place, (LocalRuntime, ProcessRuntime))
+            place = inner
+            if isinstance(inner, RouterRuntime):
+                member = inner.member_of(environment.key)
+                if member.sandboxes:
+                    return True
+                place = member.runtime
+            uses = self._platform or environment.uses_sandboxes
+            return uses and isinstance(place, (LocalRuntime, ProcessRuntime))
 
         return SandboxedRuntime(
             runtime,

@@ -38,6 +38,7 @@ from .descriptors import raise_descriptor_limit
 from .plan import CodeSpec, plan
 from .reconfigure import Hosting, Reread
 from .resolve import resolve
+from .secrets import secrets_in
 from .signals import Signals
 from .watch import Watch
 
@@ -194,7 +195,11 @@ class Server:
             else:
                 hosting = Hosting(specs)
                 runtime = hosting.runtime
-            running = Running(settings, runtime, sock, server_id, sandboxes)
+
+            def secrets_of(key: str) -> list[str]:
+                return secrets_in(specs[0] if hosting is None else hosting.spec_of(key), key)
+
+            running = Running(settings, runtime, sock, server_id, sandboxes, secrets_of=secrets_of)
         except BaseException:
             sock.close()
             raise

@@ -157,7 +157,7 @@ class _Reader(ast.NodeVisitor):
 
     def _sandbox(self, node: ast.Call, given: dict[str, ast.expr]) -> None:
         """``client.sandbox(settings)``, or ``self.sandbox(image=…, data={path: name})``."""
-        self._add("sandbox", "sandboxes", node)
+        self._add("sandbox", "sandboxes" if node.args else "self.sandbox", node)
         for image in self._of(given.get("image")):
             self._add("image", image, node)
         for path, owner in _given(given["data"]).items() if "data" in given else ():

@@ -486,6 +486,14 @@ class Engine:
             return False
         return True
 
+    async def gateway(self, name: str) -> tuple[str | None, bool]:
+        """The engine's own address in a network, if it has one; and True if no route leads out of it."""
+        found = await self._do(f"network {name}", lambda: self._api.inspect_network(name))
+        addresses = [each.get("Gateway") for each in found["IPAM"].get("Config") or ()]
+        # podman and some networks write the prefix behind it
+        known = [each.partition("/")[0] for each in addresses if each and ":" not in each]
+        return next(iter(known), None), bool(found.get("Internal"))
+
     async def networks(self, labels: Mapping[str, str]) -> list[Mapping[str, Any]]:
         """Networks that have all the labels: ``Id``, ``Name``, ``Labels``."""
         found: list[Mapping[str, Any]] = await self._do(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ...errors import ConfigError, EngineError, LoadError
 from ...logs import get_logger
@@ -16,6 +17,7 @@ from .lease import Lease
 from .options import ISOLATED, DockerOptions
 from .pool import Pool
 from .replica import Plan, Replica
+from .sandboxes import SandboxAddress, sandbox_variables
 
 __all__ = ["DockerRuntime"]
 
@@ -26,11 +28,19 @@ class DockerRuntime:
     """Runtime over containers of ``options.image``, which it creates, monitors and removes.
 
     ``server_id`` stays the same over restarts, so that containers of a killed server are found. ``label``
-    names the runtime in logs and on the engine.
+    names the runtime in logs and on the engine. ``sandboxes``: where its code finds those of this server.
     """
 
-    def __init__(self, options: DockerOptions, *, server_id: str, label: str = "") -> None:
+    def __init__(
+        self,
+        options: DockerOptions,
+        *,
+        server_id: str,
+        label: str = "",
+        sandboxes: SandboxAddress | None = None,
+    ) -> None:
         self.options = options
+        self._sandboxes = sandboxes
         self.label = label or options.image
         self.environments: Sequence[EnvironmentInfo] = ()
         self.pending: Sequence[str] = ()
@@ -58,6 +68,10 @@ class DockerRuntime:
         claim.take()
         await claim.clear_left(engine)
         image = await engine.image(options.image, pull=options.pull)
+        network = await self._choose_network(engine)
+        if self._sandboxes is not None:
+            url = await self._sandboxes.seen_from(engine, network)
+            options = replace(options, variables={**sandbox_variables(url), **options.variables})
         self._lease = Lease(options.lease_s, on_beat=claim.refresh)
         plan = Plan(
             engine=engine,
@@ -65,7 +79,7 @@ class DockerRuntime:
             image=image,
             claim=claim,
             lease=self._lease,
-            network=await self._choose_network(engine),
+            network=network,
         )
         pool = self._pool = Pool(options, lambda number: Replica(plan, number, self._look), label=self.label)
         self._events = Events(engine, claim.labels, pool, memory=options.memory)
