@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from orsay import Sandbox, sandbox
-from orsay.errors import ImageMissing, SandboxError, SandboxGone
+from orsay.errors import ImageMissing, OrsayError, SandboxError, SandboxGone
 from orsay.runtimes.docker.engine import Engine
 from orsay_client import AsyncClient
 from orsay_client.errors import WorkerLost
@@ -85,6 +85,11 @@ async def test_a_forgotten_sandbox_ends_with_its_session(environment: Any) -> No
     async with environment.session(split="train", index=0) as session:
         forgotten = text(await session.call("another", {}))
     await gone(forgotten)
+
+
+async def test_a_fork_in_a_session(environment: Any) -> None:
+    async with environment.session(split="train", index=0) as session:
+        assert text(await session.call("fork", {})) == "kept"
 
 
 async def test_code_that_is_not_async(environment: Any) -> None:
@@ -185,12 +190,13 @@ def test_the_script_of_the_documentation() -> None:
 
 @pytest_asyncio.fixture
 async def box() -> AsyncIterator[Sandbox]:
-    async with sandbox(memory="256m", files={"/work/a": "one", "/work/deep/b": "two"}) as found:
+    files = {"/work/a": "one", "/work/deep/b": "two"}
+    async with sandbox(memory="256m", files=files, env={"SET": "1"}) as found:
         yield found
 
 
 async def test_a_script_makes_its_own(box: Sandbox, tmp_path: Path) -> None:
-    assert (await box.run("cat /work/a /work/deep/b")).output == "onetwo"
+    assert (await box.run("cat /work/a /work/deep/b; echo $SET")).output == "onetwo1\n"
     (tmp_path / "up").write_bytes(b"\0" * 1000)
     (tmp_path / "up").chmod(0o750)
     await box.upload(tmp_path / "up", "/new/up")
@@ -231,6 +237,31 @@ async def test_reset_begins_anew(box: Sandbox) -> None:
     ]
     assert box.id != first
     await gone(first)
+
+
+async def test_snapshots_and_forks(box: Sandbox) -> None:
+    await box.run("echo changed > /work/a; sleep 100 &")
+    other = await box.fork()
+    async with other:
+        assert (await other.read_text("/work/a"), other.id != box.id) == ("changed\n", True)
+        await other.run("echo theirs > /work/a")
+        assert await box.read_text("/work/a") == "changed\n"
+        await other.reset()
+        assert await other.read_text("/work/a") == "one"
+    snapshot = await box.snapshot()
+    await box.run("rm -rf /work")
+    async with await snapshot.open() as earlier:
+        assert (await earlier.run("cat /work/a")).output == "changed\n"
+    await snapshot.drop()
+    with pytest.raises(OrsayError):
+        await snapshot.open()
+
+
+async def test_limits_are_told_apart(box: Sandbox) -> None:
+    assert (await box.run("sleep 9", timeout_s=0.2)).limit == "time"
+    assert (await box.run("exec python3 -c 'x = bytearray(1 << 30)'")).limit == "memory"
+    assert (await box.run("kill -9 $$")).limit is None
+    assert (await box.run("exit 3")).limit is None
 
 
 async def test_background_processes(box: Sandbox) -> None:

@@ -63,6 +63,13 @@ class Bench(Environment):
             return ToolOutput(blocks=[box.run("echo $A; wc -c < /f").output + box.id])
 
     @tool
+    async def fork(self) -> ToolOutput:
+        """A second sandbox with the same files."""
+        await self.box.write("/work/mine", "kept")
+        other = await self.box.fork()
+        return ToolOutput(blocks=[await other.read_text("/work/mine")])
+
+    @tool
     async def lose(self) -> ToolOutput:
         """Use a sandbox that has ended."""
         await self.box.close()

@@ -7,7 +7,7 @@ import uuid
 import weakref
 
 from ..authoring.sandbox.model import Driver, SandboxOptions
-from ..errors import SandboxRefused
+from ..errors import SandboxGone, SandboxRefused
 from ..settings import Settings
 from .backends import open_backend
 from .base import Sandboxes, SandboxSpec
@@ -43,6 +43,17 @@ class _Shared:
             await asyncio.shield(self.release())
             raise
 
+    async def snapshot(self, sandbox: Sandbox) -> str:
+        """Keep the files of one of its sandboxes."""
+        if self._backend is None:
+            raise SandboxGone("it was closed")
+        return await self._backend.snapshot(sandbox)
+
+    async def drop(self, snapshot: str) -> None:
+        """Keep a snapshot no longer; all end with the back end."""
+        if self._backend is not None:
+            await self._backend.drop(snapshot)
+
     async def release(self) -> None:
         """Note the end of a sandbox."""
         async with self._lock:
@@ -76,18 +87,42 @@ class EmbeddedSandboxes:
             disk_bytes=options.disk_bytes,
             processes=options.processes,
             network=options.network,
+            snapshot=options.snapshot,
         )
         return _Embedded(await shared.create(spec), shared)
 
+    async def drop(self, snapshot: str) -> None:
+        """Keep a snapshot no longer."""
+        shared = _shared.get(asyncio.get_running_loop())
+        if shared is not None:
+            await shared.drop(snapshot)
 
-class _Embedded(Sandbox):
-    """A sandbox that gives its back end up when it ends."""
+
+class _Embedded:
+    """A sandbox that gives its back end up when it ends; see ``Driver``."""
 
     def __init__(self, sandbox: Sandbox, shared: _Shared) -> None:
-        async def remove() -> None:
-            try:
-                await sandbox.close()
-            finally:
-                await shared.release()
+        self.id = sandbox.id
+        self._sandbox = sandbox
+        self._shared = shared
+        self._closing: asyncio.Task[None] | None = None
+        self.run = sandbox.run
+        self.stat = sandbox.stat
+        self.list = sandbox.list
+        self.read = sandbox.read
+        self.write = sandbox.write
+        self.remove = sandbox.remove
 
-        super().__init__(sandbox.id, sandbox._connection, remove, variables=sandbox.variables)
+    async def snapshot(self) -> str:
+        return await self._shared.snapshot(self._sandbox)
+
+    async def close(self) -> None:
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        try:
+            await self._sandbox.close()
+        finally:
+            await self._shared.release()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import posixpath
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Literal
 
-from ..authoring.sandbox.model import FileInfo, RunResult
+from ..authoring.sandbox.model import FileInfo, Limit, RunResult
 from ..errors import SandboxError, SandboxGone
 from .agent.connection import AgentConnection, JobEnd, Reason
 
@@ -22,6 +24,10 @@ _FULL = 2**63 - 1
 _LARGEST_READ = 256 << 20
 _FILE_LIMIT_S = 600.0
 _LEAST_SIGNAL = 128
+_KILLED = _LEAST_SIGNAL + 9
+_MEMORY_EVENTS = ("/sys/fs/cgroup/memory/memory.oom_control", "/sys/fs/cgroup/memory.events")
+"""Of control groups of version 1 and 2, as the sandbox sees them."""
+_MEMORY_KILLS = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
 _KINDS: Mapping[str, Literal["file", "folder", "link", "other"]] = {"f": "file", "d": "folder", "l": "link"}
 
 
@@ -47,6 +53,7 @@ class Sandbox:
         self._connection = connection
         self._remove = remove
         self._closing: asyncio.Task[None] | None = None
+        self._killed_for_memory = 0
 
     @property
     def gone(self) -> SandboxGone | None:
@@ -108,6 +115,7 @@ class Sandbox:
         truncated = end.output_bytes > sum(map(len, kept))
         if end.reason is Reason.NOT_STARTED or (end.reason is Reason.KILLED and end.error):
             output(f"{end.error}\n".encode())
+        limit = await self._limit(end)
         return RunResult(
             output=b"".join(kept),
             return_code=end.status,
@@ -115,7 +123,28 @@ class Sandbox:
             truncated=truncated,
             duration_s=end.duration_s,
             output_bytes=max(end.output_bytes, sum(map(len, kept))),
+            limit=limit,
         )
+
+    async def _limit(self, end: JobEnd) -> Limit | None:
+        """The limit that ended a command, if one did."""
+        if end.reason is Reason.TIMED_OUT:
+            return "time"
+        if end.reason is Reason.KILLED and end.error:
+            return "disk"
+        if end.status != _KILLED:
+            return None
+        before, self._killed_for_memory = self._killed_for_memory, await self._memory_kills()
+        return "memory" if self._killed_for_memory > before else None
+
+    async def _memory_kills(self) -> int:
+        """Processes that the kernel has killed for want of memory; 0 where it does not tell."""
+        for path in _MEMORY_EVENTS:
+            with contextlib.suppress(OSError, SandboxError):
+                found = _MEMORY_KILLS.search(await self.read(path))
+                if found is not None:
+                    return int(found[1])
+        return 0
 
     async def _ended(
         self,

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from .model import CommandResult, FileInfo
 from .processes import BackgroundProcess
-from .sandbox import Content, Sandbox
+from .sandbox import Content, Sandbox, Snapshot
 
-__all__ = ["BlockingProcess", "BlockingSandbox"]
+__all__ = ["BlockingProcess", "BlockingSandbox", "BlockingSnapshot"]
 
 T = TypeVar("T")
 
@@ -77,6 +77,12 @@ class BlockingSandbox:
     def reset(self) -> None:
         _wait(self._sandbox.reset())
 
+    def snapshot(self) -> BlockingSnapshot:
+        return BlockingSnapshot(_wait(self._sandbox.snapshot()))
+
+    def fork(self) -> BlockingSandbox:
+        return BlockingSandbox(_wait(self._sandbox.fork()))
+
     def run(self, command: str | Sequence[str], **options: Any) -> CommandResult:
         return _wait(self._sandbox.run(command, **options))
 
@@ -122,6 +128,20 @@ class BlockingSandbox:
         **options: Any,
     ) -> CommandResult:
         return _wait(self._sandbox.grade(command, artifacts=artifacts, files=files, **options))
+
+
+class BlockingSnapshot:
+    """``Snapshot`` with methods that block; see there."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self.id = snapshot.id
+
+    def open(self) -> BlockingSandbox:
+        return BlockingSandbox(_wait(self._snapshot.open()))
+
+    def drop(self) -> None:
+        _wait(self._snapshot.drop())
 
 
 class BlockingProcess:

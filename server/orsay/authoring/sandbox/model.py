@@ -12,12 +12,14 @@ __all__ = [
     "Connect",
     "Driver",
     "FileInfo",
+    "Limit",
     "Network",
     "RunResult",
     "SandboxOptions",
     "size_in_bytes",
 ]
 
+Limit: TypeAlias = Literal["time", "memory", "disk"]
 Network: TypeAlias = Literal["none", "open"]
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -37,6 +39,8 @@ class RunResult:
     duration_s: float
     output_bytes: int = 0
     """Size of all that it wrote, kept or not."""
+    limit: Limit | None = None
+    """The limit that ended it, where one did: its time, or the memory or disk of its sandbox."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,7 @@ class CommandResult:
     timed_out: bool
     truncated: bool
     duration_s: float
+    limit: Limit | None = None
 
     @property
     def output(self) -> str:
@@ -125,6 +130,10 @@ class Driver(Protocol):
 
     async def remove(self, path: str) -> None: ...
 
+    async def snapshot(self) -> str:
+        """Keep its file system, and return an id for ``SandboxOptions.snapshot``."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -135,6 +144,10 @@ class Connect(Protocol):
         """A sandbox that answers. Raises SandboxRefused and ImageMissing for what cannot be had, and
         SandboxError.
         """
+        ...
+
+    async def drop(self, snapshot: str) -> None:
+        """Keep a snapshot no longer. Raises SandboxError, and SandboxRefused where there is none."""
         ...
 
 

@@ -90,10 +90,13 @@ class Opening:
         """Make it. Raises SandboxRefused and ImageMissing for what cannot be had, and SandboxError."""
         connect = self._connect()
         driver = await made(connect, self._options, self._files)
-        sandbox = Sandbox(connect, self._options, self._files, driver)
+        sandbox = Sandbox(connect, self._options, self._files, driver, self._note)
+        self._note(sandbox)
+        return sandbox
+
+    def _note(self, sandbox: Sandbox) -> None:
         for note in self._then:
             note(sandbox)
-        return sandbox
 
     def __await__(self) -> Generator[Any, None, Sandbox]:
         opening: Coroutine[Any, Any, Sandbox] = self.open()

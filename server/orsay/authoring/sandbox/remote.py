@@ -37,10 +37,7 @@ class RemoteSandboxes:
         without room.
         """
         body = to_json(dataclasses.asdict(options))
-        http = httpx.AsyncClient(
-            base_url=self._url, headers=self._headers, timeout=_LONG, trust_env=False, limits=_ONE_CLIENT
-        )
-        sandbox = RemoteSandbox(http)
+        sandbox = self._client()
         try:
             async with asyncio.timeout(_WAIT_FOR_ROOM_S):
                 while not await sandbox.made(body):  # noqa: ASYNC110  # the server is another process
@@ -52,6 +49,19 @@ class RemoteSandboxes:
             await asyncio.shield(sandbox.close())
             raise
         return sandbox
+
+    async def drop(self, snapshot: str) -> None:
+        client = self._client()
+        try:
+            await client.drop(snapshot)
+        finally:
+            await client.close()
+
+    def _client(self) -> RemoteSandbox:
+        http = httpx.AsyncClient(
+            base_url=self._url, headers=self._headers, timeout=_LONG, trust_env=False, limits=_ONE_CLIENT
+        )
+        return RemoteSandbox(http)
 
 
 _ONE_CLIENT = httpx.Limits(max_connections=256, max_keepalive_connections=8)
@@ -131,6 +141,10 @@ class RemoteSandbox:
     async def snapshot(self) -> str:
         return str((await self._post("/snapshot_sandbox"))["snapshot"])
 
+    async def drop(self, snapshot: str) -> None:
+        """Keep a snapshot no longer."""
+        await self._post("/drop_snapshot", to_json({"snapshot": snapshot}))
+
     async def close(self) -> None:
         if not self._http.is_closed:
             if self.id:
@@ -138,8 +152,8 @@ class RemoteSandbox:
                     await self._post("/delete_session")
             await self._http.aclose()
 
-    async def _post(self, path: str) -> Any:
-        async with self._stream(path, b"{}") as answer:
+    async def _post(self, path: str, body: bytes = b"{}") -> Any:
+        async with self._stream(path, body) as answer:
             return from_json(await answer.aread())
 
     async def _file(

@@ -15,7 +15,7 @@ from ...errors import SandboxError
 from .model import CommandResult, Connect, Driver, FileInfo, SandboxOptions
 from .processes import BackgroundProcess
 
-__all__ = ["Content", "Sandbox", "made"]
+__all__ = ["Content", "Sandbox", "Snapshot", "made"]
 
 _LARGEST_ARTIFACTS = 256 << 20
 _MOST_ARTIFACTS = 20_000
@@ -33,12 +33,18 @@ class Sandbox:
     """
 
     def __init__(
-        self, connect: Connect, options: SandboxOptions, files: Mapping[str, Content], driver: Driver
+        self,
+        connect: Connect,
+        options: SandboxOptions,
+        files: Mapping[str, Content],
+        driver: Driver,
+        note: Callable[[Sandbox], None] = lambda sandbox: None,
     ) -> None:
         self.options = options
         self._connect = connect
         self._files = files
         self._driver = driver
+        self._note = note
 
     @property
     def id(self) -> str:
@@ -60,6 +66,18 @@ class Sandbox:
         fresh = await made(self._connect, self.options, self._files)
         old, self._driver = self._driver, fresh
         await old.close()
+
+    async def snapshot(self) -> Snapshot:
+        """Keep its files as they are now; its processes are not kept."""
+        return Snapshot(self, await self._driver.snapshot())
+
+    async def fork(self) -> Sandbox:
+        """Another sandbox like it, with the files that it has now."""
+        snapshot = await self.snapshot()
+        try:
+            return await snapshot.open()
+        finally:
+            await asyncio.shield(snapshot.drop())
 
     # commands
 
@@ -93,7 +111,12 @@ class Sandbox:
             on_output=on_output or (lambda data: None),
         )
         return CommandResult(
-            result.output, result.return_code, result.timed_out, result.truncated, result.duration_s
+            result.output,
+            result.return_code,
+            result.timed_out,
+            result.truncated,
+            result.duration_s,
+            result.limit,
         )
 
     async def check(self, command: str | Sequence[str], **options: Any) -> str:
@@ -229,6 +252,26 @@ class Sandbox:
             await _write_all(driver, {path: found for path, found in copies.items() if path not in extra})
             await _write_all(driver, {path: (_raw(content) or b"", None) for path, content in extra.items()})
             return await grader.run(command, timeout_s=timeout_s, max_bytes=max_bytes, env=env)
+
+
+class Snapshot:
+    """The files of a sandbox at one moment; ends with its session at the latest."""
+
+    def __init__(self, sandbox: Sandbox, snapshot_id: str) -> None:
+        self.id = snapshot_id
+        self._sandbox = sandbox
+
+    async def open(self) -> Sandbox:
+        """A new sandbox that begins with them, otherwise made like the one they were kept of."""
+        of = self._sandbox
+        driver = await of._connect.create(replace(of.options, snapshot=self.id))
+        sandbox = Sandbox(of._connect, of.options, of._files, driver, of._note)
+        of._note(sandbox)
+        return sandbox
+
+    async def drop(self) -> None:
+        """Keep them no longer; sandboxes that began with them live on."""
+        await self._sandbox._connect.drop(self.id)
 
 
 async def _write_all(driver: Driver, files: Mapping[str, tuple[bytes, int | None]]) -> None:
