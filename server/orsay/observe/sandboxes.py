@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Literal, TypeAlias, get_args
 
+from ..authoring.sandbox.model import Limit
 from ..sandboxes.events import CommandEnded, EndReason, SandboxEnded, SandboxEvent, SandboxMade
 from ..sandboxes.service import SandboxService
 from ..sessions.meter import Durations
@@ -15,9 +16,7 @@ __all__ = ["END_REASONS", "KILLS", "STARTS", "SandboxMeter"]
 END_REASONS: tuple[str, ...] = get_args(EndReason)
 Start: TypeAlias = Literal["cold", "warm"]
 STARTS: tuple[str, ...] = get_args(Start)
-Kill: TypeAlias = Literal["time", "memory"]
-KILLS: tuple[str, ...] = get_args(Kill)
-_KILLED = 128 + 9  # what the kernel does to a command that finds no memory
+KILLS: tuple[str, ...] = get_args(Limit)
 
 
 class SandboxMeter:
@@ -40,10 +39,8 @@ class SandboxMeter:
     def _heard(self, event: SandboxEvent) -> None:
         if isinstance(event, CommandEnded):
             self.commands.add(event.duration_s)
-            if event.timed_out:
-                self.kills["time"] += 1
-            elif event.return_code == _KILLED:
-                self.kills["memory"] += 1
+            if event.limit is not None:
+                self.kills[event.limit] += 1
         elif isinstance(event, SandboxMade):
             start = "warm" if event.warm else "cold"
             self.started[start] += 1

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
+from ..authoring.sandbox.model import Limit
+
 if TYPE_CHECKING:  # events are known also to servers without sandboxes
     from .base import SandboxSpec
 
@@ -69,6 +71,8 @@ class CommandEnded(_Event):
     return_code: int | None
     timed_out: bool
     duration_s: float
+    limit: Limit | None = None
+    """The limit that ended it, where one did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

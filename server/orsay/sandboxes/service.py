@@ -149,6 +149,7 @@ class HostedSandbox:
             return_code=result.return_code,
             timed_out=result.timed_out,
             duration_s=result.duration_s,
+            limit=result.limit,
         )
         self._tell(ended, call)
         return result
