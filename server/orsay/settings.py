@@ -307,6 +307,9 @@ class Settings(BaseSettings):
     sandboxes_pull: Literal["missing", "always", "never"] = Field(
         "missing", description="when an image is pulled for a sandbox"
     )
+    sandboxes_reach_machine: bool = Field(
+        False, description="whether sandboxes with an open network reach the engine's own machine"
+    )
     sandboxes_max: int = Field(64, ge=1, description="sandboxes at once; more wait for room")
     sandboxes_max_per_key: int | None = Field(None, ge=1, description="of one key at once, or of one session")
     sandboxes_idle_limit_s: float = Field(120, gt=0, description="a sandbox that nobody uses ends after it")

@@ -31,11 +31,6 @@ async def test_what_a_container_may_do() -> None:
         assert (await sandbox.run(chown)).output == b"agent\n"
 
 
-async def test_an_open_network_has_a_way_out() -> None:
-    async with docker_sandbox(network="open") as sandbox:
-        assert b"eth0" in (await sandbox.run("ls /sys/class/net")).output
-
-
 async def test_an_image_that_is_not_there_or_has_no_shell_is_told() -> None:
     async with docker_sandboxes() as (sandboxes, _):
         with pytest.raises(ImageMissing, match="no image orsay-no-such-image:1"):

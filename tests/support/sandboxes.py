@@ -56,17 +56,18 @@ async def bare_agent(folder: Path, *, lease_s: float = 60) -> AsyncIterator[Sand
 
 @asynccontextmanager
 async def docker_sandboxes(
-    *, lease_s: float = 60
+    *, lease_s: float = 60, reaches_machine: bool = False
 ) -> AsyncIterator[tuple[DockerSandboxes, Mapping[str, str]]]:
-    """A back end, with the labels of its containers, of which none is left."""
+    """A back end, with the labels of its containers and networks, of which none is left."""
     labels = {"orsay.test": uuid.uuid4().hex}
     async with await Engine.connect() as engine:
-        sandboxes = DockerSandboxes(engine, labels, lease_s=lease_s)
+        sandboxes = DockerSandboxes(engine, labels, lease_s=lease_s, reaches_machine=reaches_machine)
         try:
             yield sandboxes, labels
         finally:
             await sandboxes.close()
             assert await engine.containers(labels) == []
+            assert await engine.networks(labels) == []
 
 
 @asynccontextmanager

@@ -41,22 +41,29 @@ async def open_backend(
     lease_s: float = 60,
     pull: Pull = "missing",
     disk_bytes: int | None = None,
+    reaches_machine: bool = False,
 ) -> Sandboxes:
     """A back end, and with it the end of what killed servers left.
 
     ``disk_bytes`` is the limit of sandboxes for which none is asked, where the back end can hold it.
+    ``reaches_machine``: sandboxes in containers with an open network reach the engine's machine too.
     Raises ConfigError where what it needs is not there, and EngineError.
     """
     check_backend(name)
     match name:
         case "docker":
-            return await _docker(server_id, lease_s, pull, disk_bytes)
+            return await _docker(server_id, lease_s, pull, disk_bytes, reaches_machine)
         case "bubblewrap":
             return await BubblewrapSandboxes.open(lease_s=lease_s)
         case "auto":
             chosen = await choose_backend()
             return await open_backend(
-                chosen, server_id=server_id, lease_s=lease_s, pull=pull, disk_bytes=disk_bytes
+                chosen,
+                server_id=server_id,
+                lease_s=lease_s,
+                pull=pull,
+                disk_bytes=disk_bytes,
+                reaches_machine=reaches_machine,
             )
 
 
@@ -78,13 +85,12 @@ async def choose_backend() -> Literal["docker", "bubblewrap"]:
 
 
 class _OwnEngine:
-    """A back end that removes its network, closes its engine and gives up its claim."""
+    """A back end that closes its engine and gives up its claim."""
 
-    def __init__(self, backend: DockerSandboxes, engine: Engine, claim: Claim, network: str) -> None:
+    def __init__(self, backend: DockerSandboxes, engine: Engine, claim: Claim) -> None:
         self._backend = backend
         self._engine = engine
         self._claim = claim
-        self._network = network
 
     async def create(self, spec: SandboxSpec, *, sandbox_id: str = "") -> Sandbox:
         return await self._backend.create(spec, sandbox_id=sandbox_id)
@@ -99,9 +105,8 @@ class _OwnEngine:
         await self._backend.drop(snapshot)
 
     async def close(self) -> None:
-        await self._backend.close()
         try:
-            await self._engine.remove_network(self._network)
+            await self._backend.close()
         finally:
             await self._engine.close()
             self._claim.release()
@@ -113,7 +118,9 @@ async def _engine() -> Engine:
     return await Engine.connect()
 
 
-async def _docker(server_id: str, lease_s: float, pull: Pull, disk_bytes: int | None) -> Sandboxes:
+async def _docker(
+    server_id: str, lease_s: float, pull: Pull, disk_bytes: int | None, reaches_machine: bool
+) -> Sandboxes:
     from ..runtimes.docker.claim import Claim  # needs the extra docker
     from .docker import DockerSandboxes
 
@@ -122,13 +129,15 @@ async def _docker(server_id: str, lease_s: float, pull: Pull, disk_bytes: int | 
         claim = Claim(server_id, "sandboxes")
         claim.take()
         await claim.clear_left(engine)
-        network = await engine.create_network(
-            f"orsay-{claim.word}", labels=claim.labels, interface=f"orsay{claim.word[:8]}", internal=False
-        )
         backend = DockerSandboxes(
-            engine, claim.labels, lease_s=lease_s, pull=pull, network=network, disk_bytes=disk_bytes
+            engine,
+            claim.labels,
+            lease_s=lease_s,
+            pull=pull,
+            disk_bytes=disk_bytes,
+            reaches_machine=reaches_machine,
         )
-        return _OwnEngine(backend, engine, claim, network)
+        return _OwnEngine(backend, engine, claim)
     except BaseException:
         await engine.close()
         raise

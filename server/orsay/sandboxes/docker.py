@@ -19,6 +19,8 @@ from .agent import agent_program, agent_program_path
 from .agent.connection import AgentConnection
 from .base import SandboxSpec
 from .docker_disk import DiskWatch
+from .docker_frames import EngineFrames
+from .docker_network import OpenNetwork
 from .docker_snapshots import DockerSnapshots, Snapshot
 from .sandbox import Sandbox
 
@@ -44,8 +46,9 @@ class _Container:
 class DockerSandboxes:
     """Back end over an engine, which the caller closes.
 
-    ``labels`` mark the server's containers. Those with an open network are in ``network``. A container that
-    hears nothing of the server for ``lease_s`` ends. ``disk_bytes`` is the limit where none is asked.
+    ``labels`` mark the server's containers. A container that hears nothing of the server for ``lease_s`` ends.
+    ``disk_bytes`` is the limit where none is asked. ``reaches_machine``: those with an open network reach the
+    engine's machine too.
     """
 
     def __init__(
@@ -55,14 +58,14 @@ class DockerSandboxes:
         *,
         lease_s: float = 60,
         pull: Pull = "missing",
-        network: str = "bridge",
         disk_bytes: int | None = None,
+        reaches_machine: bool = False,
     ) -> None:
         self._engine = engine
         self._labels = dict(labels)
         self._lease_s = lease_s
         self._pull = pull
-        self._network = network
+        self._network = OpenNetwork(engine, labels, lease_s=lease_s, reaches_machine=reaches_machine)
         self._disk_bytes = disk_bytes
         self._snapshots = DockerSnapshots(engine, labels)
         self._disks = DiskWatch(engine, self._labels)
@@ -75,7 +78,7 @@ class DockerSandboxes:
     async def create(self, spec: SandboxSpec, *, sandbox_id: str = "") -> Sandbox:
         """Make a sandbox that answers, under that id or a new one.
 
-        Raises ImageMissing, SandboxError, EngineError.
+        Raises ImageMissing, SandboxRefused, SandboxError, EngineError.
         """
         if self._closed:
             raise SandboxError("sandboxes are closed")
@@ -105,7 +108,7 @@ class DockerSandboxes:
         try:
             if self._closed:
                 raise SandboxError("sandboxes were closed meanwhile")
-            await self._engine.attach_protocol(container, _Frames(connection))
+            await self._engine.attach_protocol(container, EngineFrames(connection))
             await self._engine.start(container)
             async with asyncio.timeout(_READY_LIMIT_S):
                 await connection.ready()
@@ -136,6 +139,9 @@ class DockerSandboxes:
     async def _container(self, spec: SandboxSpec, image: str, sandbox_id: str, machine: str) -> str:
         """A container that is not started, with the agent in it. A mount costs less than a copy."""
         program = agent_program_path(machine)
+        network: str = spec.network
+        if network == "open":
+            network = await self._network.ready(image, agent_program(machine))
 
         def wanted(*binds: Bind) -> ContainerSpec:
             return ContainerSpec(
@@ -148,7 +154,7 @@ class DockerSandboxes:
                     *binds,
                     *(Bind(source, target, read_only=True) for target, source in spec.folders.items()),
                 ],
-                network="none" if spec.network == "none" else self._network,
+                network=network,
                 cpus=spec.cpus,
                 memory_bytes=spec.memory_bytes,
                 pids=spec.processes,
@@ -209,39 +215,4 @@ class DockerSandboxes:
             await self._snapshots.close()
         except EngineError as exc:
             _log.warning("snapshots_not_removed", error=str(exc))
-
-
-class _Frames(asyncio.Protocol):
-    """The engine's framing of an attached container without a terminal: stream, three zeroes, length, data.
-
-    Standard output is the agent's stream; its standard error is why it ended.
-    """
-
-    def __init__(self, connection: AgentConnection) -> None:
-        self._connection = connection
-        self._held = bytearray()
-        self._errors = bytearray()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._connection.connection_made(transport)
-
-    def data_received(self, data: bytes) -> None:
-        held = self._held
-        held += data
-        at = 0
-        while len(held) - at >= 8:
-            end = at + 8 + int.from_bytes(held[at + 4 : at + 8], "big")
-            if len(held) < end:
-                break
-            content = bytes(held[at + 8 : end])
-            if held[at] == 2:
-                self._errors += content[: 1000 - len(self._errors)]
-            else:
-                self._connection.data_received(content)
-            at = end
-        del held[:at]
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        if self._errors:
-            self._connection.lose(self._errors.decode(errors="replace").strip())
-        self._connection.connection_lost(exc)
+        await self._network.close()

@@ -29,9 +29,12 @@ class _Shared:
             self._users += 1
             try:
                 if self._backend is None:
-                    chosen = Settings().sandboxes_backend
+                    settings = Settings()
+                    chosen = settings.sandboxes_backend
                     self._backend = await open_backend(
-                        "auto" if chosen == "off" else chosen, server_id=f"embedded-{uuid.uuid4().hex[:12]}"
+                        "auto" if chosen == "off" else chosen,
+                        server_id=f"embedded-{uuid.uuid4().hex[:12]}",
+                        reaches_machine=settings.sandboxes_reach_machine,
                     )
                 backend = self._backend
             except BaseException:

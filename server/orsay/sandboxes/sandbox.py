@@ -230,6 +230,10 @@ class Sandbox:
         """Remove a file or link."""
         await self._file("@remove", path)
 
+    async def netlink(self, protocol: int, messages: bytes) -> None:
+        """Send messages to its kernel, by netlink(7). Raises OSError for the first that is refused."""
+        await self._operation("@netlink", str(protocol), stdin=messages)
+
     async def _quietly_remove(self, path: str) -> None:
         removing = asyncio.ensure_future(self._file("@remove", path))
         try:
@@ -244,6 +248,9 @@ class Sandbox:
             path.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as exc:
             raise OSError(errno.EINVAL, "not a path of bytes", path) from exc
+        return await self._operation(operation, path, *words, stdin=stdin)
+
+    async def _operation(self, operation: str, path: str, *words: str, stdin: bytes | None = None) -> bytes:
         kept: list[bytes] = []
         end = await self._ended(
             (operation, path, *words),

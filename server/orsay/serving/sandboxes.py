@@ -49,6 +49,7 @@ class ServedSandboxes:
             lease_s=settings.sandboxes_lease_s,
             pull=settings.sandboxes_pull,
             disk_bytes=size_in_bytes(settings.sandboxes_disk) or None,
+            reaches_machine=settings.sandboxes_reach_machine,
         )
         self.service = SandboxService(connect, limits, tenant_of=self.keys.tenant)
         self.meter = SandboxMeter(self.service)

@@ -283,6 +283,7 @@ class Engine:
             auto_remove=True,
             restart_policy={"Name": "no"},
             network_mode=spec.network,
+            userns_mode="host" if spec.network == "host" else None,  # an engine may map users, but not there
             port_bindings={port: ("127.0.0.1", None)} if port else None,
             mounts=[types.Mount(b.target, b.source, type="bind", read_only=b.read_only) for b in spec.binds],
             nano_cpus=round(spec.cpus * 1e9) if spec.cpus else None,

@@ -38,6 +38,10 @@ void kill_below(void);
 /* files.c */
 int file_command(char **words);
 
+/* network.c */
+int network_netlink(char **words);
+int network_relay(char **words);
+
 /* supervisor.c */
 void supervise(Fields *f, int is_file_command, int in, int out, int errors, int agent);
 

@@ -125,7 +125,8 @@ static const struct {
     int words;
     int (*run)(char **);
 } COMMANDS[] = {{"@stat", 1, file_stat},   {"@list", 1, file_list},     {"@read", 3, file_read},
-                {"@write", 3, file_write}, {"@commit", 4, file_commit}, {"@remove", 1, file_remove}};
+                {"@write", 3, file_write}, {"@commit", 4, file_commit}, {"@remove", 1, file_remove},
+                {"@netlink", 1, network_netlink}, {"@relay", 2, network_relay}};
 
 int file_command(char **words) {
     int count = 0;
