@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import pytest_asyncio
 from orsay import Sandbox, sandbox
@@ -110,6 +111,26 @@ async def test_options_that_cannot_be(environment: Any, index: int, said: str) -
     with pytest.raises(Exception, match=said):
         async with environment.session(split="train", index=index) as session:
             await session.prompt()
+
+
+async def test_an_allow_list_of_names(environment: Any) -> None:
+    ask = "import urllib.request as r; r.urlopen('http://example.org/')"
+    async with environment.session(split="train", index=3) as session:
+        said = await session.call("shell", {"command": f'python3 -c "{ask}"'})
+        assert "HTTP Error 403: Forbidden" in text(said)
+        said = await session.call("shell", {"command": "ls /sys/class/net"})
+        assert text(said) == "lo\n"
+
+
+async def test_a_list_with_what_is_no_name_is_refused(served: ServerProcess) -> None:
+    async with httpx.AsyncClient(base_url=served.url, headers={"X-API-Key": KEY}) as http:
+        for network, said in (
+            (["10.0.0.1"], "'10.0.0.1' cannot be on an allow-list"),
+            ([], "write none"),
+            ("moon", "network"),
+        ):
+            answer = await http.post("/orsay/sandboxes/create", json={"network": network})
+            assert answer.status_code == 400 and said in answer.text
 
 
 # toolsets
@@ -300,7 +321,7 @@ async def test_the_blocking_form_on_an_event_loop() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"network": "host"}, "write none or open"),
+        ({"network": "host"}, "write none, open, or"),
         ({"memory": "much"}, "512m"),
         ({"cpus": 0}, "more than 0"),
         ({"files": {"relative": ""}}, "absolute"),

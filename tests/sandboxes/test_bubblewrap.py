@@ -141,6 +141,15 @@ async def test_an_open_network_leads_out_and_not_to_the_machine_s_loopback(tmp_p
                 listening.accept()
 
 
+async def test_an_allow_list_has_no_network_and_a_proxy_that_says_why(tmp_path: Path) -> None:
+    async with bubblewrap_sandbox(tmp_path, network=("pypi.org",)) as sandbox:
+        assert await said(sandbox, "tail -n +3 /proc/net/dev | cut -d: -f1") == "lo"
+        ask = r"exec 3<>/dev/tcp/127.0.0.1/3128; printf 'GET $1 HTTP/1.1\r\nHost: x\r\n\r\n' >&3; cat <&3"
+        answer = await said(sandbox, ask.replace("$1", "http://example.org/"))
+        assert answer.startswith("HTTP/1.1 403") and "example.org is not on the allow-list" in answer
+        assert await said(sandbox, "echo $https_proxy") == "http://127.0.0.1:3128"
+
+
 async def test_folders_are_there_and_cannot_be_written(tmp_path: Path) -> None:
     state, data = tmp_path / "state", tmp_path / "data"
     data.mkdir()

@@ -247,6 +247,8 @@ async def test_a_file_has_its_name_once_it_is_whole(http: httpx.AsyncClient, sid
 
 # life
 
+PYPI = {"action": "allow", "host": "pypi.org", "path": None, "methods": None}
+
 
 @pytest.mark.parametrize(
     ("more", "said"),
@@ -254,7 +256,12 @@ async def test_a_file_has_its_name_once_it_is_whole(http: httpx.AsyncClient, sid
         ({"machine_size": "nvidia-l4"}, "machine_size"),
         ({"sidecars": [{"name": "db", "image": "x"}]}, "sidecars"),
         ({"host_aliases": [{"ip": "1.2.3.4", "hostnames": ["x"]}]}, "host_aliases"),
-        ({"network": {"rules": []}}, "network"),
+        ({"network": {"rules": [{"action": "deny", "host": "pypi.org"}]}}, "network.rules.0.action is not"),
+        ({"network": {"rules": [{**PYPI, "path": "/simple/*"}]}}, "network.rules.0.path is not supported"),
+        ({"network": {"rules": [{**PYPI, "methods": ["GET"]}]}}, "network.rules.0.methods is not"),
+        ({"network": {"presets": ["pypi"]}}, "network.presets is not supported"),
+        ({"network": {"rules": [PYPI], "enforce": False}}, "network.enforce is not supported"),
+        ({"network": {"rules": [{**PYPI, "host": "10.0.0.1"}]}}, "allow-list"),
         ({"image": 3}, "image"),
         ({"gpu": 1}, "gpu"),
         ({"environment": "no/such", "bucket_config": {"mount_path": "/d"}}, "no/such"),

@@ -20,7 +20,14 @@ class Bench(Environment):
     """A sandbox made in setup, a toolset that finds it, and an isolated grader."""
 
     toolsets = (Runner,)
-    splits = {"train": [{"answer": "42"}, {"image": "no/such-image:1"}, {"answer": "", "network": "moon"}]}
+    splits = {
+        "train": [
+            {"answer": "42"},
+            {"image": "no/such-image:1"},
+            {"answer": "", "network": "moon"},
+            {"network": ["pypi.org"]},
+        ]
+    }
 
     async def setup(self) -> None:
         self.box: Sandbox = await self.sandbox(

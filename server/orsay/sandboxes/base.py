@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol
 
+from ..authoring.sandbox.model import Network
 from .sandbox import Sandbox
 
 __all__ = ["Network", "SandboxSpec", "Sandboxes", "fork"]
-
-Network: TypeAlias = Literal["none", "open"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +27,7 @@ class SandboxSpec:
     disk_bytes: int | None = None
     processes: int | None = 1024
     network: Network = "none"
+    """Names are an allow-list: see ``AllowList``."""
     folders: Mapping[str, str] = field(default_factory=dict)
     """Folders of the engine's machine by the paths at which they are mounted, read-only."""
 
@@ -38,7 +38,7 @@ class Sandboxes(Protocol):
     async def create(self, spec: SandboxSpec, *, sandbox_id: str = "") -> Sandbox:
         """Make a sandbox that answers, under that id or a new one.
 
-        Raises ImageMissing, SandboxError, EngineError.
+        Raises ImageMissing, SandboxRefused, SandboxError, EngineError.
         """
         ...
 

@@ -22,6 +22,7 @@ from .docker_disk import DiskWatch
 from .docker_frames import EngineFrames
 from .docker_network import OpenNetwork
 from .docker_snapshots import DockerSnapshots, Snapshot
+from .egress.gate import through_gate
 from .sandbox import Sandbox
 
 __all__ = ["DEFAULT_IMAGE", "SANDBOX_LABEL", "DockerSandboxes"]
@@ -46,9 +47,9 @@ class _Container:
 class DockerSandboxes:
     """Back end over an engine, which the caller closes.
 
-    ``labels`` mark the server's containers. A container that hears nothing of the server for ``lease_s`` ends.
-    ``disk_bytes`` is the limit where none is asked. ``reaches_machine``: those with an open network reach the
-    engine's machine too.
+    ``labels`` mark the server's containers. A container that hears nothing of the server for ``lease_s``
+    ends. ``disk_bytes`` is the limit where none is asked. ``reaches_machine``: those with an open network
+    reach the engine's machine too.
     """
 
     def __init__(
@@ -82,6 +83,8 @@ class DockerSandboxes:
         """
         if self._closed:
             raise SandboxError("sandboxes are closed")
+        if not isinstance(spec.network, str):
+            return await through_gate(self.create, spec, sandbox_id)
         spec = replace(spec, image=spec.image or DEFAULT_IMAGE)
         begun_with = self._snapshots.hold(spec.snapshot) if spec.snapshot else None
         try:
@@ -139,8 +142,8 @@ class DockerSandboxes:
     async def _container(self, spec: SandboxSpec, image: str, sandbox_id: str, machine: str) -> str:
         """A container that is not started, with the agent in it. A mount costs less than a copy."""
         program = agent_program_path(machine)
-        network: str = spec.network
-        if network == "open":
+        network = "none"
+        if spec.network == "open":
             network = await self._network.ready(image, agent_program(machine))
 
         def wanted(*binds: Bind) -> ContainerSpec:

@@ -54,6 +54,7 @@ class Sandbox:
         self._remove = remove
         self._closing: asyncio.Task[None] | None = None
         self._killed_for_memory = 0
+        self._afterwards: list[Callable[[], Awaitable[None]]] = []
 
     @property
     def gone(self) -> SandboxGone | None:
@@ -64,8 +65,19 @@ class Sandbox:
         """End it, with all that is in it; safe to call twice."""
         if self._closing is None:
             self._connection.lose("it was closed")
-            self._closing = asyncio.ensure_future(self._remove())
+            self._closing = asyncio.ensure_future(self._end())
         await asyncio.shield(self._closing)
+
+    async def _end(self) -> None:
+        try:
+            await self._remove()
+        finally:
+            for step in self._afterwards:
+                await step()
+
+    def afterwards(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Have ``step()`` awaited once it is removed."""
+        self._afterwards.append(step)
 
     async def __aenter__(self) -> Sandbox:
         return self
@@ -234,6 +246,20 @@ class Sandbox:
         """Send messages to its kernel, by netlink(7). Raises OSError for the first that is refused."""
         await self._operation("@netlink", str(protocol), stdin=messages)
 
+    async def relay(self, port: int, path: str, *, on_ready: Callable[[], None]) -> None:
+        """Carry connections to a port of its loopback on to the socket at a path, until it ends.
+
+        ``on_ready`` is called once it listens. Raises OSError, and SandboxError where a command killed it.
+        """
+        words = ("@relay", str(port), path)
+        job = self._connection.start(words, file_operation=True, on_output=lambda _: on_ready())
+        job.is_service = True
+        try:
+            _raise_for(await asyncio.shield(job.end), *words)
+        except asyncio.CancelledError:
+            self._connection.abandon(job)
+            raise
+
     async def _quietly_remove(self, path: str) -> None:
         removing = asyncio.ensure_future(self._file("@remove", path))
         try:
@@ -260,15 +286,20 @@ class Sandbox:
             file_operation=True,
             on_output=kept.append,
         )
-        if end.reason is Reason.KILLED and end.error:
-            raise OSError(errno.ENOSPC, end.error, path)
-        if end.reason is not Reason.EXITED or end.status >= _LEAST_SIGNAL:
-            raise SandboxError(f"{operation[1:]} {path}: {end.error or end.reason.name.lower()}")
-        if end.status:
-            raise OSError(end.status, os.strerror(end.status), path)
+        _raise_for(end, operation, path)
         if end.output_bytes > _LARGEST_READ:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
         return b"".join(kept)
+
+
+def _raise_for(end: JobEnd, operation: str, path: str, *_: str) -> None:
+    """Raise OSError for the errno that an operation ended with, SandboxError where it did not end itself."""
+    if end.reason is Reason.KILLED and end.error:
+        raise OSError(errno.ENOSPC, end.error, path)
+    if end.reason is not Reason.EXITED or end.status >= _LEAST_SIGNAL:
+        raise SandboxError(f"{operation[1:]} {path}: {end.error or end.reason.name.lower()}")
+    if end.status:
+        raise OSError(end.status, os.strerror(end.status), path)
 
 
 def _of_bash(command: str) -> tuple[Sequence[str], bytes]:

@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 Limit: TypeAlias = Literal["time", "memory", "disk"]
-Network: TypeAlias = Literal["none", "open"]
+Network: TypeAlias = Literal["none", "open"] | tuple[str, ...]
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 

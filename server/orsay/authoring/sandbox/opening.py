@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import SandboxError
 from ...settings import sandboxes_url
 from ...tracing import current
-from .model import Connect, Network, SandboxOptions, size_in_bytes
+from .allow_list import network_of
+from .model import Connect, SandboxOptions, size_in_bytes
 from .sandbox import Content, Sandbox, made
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def sandbox(
     memory: str | int = "1g",
     disk: str | int | None = None,
     processes: int = 1024,
-    network: Network = "none",
+    network: Literal["none", "open"] | Sequence[str] = "none",
     files: Mapping[str, Content] | None = None,
     env: Mapping[str, str] | None = None,
     data: Mapping[str, str] | None = None,
@@ -149,13 +150,13 @@ def sandbox(
     with ``with`` from code that is not async.
 
     ``memory`` and ``disk`` are bytes, or text such as ``512m``. ``network``: ``none`` leaves the loopback
-    only. ``files`` are written before the first command, ``env`` are variables of all of them. ``data`` has
-    names of the server's data folders by the path at which each is mounted, read-only.
+    only, ``open`` leads to other machines; a list such as ``["pypi.org", "*.pythonhosted.org"]`` has the
+    names that are reached, by a proxy for HTTP and HTTPS. ``files`` are written before the first command,
+    ``env`` are variables of all of them. ``data`` has names of the server's data folders by the path at which
+    each is mounted, read-only.
 
     Raises ValueError for options that cannot be.
     """
-    if network not in ("none", "open"):
-        raise ValueError(f"network {network!r} is not supported: write none or open")
     if not 0 < cpus <= 1024 or processes < 1:
         raise ValueError("cpus and processes must be more than 0")
     for path in [*(files or {}), *(data or {})]:
@@ -167,7 +168,7 @@ def sandbox(
         memory_bytes=size_in_bytes(memory),
         disk_bytes=None if disk is None else size_in_bytes(disk),
         processes=processes,
-        network=network,
+        network=network_of(network),
         variables=dict(env or {}),
         data=dict(data or {}),
     )

@@ -11,11 +11,13 @@ import base64
 import binascii
 import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 
+from ...authoring.sandbox.allow_list import network_of
+from ...authoring.sandbox.model import Network
 from ...errors import (
     BadRequest,
     ImageMissing,
@@ -55,7 +57,7 @@ class _Options(BaseModel):
     memory_bytes: int = Field(1 << 30, ge=16 << 20)
     disk_bytes: int | None = Field(None, ge=1 << 20)
     processes: int = Field(1024, ge=1)
-    network: Literal["none", "open"] = "none"
+    network: Annotated[Network, BeforeValidator(network_of)] = "none"
     variables: dict[str, str] = {}
     data: dict[str, str] = {}
     snapshot: str = ""

@@ -7,10 +7,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from ...authoring.sandbox.allow_list import network_of
+from ...authoring.sandbox.model import Network
 from ...errors import BadRequest
 from ...sandboxes.base import SandboxSpec
 
@@ -40,6 +42,25 @@ class _Ours(BaseModel):
     snapshot: str = ""
 
 
+class _Rule(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    action: Literal["allow"]
+    host: str
+    path: None = None
+    methods: None = None
+
+
+class _Policy(BaseModel):
+    """What an allow-list of names can say of ``SandboxNetworkPolicy``: names alone, that are allowed."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    rules: list[_Rule] = []
+    presets: list[str] = Field([], max_length=0)
+    enforce: Literal[True] = True
+
+
 class _Settings(BaseModel):
     """SandboxSettings of openreward 0.1.167."""
 
@@ -53,7 +74,7 @@ class _Settings(BaseModel):
     bucket_config: _Bucket | None = None
     sidecars: list[Any] | None = None
     host_aliases: list[Any] | None = None
-    network: Any = None
+    network: _Policy | None = None
     orsay: _Ours = _Ours()
     task_id: str | None = None
 
@@ -93,8 +114,12 @@ def read_settings(body: bytes, secrets: Mapping[str, str], catalogue: Catalogue)
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"])) or "body"
+        if place.startswith("network."):
+            raise BadRequest(
+                f"{place} is not supported here: rules that allow hosts are; no sandbox was made"
+            ) from None
         raise BadRequest(f"settings of a sandbox, {place}: {first['msg']}") from None
-    for name in ("sidecars", "host_aliases", "network"):
+    for name in ("sidecars", "host_aliases"):
         if getattr(wanted, name):
             raise BadRequest(
                 f"{name} is not supported here: nothing of it was applied, and no sandbox was made"
@@ -112,9 +137,20 @@ def read_settings(body: bytes, secrets: Mapping[str, str], catalogue: Catalogue)
         memory_bytes=ours.memory_bytes or memory_bytes,
         disk_bytes=ours.disk_bytes,
         processes=ours.processes or SandboxSpec.processes,
-        network="none" if wanted.block_network else "open",
+        network=_network(wanted),
         folders={} if wanted.bucket_config is None else _folders(wanted, wanted.bucket_config, catalogue),
     )
+
+
+def _network(wanted: _Settings) -> Network:
+    if wanted.block_network or (wanted.network is not None and not wanted.network.rules):
+        return "none"
+    if wanted.network is None:
+        return "open"
+    try:
+        return network_of([each.host for each in wanted.network.rules])
+    except ValueError as exc:
+        raise BadRequest(f"settings of a sandbox, network: {exc}") from None
 
 
 def _size(text: str) -> tuple[float, int]:

@@ -70,6 +70,8 @@ class Job:
     on_errors: Callable[[bytes], None]
     credit: int = _CREDIT
     killed_for: str = ""
+    is_service: bool = False
+    """True for one of the sandbox's own, which no command is to blame for."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -234,9 +236,11 @@ class AgentConnection(asyncio.Protocol):
         self._send(_KILL, job.number, bytes([signal]))
 
     def kill_all(self, reason: str) -> int:
-        """Kill all jobs, and give that as the reason; returns the number of those that lacked one."""
+        """Kill all jobs but services, and give that as the reason; returns how many lacked one."""
         count = 0
         for job in self._jobs.values():
+            if job.is_service:
+                continue
             count += not job.killed_for
             job.killed_for = job.killed_for or reason
             self.kill(job)

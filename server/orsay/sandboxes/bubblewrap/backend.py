@@ -22,6 +22,7 @@ from ...logs import get_logger
 from ..agent import agent_program
 from ..agent.connection import AgentConnection
 from ..base import SandboxSpec
+from ..egress.gate import through_gate
 from ..sandbox import Sandbox
 from .keeper import Setup
 from .roots import HOST
@@ -221,6 +222,8 @@ class BubblewrapSandboxes:
 
         Raises ImageMissing, and SandboxError also for limits and networks that cannot be promised here.
         """
+        if not isinstance(spec.network, str):
+            return await through_gate(self.create, spec, sandbox_id)
         await self._launched()
         request = self._request(spec)
         sandbox_id = sandbox_id or f"sb-{uuid.uuid4().hex}"

@@ -12,7 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define PAIRS 256 /* connections relayed at once; more wait */
+#define PAIRS 64 /* connections carried at once; more wait */
 
 /* protocol; messages come from standard input, and are sent as one. The first that fails tells why. */
 int network_netlink(char **words) {
