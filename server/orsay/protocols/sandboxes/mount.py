@@ -119,7 +119,7 @@ class SandboxMount:
 
     def is_open(self, path: str) -> bool:
         """True where requests come with the key of a session, which only this mount knows."""
-        return path in self._endpoints and (self._for_sessions_only or self._keys_required())
+        return path in self._endpoints and self._keys_required()
 
     def headers(self, path: str) -> Pairs:
         return ()
