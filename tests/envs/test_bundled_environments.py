@@ -25,8 +25,8 @@ TARGETS = {
     "echo": "echo_env.env:EchoEnvironment",
     "guess": "guess_env.env:GuessEnvironment",
 }
-APART = {"textarena": "textarena_env.env:TextArena"}
-"""Needs packages that the others do without: its tests run apart, in tests/envs/test_textarena.py."""
+APART = {"coding": "coding_env.env:CodingEnvironment", "textarena": "textarena_env.env:TextArena"}
+"""Need what the others do without, sandboxes or packages: tests/envs/test_coding.py and test_textarena.py."""
 PROJECTS = TARGETS | APART
 BAD_POLICIES = {
     "arithmetic": "play_wrong",

@@ -139,7 +139,7 @@ def test_what_is_no_project_is_refused(
     assert folder in capsys.readouterr().err and not (tmp_path / "space").exists()
 
 
-@pytest.mark.parametrize("name", ["arithmetic", "doors", "echo", "guess", "textarena"])
+@pytest.mark.parametrize("name", ["arithmetic", "coding", "doors", "echo", "guess", "textarena"])
 def test_every_bundled_environment_becomes_a_space(name: str, tmp_path: Path) -> None:
     source = ROOT / "envs" / name
     if not (source / "pyproject.toml").is_file():
