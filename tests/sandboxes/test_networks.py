@@ -19,7 +19,7 @@ from orsay.runtimes.docker.spec import ContainerSpec
 from orsay.sandboxes.base import SandboxSpec
 from orsay.sandboxes.egress.gate import through_gate
 from orsay.sandboxes.egress.outside import Outside, Streams
-from orsay.sandboxes.nftables import NETLINK_NETFILTER, removal
+from orsay.sandboxes.nftables import NETLINK_NETFILTER, exists, removal
 from orsay.sandboxes.sandbox import Sandbox
 
 from ..support.engine import BASE, needs_engine
@@ -190,6 +190,44 @@ async def test_a_server_may_let_its_sandboxes_reach_the_machine() -> None:
         with listener() as port:
             place = f"{await gateway(sandbox)}:{port}"
             assert await reached(sandbox, place) == {place}
+
+
+async def test_an_engine_elsewhere_has_rules_against_the_servers_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The engine of this machine, over TCP, which may be that of another for all the server knows."""
+    carrying: set[asyncio.Task[None]] = set()
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        engine = await asyncio.open_unix_connection("/var/run/docker.sock")
+        carrying.update(map(asyncio.create_task, (copy(reader, engine[1]), copy(engine[0], writer))))
+
+    async with docker_sandboxes() as (near, _):
+        await near.create(OPEN)
+        keeper = near._network._keeper
+        assert keeper is not None
+        server = await asyncio.start_server(carry, "127.0.0.1", 0)
+        try:
+            monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            async with docker_sandboxes() as (far, _):
+                sandbox = await far.create(OPEN)
+                table = far._network.interface
+                await keeper.netlink(NETLINK_NETFILTER, exists(table))
+                with listener() as port:
+                    own = addresses_of_this_machine()
+                    assert await reached(sandbox, *(f"{each}:{port}" for each in own)) == set()
+            with pytest.raises(FileNotFoundError):  # removed, as its bridge is
+                await keeper.netlink(NETLINK_NETFILTER, exists(table))
+        finally:
+            server.close()
+            await asyncio.gather(*carrying)
 
 
 async def test_a_refusal_of_the_kernel_is_an_error_with_its_reason() -> None:
