@@ -27,7 +27,9 @@ TARGETS = {
 }
 APART = {"textarena": "textarena_env.env:TextArena"}
 """Needs packages that the others do without: its tests run apart, in tests/envs/test_textarena.py."""
-PROJECTS = TARGETS | APART
+SANDBOXED = {"terminal": "terminal_env.env:TerminalEnvironment"}
+"""Needs sandboxes: it is played in tests/envs/test_terminal.py."""
+PROJECTS = TARGETS | SANDBOXED | APART
 BAD_POLICIES = {
     "arithmetic": "play_wrong",
     "doors": "play_blind",
@@ -53,7 +55,7 @@ def test_each_folder_is_an_environment_known_here() -> None:
 @each
 def test_the_class_is_found_where_the_documents_say(name: str) -> None:
     if name not in APART:
-        (cls,) = load(TARGETS[name])
+        (cls,) = load(PROJECTS[name])
         assert host(cls).description
     assert PROJECTS[name] in (ENVS / name / "README.md").read_text()
 
@@ -100,10 +102,11 @@ def test_the_container_serves_the_class_on_the_port_of_the_space_as_an_ordinary_
         ("arithmetic", "id split index level question"),
         ("doors", "id split index door"),
         ("guess", "id split index low high max_guesses"),
+        ("terminal", "id split index kind template level"),
     ],
 )
 async def test_no_task_holds_an_answer(name: str, fields: str) -> None:
-    (cls,) = load(TARGETS[name])
+    (cls,) = load(PROJECTS[name])
     assert " ".join(await host(cls).tasks.get_task("train", 0)) == fields
 
 
