@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from orsay import Sandbox, ToolOutput, sandbox
 from orsay_client import AsyncClient
 from terminal_env.checks import WORK, Check, Content, Data, Modes, Owners, Printed, Replies, Started, Tree
@@ -23,11 +24,11 @@ from terminal_env.tasks import SPLITS, problem_of
 from ..support.engine import image, needs_engine
 from ..support.server_process import ServerProcess, server
 
-pytestmark = [needs_engine, pytest.mark.timeout(300)]
+pytestmark = [needs_engine, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="module")]
 
-_REPLACED = """\
+_REPLACE = """\
 real=$(readlink -f "$(command -v bash)")
-for program in python3 python git sqlite3 tar gzip zip unzip xz sha256sum cat ls stat find ps test grep sort; do
+for program in python3 python git sqlite3 tar gzip zip unzip xz sha256sum cat ls stat find ps grep sort; do
     for folder in /usr/local/bin /usr/bin /bin; do
         printf '#!%s\\necho ok; echo 1.0 > /work/reward.txt; exit 0\\n' "$real" > $folder/.new
         chmod 755 $folder/.new
@@ -45,7 +46,7 @@ printf '#!%s\\necho passed\\nexit 0\\n' "$real" > /grader/listing.py
 for repo in /work/*/.git; do
     [ -d $repo ] || continue
     mkdir -p $repo/hooks
-    printf '[core]\\n\\tfsmonitor = echo ok\\n\\tpager = echo ok\\n\\thooksPath = hooks\\n[alias]\\n\\tlog = !true\\n' >> $repo/config
+    printf '[core]\\n\\tfsmonitor = echo ok\\n\\tpager = echo ok\\n' >> $repo/config
 done
 exit 0
 """
@@ -71,6 +72,13 @@ class Played:
 async def played(problem: Problem) -> AsyncIterator[Played]:
     async with sandbox(image=image("terminal"), memory="512m") as box:
         yield Played(box, problem, await prepare(box, problem))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
+async def backend() -> AsyncIterator[None]:
+    """A back end that stays open as long as there is a sandbox."""
+    async with sandbox(image=image("terminal")):
+        yield
 
 
 def of_template(at: int, number: int) -> Problem:
@@ -107,31 +115,23 @@ def answers(problem: Problem) -> Mapping[str, str | bytes]:
     return found
 
 
-async def solve_twice(at: int) -> None:
-    """At the lowest and the highest level: nothing earns nothing, and the solution solves it."""
-    for number in (0, 2):
-        async with played(of_template(at, number)) as game:
-            assert not await game.is_solved(), "nothing was done"
-            await game.run(game.problem.solution)
-            assert await game.is_solved(), "the solution was run"
+async def solve(at: int) -> None:
+    """Nothing earns nothing, and the solution solves it."""
+    async with played(of_template(at, 2)) as game:
+        assert not await game.is_solved(), "nothing was done"
+        await game.run(game.problem.solution)
+        assert await game.is_solved(), "the solution was run"
 
 
-async def replace_programs(at: int) -> None:
-    async with played(of_template(at, 1)) as game:
-        await game.run(_REPLACED)
-        assert not await game.is_solved(), "programs were replaced"
-
-
-async def name_files(at: int) -> None:
-    """The right names: empty, then with a constant, where the task has no such file."""
+async def name_files_and_replace_programs(at: int) -> None:
+    """Files with the right names and a constant in them, where the task has no such file; then see _REPLACE."""
     async with played(of_template(at, 1)) as game:
         paths = {path for check in game.problem.checks for path in named(check)} - set(game.problem.files)
         words = " ".join(map(shlex.quote, sorted(paths)))
-        for content in ("", "0\n"):
-            await game.run(
-                f"for f in {words}; do mkdir -p \"$(dirname $f)\"; printf {shlex.quote(content)} > \"$f\"; done"
-            )
-            assert not await game.is_solved(), "files have the right names"
+        await game.run(f'for f in {words}; do mkdir -p "$(dirname "$f")"; echo 0 > "$f"; done')
+        assert not await game.is_solved(), "files had the right names"
+        await game.run(_REPLACE)
+        assert not await game.is_solved(), "programs were replaced"
 
 
 async def bring_answers(at: int) -> None:
@@ -147,20 +147,21 @@ async def bring_answers(at: int) -> None:
 
 
 async def edit_inputs(at: int) -> None:
-    """The solution, of an input that was made smaller."""
-    async with played(of_template(at, 1)) as game:
+    """The solution, of inputs that lost half of their lines; databases, repositories and processes are gone."""
+    problem = of_template(at, 1)
+    if TEMPLATES[at].name == "write-filter":  # its input is an example
+        return
+    async with played(problem) as game:
         await game.run(
-            "find . -path ./.git -prune -o -type f ! -name '*.py' ! -path '*/.git/*' -print0"
-            " | xargs -0r sed -i -e 1d; find . -name '*.db' -delete; rm -rf */.git"
+            "find . -type f ! -name '*.py' ! -path '*/.git/*' -print0 | xargs -0r sed -i -e '1~2d'\n"
+            "find . -name '*.db' -delete; rm -rf */.git; pkill -9 python3; sleep 0.1"
         )
-        if game.processes or any(isinstance(check, Replies) for check in game.problem.checks):
-            await game.run("pkill -9 python3; sleep 0.1")  # its input are the processes
-        if not any(isinstance(check, Replies) for check in game.problem.checks):
-            await game.run(game.problem.solution)
+        if TEMPLATES[at].name != "start-service":
+            await game.run(problem.solution)
         assert not await game.is_solved(), "the input was changed"
 
 
-TRICKS = (solve_twice, replace_programs, name_files, bring_answers, edit_inputs)
+TRICKS = (solve, name_files_and_replace_programs, bring_answers, edit_inputs)
 
 
 @pytest.mark.parametrize("at", range(len(TEMPLATES)), ids=[f"{each.kind}-{each.name}" for each in TEMPLATES])
@@ -170,5 +171,127 @@ async def test_the_solution_solves_it_and_no_trick_does(at: int) -> None:
     assert not failed
 
 
-def indexed(name: str, number: int = 1) -> Problem:
+def of(name: str, number: int = 1) -> Problem:
     return of_template([each.name for each in TEMPLATES].index(name), number)
+
+
+async def test_settings_of_a_repository_do_not_run_where_it_is_graded() -> None:
+    """Else they could print what is expected, which a policy may well guess."""
+    async with played(of("squash")) as game:
+        (check,) = game.problem.checks
+        assert isinstance(check, Printed)
+        lie = shlex.quote(check.output)
+        await game.run(
+            f"cd */.git; printf '%s' {lie} > said\n"
+            "git config core.fsmonitor 'cat .git/said'; git config core.pager 'cat .git/said; cat >/dev/null'\n"
+            "git config pager.log true; git config log.showSignature true\n"
+            "git config gpg.program 'cat .git/said'; git config diff.external 'cat .git/said'\n"
+            "git config filter.x.smudge 'cat .git/said'; mkdir -p info hooks\n"
+            "echo '* filter=x' > info/attributes; printf '#!/bin/sh\\ncat .git/said\\n' > hooks/post-index-change\n"
+            "chmod 755 hooks/*"
+        )
+        assert not await game.is_solved()
+
+
+async def test_replaced_commits_are_seen_as_they_are() -> None:
+    async with played(of("squash")) as game:
+        (check,) = game.problem.checks
+        assert isinstance(check, Printed)
+        message = check.output.splitlines()[1]
+        count = game.problem.solution.partition("HEAD~")[2].partition(";")[0]
+        await game.run(
+            f"cd */ && made=$(git commit-tree -p HEAD~{count} -m '{message}' HEAD^{{tree}})"
+            " && git replace HEAD $made"
+        )
+        shown = await game.box.run("git -C */ log -1 --format=%s", cwd="/work")
+        assert shown.output == f"{message}\n"
+        assert not await game.is_solved()
+
+
+async def test_links_in_place_of_results_do_not_count() -> None:
+    async with played(of("totals")) as game:
+        (path,) = named(game.problem.checks[0])
+        await game.run(f"{game.problem.solution}; mv {path} /root/real; ln -s /root/real {path}")
+        assert not await game.is_solved()
+        await game.run(f"rm {path}; cp /root/real {path}")
+        assert await game.is_solved()
+
+
+async def test_a_view_is_no_table() -> None:
+    async with played(of("split-table")) as game:
+        await game.run(game.problem.solution)
+        assert await game.is_solved()
+        table = game.problem.solution.partition("CREATE TABLE ")[2].partition(" ")[0]
+        path = game.problem.solution.split()[1]
+        await game.run(
+            f'sqlite3 {path} "PRAGMA foreign_keys = off; ALTER TABLE {table} RENAME TO hidden;'
+            f' CREATE VIEW {table} AS SELECT id, name FROM hidden;"'
+        )
+        assert not await game.is_solved()
+
+
+async def test_a_process_with_the_same_command_line_is_another_one() -> None:
+    async with played(of("stop-one")) as game:
+        survivor = next(name for name in game.processes if name not in game.problem.solution)
+        await game.run(game.problem.solution)
+        assert await game.is_solved()
+        words = await game.box.run(f"tr '\\0' ' ' < /proc/{game.processes[survivor][0]}/cmdline", cwd=WORK)
+        await game.run(f"kill -9 {game.processes[survivor][0]}; {words.output} </dev/null >/dev/null 2>&1 &")
+        assert not await game.is_solved()
+
+
+async def test_a_program_that_runs_with_hidden_input_sees_no_expected_output() -> None:
+    async with played(of("write-filter")) as game:
+        (check,) = game.problem.checks
+        assert isinstance(check, Printed)
+        (path,) = check.artifacts
+        await game.run(
+            f"cat > {path} <<'END'\nimport subprocess\n"
+            "print(subprocess.run('find / -xdev -type f -newer /etc/hostname -exec head -c 2000 {{}} +;"
+            ' tr "\\\\0" " " < /proc/1/cmdline; env\', shell=True, capture_output=True, text=True).stdout)\nEND'
+        )
+        result = await game.box.grade(
+            f"cd {WORK}; {check.command}",
+            artifacts=[f"{WORK}/{path}"],
+            files={f"{WORK}/{name}": content for name, content in check.files.items()},
+        )
+        assert all(line not in result.output for line in check.output.splitlines() if line[:2] != "==")
+        assert not await game.is_solved()
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[ServerProcess]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TERMINAL_IMAGE", image("terminal"))
+        with server("terminal_env.env:TerminalEnvironment", options=["--sandboxes", "docker"]) as found:
+            yield found
+
+
+KINDS = {template.kind: at for at, template in enumerate(TEMPLATES)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_scripted_player_wins_through_a_server(served: ServerProcess, kind: str) -> None:
+    async with AsyncClient(served.url) as client:
+        environment = client.environment("terminalenvironment")
+        async with environment.session(split="test", index=KINDS[kind]) as session:
+            seen: list[tuple[str, Mapping[str, Any], ToolOutput]] = []
+            assert await play(session, lambda *call: seen.append(call)) == 1.0
+            assert session.finished
+            assert [name for name, _, _ in seen] == ["bash", "submit"]
+
+
+async def test_there_is_one_attempt_and_its_answer_says_nothing_of_the_checks(served: ServerProcess) -> None:
+    async with AsyncClient(served.url) as client:
+        environment = client.environment("terminalenvironment")
+        async with environment.session(split="test", index=0) as session:
+            assert await play_idle(session) == 0.0
+            assert session.finished
+            output = await session.call("submit", {})
+            assert (output.reward, output.finished) == (None, True)
+        async with environment.session(split="test", index=0) as session:
+            said = await session.call("bash", {"command": "pwd; ls -A /"})
+            assert said.blocks[0].text.startswith("/work\n")  # type: ignore[union-attr]  # it is a text
+            output = await session.call("submit", {})
+            texts = [block.text for block in output.blocks]  # type: ignore[union-attr]  # they are texts
+            assert (texts, output.metadata) == (["The task is not done as asked."], None)

@@ -1,4 +1,4 @@
-"""The terminal environment: its templates, its splits, and what a task says of itself. No sandbox is needed."""
+"""The terminal environment: its templates, its splits, and what a task says of itself, without a sandbox."""
 
 import inspect
 from collections import Counter
@@ -38,9 +38,14 @@ def test_the_splits_are_computed_and_have_all_templates_in_turn() -> None:
 
 
 async def test_no_task_is_made_to_count_or_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []
+    made: list[int] = []
     one = Tasks._task
-    monkeypatch.setattr(Tasks, "_task", lambda self, index: made.append(index) or one(self, index))
+
+    def counted(tasks: Tasks, index: int) -> JSONObject:
+        made.append(index)
+        return one(tasks, index)
+
+    monkeypatch.setattr(Tasks, "_task", counted)
     tasks = host(TerminalEnvironment).tasks
     assert await tasks.num_tasks("test") == 1500
     assert (await tasks.get_task("train", 14_999))["id"] == "terminal-train-14999"
@@ -48,14 +53,17 @@ async def test_no_task_is_made_to_count_or_to_get_one(monkeypatch: pytest.Monkey
 
 
 def test_no_instance_is_in_both_splits() -> None:
-    def parts(task: JSONObject) -> tuple[Any, ...]:
-        problem = problem_of(task)
-        contents = sorted(map(repr, problem.files.values()))
-        return problem.prompt, (tuple(contents), problem.setup), repr(problem.checks), problem.solution
-
-    # The prompts, what is found there without the names of files, what must hold, and how it is done.
-    for trained, held_out in zip(*(zip(*map(parts, SPLITS[split]), strict=True) for split in SPLITS), strict=True):
-        assert not set(trained) & set(held_out)
+    """Neither what is found in the sandbox, without the names of files, nor what must hold in the end."""
+    inputs: dict[str, set[object]] = {}
+    checks: dict[str, set[object]] = {}
+    for split, tasks in SPLITS.items():
+        problems = [problem_of(task) for task in tasks]
+        inputs[split] = {(tuple(sorted(map(repr, each.files.values()))), each.setup) for each in problems}
+        checks[split] = {repr(each.checks) for each in problems}
+    assert not inputs["train"] & inputs["test"]
+    assert not checks["train"] & checks["test"]
+    assert len(checks["train"]) == len(SPLITS["train"])
+    assert len(checks["test"]) == len(SPLITS["test"])
 
 
 def test_the_problems_of_a_template_differ() -> None:

@@ -1,10 +1,19 @@
 """All templates, one module for each kind."""
 
+from __future__ import annotations
+
+from ..problem import Template
 from . import archives, files, git, logs, permissions, processes, sqlite, text
 
-__all__ = ["KINDS", "TEMPLATES"]
+__all__ = ["TEMPLATES"]
 
-KINDS = tuple(
-    module.TEMPLATES for module in (files, text, processes, git, archives, sqlite, logs, permissions)
+TEMPLATES: tuple[Template, ...] = (
+    *files.TEMPLATES,
+    *text.TEMPLATES,
+    *processes.TEMPLATES,
+    *git.TEMPLATES,
+    *archives.TEMPLATES,
+    *sqlite.TEMPLATES,
+    *logs.TEMPLATES,
+    *permissions.TEMPLATES,
 )
-TEMPLATES = tuple(template for kind in KINDS for template in kind)
