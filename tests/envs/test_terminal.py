@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 from orsay import Sandbox, ToolOutput, sandbox
 from orsay_client import AsyncClient
+from orsay_client.errors import ToolRefused
 from terminal_env.checks import WORK, Check, Content, Data, Modes, Owners, Printed, Replies, Started, Tree
 from terminal_env.env import prepare, solved
 from terminal_env.kinds import TEMPLATES
@@ -124,7 +125,7 @@ async def solve(at: int) -> None:
 
 
 async def name_files_and_replace_programs(at: int) -> None:
-    """Files with the right names and a constant in them, where the task has no such file; then see _REPLACE."""
+    """Files with the right names and a constant in them, where the task has none; then see _REPLACE."""
     async with played(of_template(at, 1)) as game:
         paths = {path for check in game.problem.checks for path in named(check)} - set(game.problem.files)
         words = " ".join(map(shlex.quote, sorted(paths)))
@@ -147,7 +148,7 @@ async def bring_answers(at: int) -> None:
 
 
 async def edit_inputs(at: int) -> None:
-    """The solution, of inputs that lost half of their lines; databases, repositories and processes are gone."""
+    """The solution, of inputs that lost half of their lines; databases, histories and processes are gone."""
     problem = of_template(at, 1)
     if TEMPLATES[at].name == "write-filter":  # its input is an example
         return
@@ -175,22 +176,31 @@ def of(name: str, number: int = 1) -> Problem:
     return of_template([each.name for each in TEMPLATES].index(name), number)
 
 
-async def test_settings_of_a_repository_do_not_run_where_it_is_graded() -> None:
-    """Else they could print what is expected, which a policy may well guess."""
+_SIGNED = """\
+cd {repo}
+printf '#!/bin/sh\\necho it ran; echo it ran >&2\\n' > .git/lie
+chmod 755 .git/lie
+git config log.showSignature true
+git config gpg.program /work/{repo}/.git/lie
+signature='gpgsig -----BEGIN PGP SIGNATURE-----\\n \\n none\\n -----END PGP SIGNATURE-----'
+made=$(git cat-file commit HEAD | sed "/^committer/a $signature" | git hash-object -t commit -w --stdin)
+git update-ref refs/heads/main $made
+"""
+"""A commit with a signature, and settings by which ``git log`` has a program of the policy look at it."""
+
+
+async def test_settings_of_a_repository_run_nothing_where_it_is_graded() -> None:
     async with played(of("squash")) as game:
         (check,) = game.problem.checks
         assert isinstance(check, Printed)
-        lie = shlex.quote(check.output)
-        await game.run(
-            f"cd */.git; printf '%s' {lie} > said\n"
-            "git config core.fsmonitor 'cat .git/said'; git config core.pager 'cat .git/said; cat >/dev/null'\n"
-            "git config pager.log true; git config log.showSignature true\n"
-            "git config gpg.program 'cat .git/said'; git config diff.external 'cat .git/said'\n"
-            "git config filter.x.smudge 'cat .git/said'; mkdir -p info hooks\n"
-            "echo '* filter=x' > info/attributes; printf '#!/bin/sh\\ncat .git/said\\n' > hooks/post-index-change\n"
-            "chmod 755 hooks/*"
-        )
-        assert not await game.is_solved()
+        repo = check.artifacts[0].partition("/")[0]
+        await game.run(_SIGNED.format(repo=repo))
+        here = await game.box.run(f"git -C {repo} log --format=%s main", cwd=WORK)
+        assert "it ran" in here.output
+        there = await game.box.grade(f"cd {WORK}; {check.command}", artifacts=[f"{WORK}/{repo}/.git"])
+        assert "it ran" not in there.output
+        assert there.ok
+        assert here.output.splitlines()[-1] in there.output
 
 
 async def test_replaced_commits_are_seen_as_they_are() -> None:
@@ -246,15 +256,17 @@ async def test_a_program_that_runs_with_hidden_input_sees_no_expected_output() -
         assert isinstance(check, Printed)
         (path,) = check.artifacts
         await game.run(
-            f"cat > {path} <<'END'\nimport subprocess\n"
-            "print(subprocess.run('find / -xdev -type f -newer /etc/hostname -exec head -c 2000 {{}} +;"
-            ' tr "\\\\0" " " < /proc/1/cmdline; env\', shell=True, capture_output=True, text=True).stdout)\nEND'
+            f"cat > {path} <<'END'\nimport subprocess\nseen = '''\n"
+            "find / -xdev -type f -newer /etc/hostname -exec head -c 2000 {} +; env; cat /proc/*/cmdline'''\n"
+            "print(subprocess.run(seen, shell=True, capture_output=True, text=True).stdout)\nEND"
         )
         result = await game.box.grade(
             f"cd {WORK}; {check.command}",
             artifacts=[f"{WORK}/{path}"],
             files={f"{WORK}/{name}": content for name, content in check.files.items()},
         )
+        hidden = next(str(content) for content in check.files.values())
+        assert hidden.splitlines()[0] in result.output
         assert all(line not in result.output for line in check.output.splitlines() if line[:2] != "==")
         assert not await game.is_solved()
 
@@ -287,8 +299,8 @@ async def test_there_is_one_attempt_and_its_answer_says_nothing_of_the_checks(se
         async with environment.session(split="test", index=0) as session:
             assert await play_idle(session) == 0.0
             assert session.finished
-            output = await session.call("submit", {})
-            assert (output.reward, output.finished) == (None, True)
+            with pytest.raises(ToolRefused, match="the episode has finished"):
+                await session.call("submit", {})
         async with environment.session(split="test", index=0) as session:
             said = await session.call("bash", {"command": "pwd; ls -A /"})
             assert said.blocks[0].text.startswith("/work\n")  # type: ignore[union-attr]  # it is a text

@@ -31,13 +31,13 @@ set -eo pipefail
 export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_NO_REPLACE_OBJECTS=1 GIT_PAGER=cat
 cd {repo}
 cd .git
-rm -rf hooks info config.worktree commondir shallow objects/info/alternates
+rm -rf hooks info config.worktree commondir shallow objects/info
 mkdir -p refs objects
 printf '[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n\\tfileMode = false\\n' > config
 cd ..
 git fsck --no-dangling --no-progress >/dev/null 2>&1
 """
-"""Settings and hooks can run programs, and replacements and grafts can show another history."""
+"""Settings and hooks can run programs; replacements, grafts and commit graphs can show another history."""
 
 Commit = tuple[str, Mapping[str, str | None]]
 """A subject, and contents of files by path; None: the file goes."""
