@@ -86,6 +86,6 @@ install_train() {
 # The released packages let the tests host classes written for them.
 install_tests() {
     install_torch && install by_pip tests -e '.[dev,trl,demo,gymnasium,reasoning-gym,openenv,mcp,docker,hub,postgres,export,eval,otel]' \
-        -e envs/echo -e envs/guess -e envs/arithmetic -e envs/doors -e envs/coding \
+        -e envs/echo -e envs/guess -e envs/arithmetic -e envs/doors -e envs/coding -e envs/terminal \
         'openreward==0.1.167' 'ors-sdk==0.1.0' 'trl==1.16.0' 'transformers==5.23.0'
 }

@@ -25,8 +25,12 @@ TARGETS = {
     "echo": "echo_env.env:EchoEnvironment",
     "guess": "guess_env.env:GuessEnvironment",
 }
-APART = {"coding": "coding_env.env:CodingEnvironment", "textarena": "textarena_env.env:TextArena"}
-"""Need what the others do without, sandboxes or packages: tests/envs/test_coding.py and test_textarena.py."""
+APART = {
+    "coding": "coding_env.env:CodingEnvironment",
+    "terminal": "terminal_env.env:TerminalEnvironment",
+    "textarena": "textarena_env.env:TextArena",
+}
+"""Need what the others do without, sandboxes or packages: tests/envs has a file for each of them."""
 PROJECTS = TARGETS | APART
 BAD_POLICIES = {
     "arithmetic": "play_wrong",
@@ -53,7 +57,7 @@ def test_each_folder_is_an_environment_known_here() -> None:
 @each
 def test_the_class_is_found_where_the_documents_say(name: str) -> None:
     if name not in APART:
-        (cls,) = load(TARGETS[name])
+        (cls,) = load(PROJECTS[name])
         assert host(cls).description
     assert PROJECTS[name] in (ENVS / name / "README.md").read_text()
 
@@ -100,10 +104,11 @@ def test_the_container_serves_the_class_on_the_port_of_the_space_as_an_ordinary_
         ("arithmetic", "id split index level question"),
         ("doors", "id split index door"),
         ("guess", "id split index low high max_guesses"),
+        ("terminal", "id split index kind template level"),
     ],
 )
 async def test_no_task_holds_an_answer(name: str, fields: str) -> None:
-    (cls,) = load(TARGETS[name])
+    (cls,) = load(PROJECTS[name])
     assert " ".join(await host(cls).tasks.get_task("train", 0)) == fields
 
 

@@ -13,7 +13,7 @@ from orsay.packaging.project import read
 
 from tests.support.engine import ROOT
 
-BUNDLED = ("echo", "guess", "arithmetic", "doors", "coding", "textarena")
+BUNDLED = ("echo", "guess", "arithmetic", "doors", "coding", "terminal", "textarena")
 
 
 @pytest.mark.parametrize("name", BUNDLED)

@@ -25,10 +25,10 @@ __all__ = ["BASE", "ROOT", "ImageName", "image", "images", "needs_engine", "prob
 BASE = "python:3.11-slim"
 ROOT = Path(__file__).parents[2]
 
-ImageName = Literal["base", "server", "textarena", "scripted", "openreward", "haproxy"]
+ImageName = Literal["base", "server", "textarena", "scripted", "openreward", "haproxy", "terminal"]
 """``base``, ``server`` and ``textarena`` are those of docker/Dockerfile; ``scripted`` serves the classes of
 tests/support/environments.py; ``openreward`` is a server of that released package, without anything of ours;
-``haproxy`` is Debian's, in place of the official image."""
+``haproxy`` is Debian's, in place of the official image; ``terminal`` is that of envs/terminal's sandboxes."""
 
 _SOURCES = (
     *("pyproject.toml", "README.md", "LICENSE", "docker"),
@@ -90,6 +90,9 @@ def image(name: ImageName) -> str:
         case "scripted":
             files = _files("tests/support/environments.py", f"{_FOLDER}/environments.Dockerfile")
             return _built(name, files, f"{_FOLDER}/environments.Dockerfile", {"BASE": image("base")})
+        case "terminal":
+            recipe = "envs/terminal/image/Dockerfile"
+            return _built(name, _files(recipe), recipe, {"BASE": BASE})
         case "openreward" | "haproxy":
             files = _files(
                 f"{_FOLDER}/{name}.Dockerfile", "tests/interop/kit.py", f"{_FOLDER}/serve_openreward.py"
@@ -99,7 +102,7 @@ def image(name: ImageName) -> str:
 
 def images() -> None:
     """Make all of them, so that no single test pays for it with its time limit."""
-    apart: list[ImageName] = ["openreward", "haproxy"]
+    apart: list[ImageName] = ["openreward", "haproxy", "terminal"]
     with ThreadPoolExecutor() as threads:
         others = [threads.submit(image, name) for name in apart]
         for name in get_args(ImageName):  # one after the other: each has layers of those before it
