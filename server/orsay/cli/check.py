@@ -25,7 +25,7 @@ from orsay.conformance import (
 )
 
 from ..plain import one_line, safe
-from . import terminal
+from . import attack, terminal
 
 __all__ = ["add_parser", "asked", "run"]
 
@@ -36,10 +36,12 @@ examples:
   orsay check https://environments.example.org --api-key "$KEY" --json - | jq .counts
   orsay check http://127.0.0.1:8080 --only P-3.1 --only D2
   orsay check http://127.0.0.1:8080 --strict --counting-tool press --echo-tool say
+  orsay check http://127.0.0.1:8080 --attack --only grading
 
 Checks open sessions and call tools with inputs made from their schemas: use it on a server
 where that does no harm. Orsay must pass both groups of checks, "standard" and "orsay"; for other
-servers, failures of the group "orsay" count only with --strict.
+servers, failures of the group "orsay" count only with --strict. With --attack, the suite is one
+of attacks on an environment with sandboxes, as a cheating model would try them.
 
 exit status: 0 nothing failed, 1 a check failed, 2 no server answered or the command line is wrong
 """
@@ -80,6 +82,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     roles.add_argument(
         "--waiting-tool", metavar="NAME", help="a tool whose argument is the number of seconds it takes"
     )
+    attack.add_options(parser)
     parser.add_argument("--json", metavar="FILE", help="write the outcomes as JSON; - for standard output")
     parser.add_argument(
         "--junit", metavar="FILE", help="write the outcomes as JUnit XML; - for standard output"
@@ -96,6 +99,8 @@ def asked(url: str) -> argparse.Namespace:
 
 def run(args: argparse.Namespace) -> int:
     """Exit status of the verb."""
+    if args.attack:
+        return attack.run(args)
     documents = [args.json, args.junit]
     # A document on standard output is for a program: the table goes to standard error.
     console = terminal.console(stderr="-" in documents)
