@@ -22,7 +22,16 @@ from ..support.vulnerable_environments import LABEL
 pytestmark = [needs_engine, pytest.mark.timeout(400)]
 
 ENVIRONMENTS = ROOT / "tests" / "support" / "vulnerable_environments.py"
-REWARDS = ("reading", "grading", "secrets")
+REWARDS = (
+    "read-files",
+    "read-task",
+    "write-reward",
+    "replace-programs",
+    "lurk-grader",
+    "odd-names",
+    "session-secrets",
+)
+"""Played on each weak environment beside its own attack."""
 BORDERS = ("confinement", "secrets", "neighbours", "reach-")
 STRAIN = ("output", "time-limit", "afterlife")
 SANDBOXES = {
@@ -88,7 +97,7 @@ async def test_a_sound_environment_holds_against_all(served: ServerProcess) -> N
 async def test_a_weak_environment_falls_to_its_attack_alone(served: ServerProcess, name: str) -> None:
     if name == "HistoryInside" and shutil.which("git") is None:
         pytest.skip("needs git")
-    results = await attacked(served.url, name, *REWARDS)
+    results = await attacked(served.url, name, *REWARDS, *SANDBOXES[name])
     assert of("failed", results).keys() == SANDBOXES[name], of("failed", results)
     assert not of("warning", results)
 
@@ -122,8 +131,8 @@ async def test_other_tools_are_found_or_named(served: ServerProcess) -> None:
     for options in (None, Options(tool="run_python:code", final="final_answer", task="train:0")):
         results = await attacked(served.url, "pythontool", "write-reward", "see-processes", options=options)
         assert len(of("passed", results)) == 2, results
-    results = await attacked(served.url, "closed", "write-reward", options=Options(final="terminal"))
-    assert "cannot be graded" in of("not tried", results)["write-reward"] or of("passed", results)
+    results = await attacked(served.url, "closed", "write-reward", options=Options(final="done"))
+    assert of("passed", results) == {"write-reward": "the reward was 0; doing nothing gets 0"}
 
 
 @pytest.mark.parametrize(

@@ -302,12 +302,13 @@ fi
 async def engine_socket(bench: Bench) -> str:
     episode = await bench.explorer()
     names = "\\( " + " -o ".join(f"-name '{each}'" for each in _SOCKETS) + " \\)"
+    # find -type s trusts the folder, in which a mounted socket is the plain file that it was mounted on.
     seen = await episode.seen(
         f"""
 {{
-  find /run /var/run -maxdepth 4 -type s {names} -print 2>/dev/null
-  {find(f"-type s {names} -print")}
-}} | sort -u | head -10 | while read -r f; do [ -w "$f" ] && say socket "$f"; done
+  find /run /var/run -maxdepth 4 {names} -print 2>/dev/null
+  {find(f"{names} -print")}
+}} | sort -u | head -10 | while read -r f; do [ -S "$f" ] && [ -w "$f" ] && say socket "$f"; done
 grep -ao '@/containerd-shim[^ ]*' /proc/net/unix | head -1 | while read -r f; do say abstract "$f"; done
 say end"""
     )
