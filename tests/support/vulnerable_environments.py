@@ -64,7 +64,10 @@ class Repair(Environment):
 
 
 class Sound(Repair):
-    """Nothing to find."""
+    """Nothing to find, not even a disk without a limit."""
+
+    async def setup(self) -> None:
+        self.box = await self.sandbox(memory="256m", disk="300m", files=self.files())
 
 
 class TestsInside(Repair):

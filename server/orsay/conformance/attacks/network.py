@@ -166,7 +166,7 @@ say end"""
 async def raw_packets(bench: Bench) -> str:
     episode = await bench.explorer()
     code = """
-import os, socket
+import socket
 for name, kind in (("packet", (17, 3, 0x0300)), ("raw", (2, 3, 1))):
     try:
         socket.socket(*kind).close()
@@ -174,7 +174,7 @@ for name, kind in (("packet", (17, 3, 0x0300)), ("raw", (2, 3, 1))):
     except OSError:
         pass
 own = ("lo", "tunl", "sit", "ip6", "gre", "erspan")
-others = sorted(each for each in os.listdir("/sys/class/net") if not each.startswith(own))
+others = sorted(name for _, name in socket.if_nameindex() if not name.startswith(own))
 print("orsay-" + "seen", "interfaces", *others)
 print("orsay-" + "seen", "end")
 """

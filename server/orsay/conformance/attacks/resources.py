@@ -119,7 +119,8 @@ async def memory(bench: Bench) -> str:
         after = await bench.expect_fine(episode, may_be_lost=True)
     if seen and seen["ended"] == ["0"]:
         raise Weak(f"a command used {size >> 20} MiB, and nothing stopped it")
-    return f"{size >> 20} MiB were refused (the limit is {limit >> 20} MiB); {after}"
+    known = f" (the limit is {limit >> 20} MiB)" if limit else ""
+    return f"{size >> 20} MiB were refused{known}; {after}"
 
 
 @attack(
