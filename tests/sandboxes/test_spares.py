@@ -41,9 +41,13 @@ async def ids(engine: Engine, labels: Mapping[str, str]) -> set[str]:
     return {each["Labels"][SANDBOX_LABEL] for each in found if each["State"] == "running"}
 
 
-async def count_is(engine: Engine, labels: Mapping[str, str], count: int) -> None:
+async def count_is(sandboxes: SandboxService, engine: Engine, labels: Mapping[str, str], count: int) -> None:
+    """Wait until there are so many containers, and none is being made."""
+
     async def is_so() -> bool:
-        return len(await ids(engine, labels)) == count == len(await engine.containers(labels))
+        spares = sandboxes._spares
+        busy = spares is None or spares._filling is None or not spares._filling.done()
+        return not busy and len(await ids(engine, labels)) == count == len(await engine.containers(labels))
 
     await comes_true(is_so)
 
@@ -56,13 +60,13 @@ async def test_the_second_of_a_kind_is_ready_and_clean() -> None:
     async with service(warm=1) as (sandboxes, engine, labels):
         first = sandboxes.create(SandboxSpec(image=BASE, variables={"A": "first"}), "one")
         assert await said(first, "echo $A | tee /left") == "first\n"
-        await count_is(engine, labels, 2)
+        await count_is(sandboxes, engine, labels, 2)
         (spare,) = await ids(engine, labels) - {first.id}
         second = sandboxes.create(SandboxSpec(image=BASE, variables={"B": "second"}), "two")
         assert second.id == spare
         looked = await said(second, "echo $A$B; ls /left 2>&1; id -u")
         assert looked.startswith("second\n") and "No such file" in looked and looked.endswith("\n0\n")
-        await count_is(engine, labels, 3)
+        await count_is(sandboxes, engine, labels, 3)
         await sandboxes.delete(second.id, "two")
         third = sandboxes.create(SPEC, "one")
         assert third.id not in (first.id, second.id)
@@ -79,7 +83,7 @@ async def test_another_kind_is_made_when_it_is_asked_for() -> None:
     )
     async with service(warm=1) as (sandboxes, engine, labels):
         await sandboxes.create(SPEC, "").sandbox()
-        await count_is(engine, labels, 2)
+        await count_is(sandboxes, engine, labels, 2)
         ready = await ids(engine, labels)
         for spec in others:
             made = sandboxes.create(spec, "")
@@ -98,7 +102,7 @@ async def test_a_spare_of_an_image_that_was_built_anew_is_not_given() -> None:
             await engine.commit(containers[0]["Id"], name, labels={})
             spec = SandboxSpec(image=name)
             await sandboxes.create(spec, "").sandbox()
-            await count_is(engine, labels, 4)
+            await count_is(sandboxes, engine, labels, 4)
             ready = await ids(engine, labels)
             await said(base, "echo new > /version")
             await engine.commit(containers[0]["Id"], name, labels={})
@@ -115,11 +119,11 @@ async def test_spares_give_way_on_a_full_machine() -> None:
     async with service(warm=2, sandboxes=4) as (sandboxes, engine, labels):
         for _ in range(2):
             await sandboxes.create(SPEC, "").sandbox()
-        await count_is(engine, labels, 4)
+        await count_is(sandboxes, engine, labels, 4)
         other = SandboxSpec(image=BASE, processes=50)
         for _ in range(2):
             await sandboxes.create(other, "").sandbox()
-        await count_is(engine, labels, 4)
+        await count_is(sandboxes, engine, labels, 4)
         assert sandboxes._spares is not None and sandboxes._spares.count == 0
 
 
@@ -127,25 +131,25 @@ async def test_a_spare_that_was_killed_is_not_given() -> None:
     async with service(warm=1) as (sandboxes, engine, labels):
         first = sandboxes.create(SPEC, "")
         await first.sandbox()
-        await count_is(engine, labels, 2)
+        await count_is(sandboxes, engine, labels, 2)
         for each in await engine.containers(labels):
             if each["Labels"][SANDBOX_LABEL] != first.id:
                 await engine.kill(each["Id"])
-        await count_is(engine, labels, 1)
+        await count_is(sandboxes, engine, labels, 1)
         assert await said(sandboxes.create(SPEC, ""), "echo alive") == "alive\n"
 
 
 async def test_spares_that_nobody_asks_for_end() -> None:
     async with service(warm=2, warm_s=1) as (sandboxes, engine, labels):
         await sandboxes.create(SPEC, "").sandbox()
-        await count_is(engine, labels, 2)
-        await count_is(engine, labels, 1)
+        await count_is(sandboxes, engine, labels, 2)
+        await count_is(sandboxes, engine, labels, 1)
 
 
 async def test_what_is_ended_before_it_was_made_is_no_spare_any_more() -> None:
     async with service(warm=1) as (sandboxes, engine, labels):
         await sandboxes.create(SPEC, "").sandbox()
-        await count_is(engine, labels, 2)
+        await count_is(sandboxes, engine, labels, 2)
         made = sandboxes.create(SPEC, "")
         await sandboxes.delete(made.id, "")  # before its task has begun
 
@@ -159,8 +163,8 @@ async def test_spares_are_of_no_owner_and_end_with_the_service() -> None:
     async with service(warm=2, sandboxes_per_owner=2) as (sandboxes, engine, labels):
         made = [sandboxes.create(SPEC, "one") for _ in range(2)]
         await asyncio.gather(*(each.sandbox() for each in made))
-        await count_is(engine, labels, 4)
+        await count_is(sandboxes, engine, labels, 4)
         await sandboxes.end_owner("one")
-        await count_is(engine, labels, 2)
+        await count_is(sandboxes, engine, labels, 2)
         again = [sandboxes.create(SPEC, "one") for _ in range(2)]
         await asyncio.gather(*(each.sandbox() for each in again))
