@@ -15,7 +15,7 @@ import httpx
 import pytest
 import pytest_asyncio
 from orsay import Sandbox, sandbox
-from orsay.errors import ImageMissing, OrsayError, SandboxError, SandboxGone
+from orsay.errors import ImageMissing, OrsayError, SandboxError, SandboxGone, SandboxRefused
 from orsay.runtimes.docker.engine import Engine
 from orsay_client import AsyncClient
 from orsay_client.errors import WorkerLost
@@ -311,6 +311,24 @@ def test_a_script_that_is_not_async() -> None:
     with sandbox() as box:
         assert box.run("echo $0").output == "/bin/bash\n"
         assert box.grade("echo", artifacts=["/etc/hostname"]).ok
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"env": {"A": "b\0--bind\0/\0/mnt"}},
+        {"env": {"A=B": "c"}},
+        {"env": {"": "c"}},
+        {"env": {"A": "x" * 200_000}},
+        {"processes": 10**12},
+        {"memory": 10**30},
+        {"cpus": 0.0001},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+async def test_what_no_sandbox_can_be_is_the_mistake_of_its_author(options: dict[str, Any]) -> None:
+    with pytest.raises(SandboxRefused):
+        await sandbox(**options)
 
 
 async def test_the_blocking_form_on_an_event_loop() -> None:

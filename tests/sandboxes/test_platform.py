@@ -269,6 +269,8 @@ PYPI = {"action": "allow", "host": "pypi.org", "path": None, "methods": None}
         ({"bucket_config": {"mount_path": "/d", "only_dir": "../.."}}, "leads out"),
         ({"bucket_config": {"mount_path": "/d", "only_dir": "out"}}, "leads out"),
         ({"bucket_config": {"mount_path": "d"}}, "mount_path"),
+        ({"env": {"A": "b\0--share-net"}}, "NUL"),
+        ({"machine_size": "1:0.000000001"}, "memory"),
     ],
 )
 async def test_what_is_not_supported_is_refused_by_name(

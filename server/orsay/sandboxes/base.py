@@ -7,9 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from ..authoring.sandbox.model import Network
+from ..errors import SandboxRefused
 from .sandbox import Sandbox
 
 __all__ = ["Network", "SandboxSpec", "Sandboxes", "fork"]
+
+_LONGEST_VARIABLE = 100_000  # bytes; Linux allows 128 KiB, with the name (MAX_ARG_STRLEN, execve(2))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +33,31 @@ class SandboxSpec:
     """Names are an allow-list: see ``AllowList``."""
     folders: Mapping[str, str] = field(default_factory=dict)
     """Folders of the engine's machine by the paths at which they are mounted, read-only."""
+
+    def __post_init__(self) -> None:
+        """Raise SandboxRefused for what no back end can make, or could take for something else."""
+        for name, value in self.variables.items():
+            if not name or "=" in name or "\0" in name + value:
+                raise SandboxRefused(
+                    f"{name!r} cannot be a variable: a name has no '=', and neither has a NUL"
+                )
+            if len(name) + len(value.encode("utf-8", "replace")) > _LONGEST_VARIABLE:
+                raise SandboxRefused(
+                    f"the variable {name} is too long: {_LONGEST_VARIABLE} bytes are allowed"
+                )
+        for target, source in self.folders.items():
+            if not target.startswith("/") or "\0" in target + source:
+                raise SandboxRefused(f"{target!r} must be an absolute path without a NUL")
+        if "\0" in self.image + self.snapshot:
+            raise SandboxRefused("the name of an image cannot hold a NUL")
+        for what, wanted, least, most in (
+            ("cpus", self.cpus, 0.01, 4096),
+            ("memory", self.memory_bytes, 16 << 20, 1 << 50),
+            ("disk", self.disk_bytes, 1 << 20, 1 << 60),
+            ("processes", self.processes, 8, 1 << 22),
+        ):
+            if wanted is not None and not least <= wanted <= most:
+                raise SandboxRefused(f"{what} must be from {least} to {most}, and not {wanted}")
 
 
 class Sandboxes(Protocol):

@@ -10,6 +10,7 @@ import asyncio
 import base64
 import binascii
 import dataclasses
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any
 
@@ -123,19 +124,9 @@ class NativeEndpoints:
 
     async def _create(self, request: Request) -> None:
         wanted = _read(_Options, await request.body(_LARGEST_OPTIONS))
-        image = wanted.image or self._default_image
-        spec = SandboxSpec(
-            image=self._catalogue.images.get(image, image),
-            snapshot=wanted.snapshot,
-            variables=wanted.variables,
-            cpus=wanted.cpus,
-            memory_bytes=wanted.memory_bytes,
-            disk_bytes=wanted.disk_bytes,
-            processes=wanted.processes,
-            network=wanted.network,
-            folders={path: self._catalogue.folder(name, path) for path, name in wanted.data.items()},
+        hosted = self._service.create(
+            self._spec(wanted), request.owner, stays=self._lives_long(request.owner)
         )
-        hosted = self._service.create(spec, request.owner, stays=self._lives_long(request.owner))
         answer = _Lines(request)
         await answer.send({"id": hosted.id})
         try:
@@ -151,6 +142,26 @@ class NativeEndpoints:
             await answer.end({"error": _told(exc)})
         else:
             await answer.end({"end": {}})
+
+    def _spec(self, wanted: _Options) -> SandboxSpec:
+        image = wanted.image or self._default_image
+        folders = {
+            os.path.normpath(path): self._catalogue.folder(name, path) for path, name in wanted.data.items()
+        }
+        try:
+            return SandboxSpec(
+                image=self._catalogue.images.get(image, image),
+                snapshot=wanted.snapshot,
+                variables=wanted.variables,
+                cpus=wanted.cpus,
+                memory_bytes=wanted.memory_bytes,
+                disk_bytes=wanted.disk_bytes,
+                processes=wanted.processes,
+                network=wanted.network,
+                folders=folders,
+            )
+        except SandboxRefused as exc:
+            raise BadRequest(str(exc)) from None
 
     async def _run(self, request: Request) -> None:
         hosted = self._service.get(request.session_id(), request.owner)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ...authoring.sandbox.allow_list import network_of
 from ...authoring.sandbox.model import Network
-from ...errors import BadRequest
+from ...errors import BadRequest, SandboxRefused
 from ...sandboxes.base import SandboxSpec
 
 __all__ = ["Catalogue", "read_settings"]
@@ -109,6 +109,13 @@ class Catalogue:
 
 def read_settings(body: bytes, secrets: Mapping[str, str], catalogue: Catalogue) -> SandboxSpec:
     """The specification that a request asks for. Raises BadRequest with what is unknown or missing."""
+    try:
+        return _spec(body, secrets, catalogue)
+    except SandboxRefused as exc:
+        raise BadRequest(str(exc)) from None
+
+
+def _spec(body: bytes, secrets: Mapping[str, str], catalogue: Catalogue) -> SandboxSpec:
     try:
         wanted = _Settings.model_validate_json(body)
     except ValidationError as exc:

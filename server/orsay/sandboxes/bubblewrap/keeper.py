@@ -18,7 +18,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -266,9 +266,7 @@ class Keeper:
         servers = f"nameserver {_NAME_SERVER}\n" if is_open else ""
         name_machine({"hosts": _HOSTS, "hostname": f"{_HOST_NAME}\n", "resolv.conf": servers})
         rules = _in_memory("rules", filter_program(self._setup.machine))
-        words = _in_memory(
-            "words", b"".join(os.fsencode(each) + b"\0" for each in self._words(wanted, rules, telling))
-        )
+        words = _in_memory("words", _joined(self._words(wanted, rules, telling)))
         os.dup2(stream, 0)
         os.dup2(stream, 1)
         os.dup2(errors, 2)
@@ -459,6 +457,14 @@ def _in_memory(name: str, content: bytes) -> int:
         opened.write(content)
     os.lseek(file, 0, os.SEEK_SET)
     return file
+
+
+def _joined(words: Iterable[str]) -> bytes:
+    """Words as bwrap reads them from a descriptor. Raises ValueError for one that would count as several."""
+    raw = [os.fsencode(each) for each in words]
+    if any(b"\0" in each for each in raw):
+        raise ValueError("an argument of bwrap cannot hold a NUL")
+    return b"".join(each + b"\0" for each in raw)
 
 
 def main(arguments: Sequence[str]) -> None:
