@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -81,6 +82,11 @@ async def attacked(url: str, env: str, *names: str, options: Options | None = No
         return [result async for result in run_attacks(bench, attacks_named(names))]
 
 
+async def attacked_with_nothing(url: str, env: str) -> None:
+    async with Target.open(url, env=env) as target, Bench.open(target):
+        pass
+
+
 def of(status: str, results: list[Result]) -> dict[str, str]:
     return {result.attack.id: result.happened for result in results if result.status == status}
 
@@ -149,6 +155,13 @@ async def test_other_tools_are_found_or_named(served: ServerProcess) -> None:
 async def test_wrong_options(served: ServerProcess, options: Options, said: str) -> None:
     with pytest.raises(Unreachable, match=said):
         await attacked(served.url, "sound", "do-nothing", options=options)
+
+
+async def test_a_machine_without_a_sandbox_is_not_attacked(served: ServerProcess) -> None:
+    before = {*Path(tempfile.gettempdir()).glob("canary*")}
+    with pytest.raises(Unreachable, match="on the machine itself"):
+        await attacked_with_nothing(served.url, "nosandbox")
+    assert {*Path(tempfile.gettempdir()).glob("canary*")} <= before
 
 
 def test_the_command(

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import re
 import secrets
+import shlex
+import tempfile
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -142,7 +144,10 @@ class Bench:
     @classmethod
     @asynccontextmanager
     async def open(cls, target: Target, options: Options | None = None) -> AsyncIterator[Bench]:
-        """Find the tools. Raises Unreachable if no tool runs commands, or a named one is missing."""
+        """Find the tools.
+
+        Raises Unreachable if no tool runs commands, a named one is missing, or there is no sandbox.
+        """
         bench = cls(target, options or Options())
         async with bench._stack:
             await bench._find_tools()
@@ -283,6 +288,7 @@ class Bench:
                 for tool in command_tools(specs, self.options.tool):
                     self.command = tool
                     if await episode.echoes():
+                        await self._expect_sandbox(episode)
                         return
                     tried.append(tool.name)
         except Lost as exc:
@@ -290,11 +296,33 @@ class Bench:
         names = ", ".join(sorted(set(tried))) or "none has a fitting name"
         raise Unreachable(f"no tool of {self.target.env} runs commands ({names}); name one with --tool")
 
+    async def _expect_sandbox(self, episode: Episode) -> None:
+        """Raises Unreachable if commands run on the machine itself, which attacks would destroy."""
+        path = Path(tempfile.gettempdir(), episode.token)
+        seen = await episode.seen(
+            f"""
+( : >{shlex.quote(str(path))} ) 2>/dev/null
+while read -r d m t rest; do [ "$m" = / ] && root=$t; done </proc/self/mounts
+[ "$(cat /proc/2/comm 2>/dev/null)" = kthreadd ] && say root "${{root:-unknown}}" """
+        )
+        if _removed(path) or (seen["root"] and seen["root"] != ["overlay"]):
+            raise Unreachable(
+                f"commands of {self.command.name} run on the machine itself, or write to its folders: every"
+                " model can do there what it likes, and attacks would destroy it, so none is played"
+            )
+
     async def _specs(self, session: TargetSession) -> Sequence[dict[str, Any]]:
         answer = await session.get(self.target.path("/task_tools"))
         if answer.status_code != 200:
             return self.target.tool_specs()
         return list(json_of(answer)["tools"])
+
+
+def _removed(path: Path) -> bool:
+    """True if the file was there."""
+    there = path.exists()
+    path.unlink(missing_ok=True)
+    return there
 
 
 def _source(target: Target, asked: str | None) -> dict[str, Any]:
