@@ -9,8 +9,10 @@ export type Answer =
   | Fault
   | Faults
   | ListToolsOutput
+  | LoggedRollout
   | Messages
   | Page
+  | RolloutPage
   | RunList
   | RunToolOutput
   | SavedEvaluation
@@ -235,6 +237,52 @@ export interface TerminalToolSpec {
   description?: string;
 }
 /**
+ * All of a rollout; ``info`` is what its client told later, such as the index of the task.
+ */
+export interface LoggedRollout {
+  id: string;
+  event: string;
+  owner: string;
+  run: string;
+  name: string | null;
+  environment: string | null;
+  variant: string | null;
+  split: string | null;
+  step: number | null;
+  client: string;
+  started_at: number;
+  ended_at: number | null;
+  messages: number;
+  reward: number | null;
+  reward_sum: number | null;
+  finished: boolean;
+  kind: "rollout";
+  task_spec: unknown;
+  metadata: unknown;
+  run_info: unknown;
+  info: {
+    [k: string]: unknown;
+  };
+  items: LoggedMessage[];
+}
+/**
+ * One message of a rollout, as its client sent it; ``call`` joins a call and its result.
+ */
+export interface LoggedMessage {
+  event: string;
+  number: number | null;
+  kind: string;
+  content: string | null;
+  summary: string | null;
+  reference: string | null;
+  name: string | null;
+  call: string | null;
+  reward: number | null;
+  finished: boolean;
+  metadata: unknown;
+  at: number;
+}
+/**
  * One turn of a conversation. Raises ValidationError for a block that its role may not carry.
  */
 export interface Message {
@@ -344,6 +392,37 @@ export interface Summary {
   owner: string;
   client: string;
   replayable: boolean;
+}
+/**
+ * Rollouts, newest first; ``next`` is the ``before`` of the page below, null for none.
+ */
+export interface RolloutPage {
+  items: RolloutSummary[];
+  next: string | null;
+}
+/**
+ * A rollout; ``event`` is the client's id of it, ``name`` the client's name.
+ *
+ * ``reward`` is the last one, ``reward_sum`` the sum over all messages; ``ended_at`` is the time of the last
+ * message, by the client's clock.
+ */
+export interface RolloutSummary {
+  id: string;
+  event: string;
+  owner: string;
+  run: string;
+  name: string | null;
+  environment: string | null;
+  variant: string | null;
+  split: string | null;
+  step: number | null;
+  client: string;
+  started_at: number;
+  ended_at: number | null;
+  messages: number;
+  reward: number | null;
+  reward_sum: number | null;
+  finished: boolean;
 }
 /**
  * The sessions of one run together.

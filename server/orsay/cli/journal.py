@@ -23,6 +23,7 @@ _EXAMPLES = """examples:
   orsay journal export wins.jsonl --env guess --reward-min 1 --since 7d
   orsay journal export wins.parquet --run grpo-3 --finished
   orsay journal export wins/ --run grpo-3                 a folder for datasets.load_from_disk
+  orsay journal export logged.jsonl --kind rollouts       rollouts that clients of openreward logged
   orsay journal export - --full --text "stack trace" | jq .
   orsay journal prune --older-than 30d --dry-run          what would be removed
   orsay journal prune --max-size 5GiB
@@ -38,7 +39,7 @@ _UNITS_BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2*
 _OPTIONS = {
     "stats": "json",
     "export": "env run split task step owner reward-min reward-max since until text finished faults living"
-    " trials format full no-images arguments force",
+    " trials kind format full no-images arguments force",
     "prune": "older-than keep max-size dry-run",
     "vacuum": "rewrite",
 }
@@ -103,6 +104,12 @@ def _add_filters(group: Any) -> None:
 
 
 def _add_form(group: Any) -> None:
+    group.add_argument(
+        "--kind",
+        choices=["sessions", "rollouts"],
+        default="sessions",
+        help="sessions of this server (default), or rollouts that clients logged",
+    )
     group.add_argument("--format", choices=["jsonl", "parquet", "dataset"], help="(by the name of FILE)")
     group.add_argument("--full", action="store_true", help="whole trajectories instead of conversations")
     group.add_argument("--no-images", action="store_true", help="name images in the text instead")
@@ -143,7 +150,7 @@ def _check_options(args: argparse.Namespace) -> None:
     for what, names in _OPTIONS.items():
         for option in names.split():
             name = {"run": "run_name"}.get(option, option).replace("-", "_")
-            if what != args.what and getattr(args, name) not in (None, False, "object"):
+            if what != args.what and getattr(args, name) not in (None, False, "object", "sessions"):
                 raise _Wrong(f"--{option} is for {what}, not for {args.what}")
 
 
@@ -186,6 +193,8 @@ def _export(args: argparse.Namespace) -> int:
 
     if args.output is None:
         raise _Wrong("name a FILE to export to: FILE.jsonl, FILE.parquet, FOLDER/, or - for standard output")
+    if args.kind == "rollouts":
+        return _export_rollouts(args)
     now = time.time()
     wanted = Filter(
         environment=args.env,
@@ -213,10 +222,47 @@ def _export(args: argparse.Namespace) -> int:
         images=not args.no_images,
         arguments=args.arguments,
     )
-    if args.output != "-" and Path(args.output).exists() and not args.force:
-        raise _Wrong(f"{args.output} exists already: name another file, or overwrite it with --force")
+    _check_output(args)
     export_to(_options(args), Export(recipe), args.output, kind, console(stderr=True))
     return 0
+
+
+def _export_rollouts(args: argparse.Namespace) -> int:
+    from ..journal.read.rollouts import RolloutFilter
+    from ..journal.rollout_export import RolloutExport, RolloutRecipe
+    from .journal_commands import export_rollouts_to
+
+    for name in ("task", "text", "faults", "living", "trials", "no_images"):
+        if getattr(args, name) not in (None, False):
+            raise _Wrong(f"--{name.replace('_', '-')} is for sessions, not for rollouts")
+    if _format(args) != "jsonl":
+        raise _Wrong("rollouts are exported as JSON lines: name FILE.jsonl")
+    now = time.time()
+    wanted = RolloutFilter(
+        environment=args.env,
+        run=args.run_name,
+        split=args.split,
+        step=args.step,
+        owner=args.owner,
+        since=_moment(args.since, now, "--since"),
+        until=_moment(args.until, now, "--until"),
+    )
+    recipe = RolloutRecipe(
+        wanted=wanted,
+        reward_min=args.reward_min,
+        reward_max=args.reward_max,
+        finished=args.finished,
+        full=args.full,
+        arguments=args.arguments,
+    )
+    _check_output(args)
+    export_rollouts_to(_options(args), RolloutExport(recipe), args.output, console(stderr=True))
+    return 0
+
+
+def _check_output(args: argparse.Namespace) -> None:
+    if args.output != "-" and Path(args.output).exists() and not args.force:
+        raise _Wrong(f"{args.output} exists already: name another file, or overwrite it with --force")
 
 
 def _format(args: argparse.Namespace) -> str:

@@ -6,28 +6,30 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+from sqlalchemy import Connection
 
 from ..journal.database import Store
 from ..journal.driver_errors import journal_down
 from ..journal.export import Export, dataset_of, existing
 from ..journal.options import JournalOptions
 from ..journal.read.counts import Tally
+from ..journal.rollout_export import RolloutExport
 from ..journal.search.index import forget
 from ..journal.write import retention
 from ..plain import one_line, safe
 from .terminal import write_lines
 
-__all__ = ["export_to", "prune", "show_tally", "vacuum"]
+__all__ = ["export_rollouts_to", "export_to", "prune", "show_tally", "vacuum"]
 
 
 def show_tally(console: Console, found: Tally) -> None:
@@ -39,6 +41,8 @@ def show_tally(console: Console, found: Tally) -> None:
     console.print(
         f"{found.sessions:,} sessions{still}; {found.calls:,} calls; {found.evaluations:,} evaluations"
     )
+    if found.rollouts:
+        console.print(f"{found.rollouts:,} logged rollouts with {found.rollout_messages:,} messages")
     if found.first_at is None or found.last_at is None:
         console.print("Nothing was played yet.")
         return
@@ -83,27 +87,46 @@ def export_to(options: JournalOptions, export: Export, output: str, kind: str, c
         console.print(f"Of {export.without_tools:,}, the tools are unknown: 'tools' is empty")
 
 
+def export_rollouts_to(options: JournalOptions, export: RolloutExport, output: str, console: Console) -> None:
+    """Write rollouts as JSON lines. Raises JournalDown, ConfigError and OSError."""
+    with (
+        existing(options) as store,
+        _bar(console, lambda: ("exporting", export.seen, export.total)) as show,
+    ):
+        _write_lines(store, export, output, show)
+    if output != "-" or console.is_terminal:
+        console.print(f"Exported {export.written:,} of {export.seen:,} rollouts to {safe(output)}")
+
+
 def prune(options: JournalOptions, console: Console, *, dry_run: bool) -> int:
-    """Remove sessions beyond the retention bounds of ``options``."""
-    removed = 0
-    with existing(options) as store, _bar(console, lambda: ("removing", removed, None)) as show:
-        while True:
-            with store.reading() as connection:
-                ids = retention.to_remove(connection, options, time.time())
-            if dry_run or not ids:
-                break
-            for part in retention.steps(ids):
-                with store.writing() as connection:
-                    retention.remove(connection, part)
-                removed += len(part)
-                show()
+    """Remove sessions and rollouts beyond the retention bounds of ``options``."""
+    kinds: dict[str, tuple[_Plan, _Removal]] = {
+        "sessions": (retention.to_remove, retention.remove),
+        "rollouts": (retention.rollouts_to_remove, retention.remove_rollouts),
+    }
+    counts = dict.fromkeys(kinds, 0)
+    with existing(options) as store, _bar(console, lambda: ("removing", sum(counts.values()), None)) as show:
+        for kind, (plan, remove) in kinds.items():
+            while True:
+                with store.reading() as connection:
+                    ids = plan(connection, options, time.time())
+                if dry_run:
+                    counts[kind] = len(ids)
+                if dry_run or not ids:
+                    break
+                for part in retention.steps(ids):
+                    with store.writing() as connection:
+                        remove(connection, part)
+                    counts[kind] += len(part)
+                    show()
+    rollouts = f" and {counts['rollouts']:,} rollouts" if counts["rollouts"] else ""
+    what = f"{counts['sessions']:,} sessions{rollouts}"
     if dry_run:
-        more = " at least" if len(ids) >= _MANY else ""
-        console.print(f"Would remove{more} {len(ids):,} sessions")
+        more = " at least" if max(counts.values()) >= _MANY else ""
+        console.print(f"Would remove{more} {what}")
     else:
-        console.print(
-            f"Removed {removed:,} sessions" + ("; 'orsay journal vacuum' gives room back" * bool(removed))
-        )
+        room = "; 'orsay journal vacuum' gives room back" if any(counts.values()) else ""
+        console.print(f"Removed {what}{room}")
     return 0
 
 
@@ -124,10 +147,12 @@ def vacuum(options: JournalOptions, console: Console, *, rewrite: bool) -> int:
     return 0
 
 
+_Plan: TypeAlias = Callable[[Connection, JournalOptions, float], list[int]]
+_Removal: TypeAlias = Callable[[Connection, Sequence[int]], None]
 _MANY = 2000  # sessions that retention plans at a time
 
 
-def _write_lines(store: Store, export: Export, output: str, show: Callable[[], None]) -> None:
+def _write_lines(store: Store, export: Export | RolloutExport, output: str, show: Callable[[], None]) -> None:
     with _output(output) as write:
         while not export.done:
             with store.reading() as connection:

@@ -23,6 +23,7 @@ from ..faults import FaultLog
 from ..journal.ids import new_id
 from ..journal.read import query
 from ..journal.read.filters import Filter
+from ..journal.read.rollouts import RolloutFilter, rollout, rollout_page
 from ..journal.records import EvaluationSaved
 from ..journal.schema import evaluations
 from ..journal.search.indexer import CatchUp
@@ -33,6 +34,7 @@ from .queries import (
     EvaluationsQuery,
     ExportQuery,
     FilterQuery,
+    RolloutsQuery,
     RunsQuery,
     SeriesQuery,
     TasksQuery,
@@ -43,7 +45,7 @@ from .request import BadQuery, JournalRequest
 __all__ = ["History"]
 
 Answer: TypeAlias = Callable[[JournalRequest], Awaitable[bytes | None]]
-_ONE = re.compile(r"/(trajectories|evaluations)/([0-9]+)")
+_ONE = re.compile(r"/(trajectories|rollouts|evaluations)/([0-9]+)")
 _LARGEST_ID = 2**63 - 1
 _COLUMNS = ("name", "run", "environment", "split", "model")
 
@@ -58,6 +60,7 @@ class History:
         self._max_body = max_body_bytes
         self._table: dict[tuple[str, str], Answer] = {
             ("GET", "/trajectories"): self._trajectories,
+            ("GET", "/rollouts"): self._rollouts,
             ("GET", "/runs"): self._runs,
             ("GET", "/runs/series"): self._series,
             ("GET", "/tasks"): self._tasks,
@@ -93,7 +96,12 @@ class History:
         match = _ONE.fullmatch(path)
         if match is None:
             return self._table[method, path]
-        return partial(self._trajectory if match[1] == "trajectories" else self._evaluation, int(match[2]))
+        kinds = {
+            "trajectories": self._trajectory,
+            "rollouts": self._rollout,
+            "evaluations": self._evaluation,
+        }
+        return partial(kinds[match[1]], int(match[2]))
 
     # sessions
 
@@ -121,6 +129,21 @@ class History:
         wanted = request.query(ExportQuery)
         which = replace(filter_of(wanted, request.owner), trials=wanted.trials)
         await send_export(self._writer, self._policy, wanted, which, request)
+
+    # rollouts that clients logged
+
+    async def _rollouts(self, request: JournalRequest) -> bytes:
+        wanted = request.query(RolloutsQuery)
+        conditions = wanted.model_dump(exclude={"limit", "before"})
+        which = RolloutFilter(**conditions, owner=request.owner)
+        return await self._writer.read(lambda c: _json(rollout_page(c, which, wanted.limit, wanted.before)))
+
+    async def _rollout(self, id: int, request: JournalRequest) -> bytes | None:
+        def read(connection: Connection) -> bytes | None:
+            found = rollout(connection, id, owner=request.owner)
+            return None if found is None else _json(found)
+
+        return None if id > _LARGEST_ID else await self._writer.read(read)
 
     # metrics
 

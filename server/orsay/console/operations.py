@@ -7,11 +7,13 @@ from pydantic import BaseModel, RootModel
 
 from ..http.operations import Operation
 from ..journal.read.models import EvaluationItem, Page, RunSummary, Series, TaskCell, Trajectory
+from ..journal.read.rollouts import LoggedRollout, RolloutPage
 from .about import Environments, ServerEntry
 from .live import Snapshot
 from .queries import (
     EvaluationsQuery,
     ExportQuery,
+    RolloutsQuery,
     RunsQuery,
     SeriesQuery,
     TasksQuery,
@@ -107,6 +109,14 @@ OPERATIONS = (
     ),
     _get("trajectories", "Recorded sessions, a page at a time.", Page, errors=_PAST, query=TrajectoriesQuery),
     _get("trajectories/{id}", "All of one recorded session.", Trajectory, errors=(*_PAST, 404)),
+    _get(
+        "rollouts",
+        "Rollouts that clients logged, a page at a time.",
+        RolloutPage,
+        errors=_PAST,
+        query=RolloutsQuery,
+    ),
+    _get("rollouts/{id}", "All of one logged rollout.", LoggedRollout, errors=(*_PAST, 404)),
     Operation(
         "get",
         "/console/api/export",

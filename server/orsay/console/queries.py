@@ -10,6 +10,7 @@ __all__ = [
     "EvaluationsQuery",
     "ExportQuery",
     "FilterQuery",
+    "RolloutsQuery",
     "RunsQuery",
     "SeriesQuery",
     "TasksQuery",
@@ -63,6 +64,21 @@ class ExportQuery(FilterQuery):
     full: bool = Field(False, description="whole trajectories rather than conversations for training")
     images: bool = Field(True, description="without them, they are named in the text")
     arguments: Literal["object", "string"] = Field("object", description="of tool calls")
+
+
+class RolloutsQuery(_Query):
+    """Query of a page of rollouts; all conditions must hold."""
+
+    environment: Name | None = None
+    run: Name | None = None
+    split: Name | None = None
+    step: int | None = Field(None, ge=-_LARGEST, le=_LARGEST, description="of training")
+    since: FiniteFloat | None = Field(None, description="begun then or later, seconds since 1970")
+    until: FiniteFloat | None = Field(None, description="begun before then")
+    limit: int = Field(50, ge=1, le=500)
+    before: Annotated[str, StringConstraints(pattern=r"^[0-9]{1,12}(\.[0-9]{1,12})?-[0-9]{1,19}$")] | None = (
+        Field(None, description="`next` of the page above")
+    )
 
 
 class RunsQuery(_Query):

@@ -15,6 +15,8 @@ __all__ = [
     "CallStarted",
     "EvaluationSaved",
     "Prompted",
+    "RolloutLogged",
+    "RolloutOpened",
     "Row",
     "SandboxUsed",
     "SessionEnded",
@@ -167,6 +169,53 @@ class SandboxUsed(NamedTuple):
     hide: Redactor | None = None
 
 
+class RolloutOpened(NamedTuple):
+    """A rollout that a client logs: the columns of ``rollouts``. It comes without secrets (``hide``)."""
+
+    id: int
+    event: str
+    owner: str
+    run: str
+    name: str | None
+    environment: str | None
+    variant: str | None
+    split: str | None
+    step: int | None
+    task_spec: str | None
+    metadata: str | None
+    run_info: str | None
+    client: str
+    started_at: float
+    hide: None = None
+
+
+class RolloutLogged(NamedTuple):
+    """A message of such a rollout, without secrets: the columns of ``rollout_messages``."""
+
+    rollout: int
+    event: str
+    number: int | None
+    kind: str
+    content: str | None
+    summary: str | None
+    reference: str | None
+    name: str | None
+    call: str | None
+    reward: float | None
+    finished: bool
+    metadata: str | None
+    at: float
+    hide: None = None
+
+
 Row: TypeAlias = (
-    SessionOpened | SessionEnded | Prompted | CallStarted | CallEnded | EvaluationSaved | SandboxUsed
+    SessionOpened
+    | SessionEnded
+    | Prompted
+    | CallStarted
+    | CallEnded
+    | EvaluationSaved
+    | SandboxUsed
+    | RolloutOpened
+    | RolloutLogged
 )

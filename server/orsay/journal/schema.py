@@ -27,6 +27,8 @@ __all__ = [
     "facts",
     "metadata",
     "prompts",
+    "rollout_messages",
+    "rollouts",
     "sandbox_events",
     "scores",
     "sessions",
@@ -156,11 +158,57 @@ sandbox_events = Table(  # what a session did in its sandboxes
     Index("sandbox_events_session", "session", "id"),
 )
 
+rollouts = (
+    Table(  # logged by clients, as those of ``openreward`` do; sessions are played here, these anywhere
+        "rollouts",
+        metadata,
+        Column("id", _Id, primary_key=True, autoincrement=False),  # a hash of owner and event
+        Column("event", String, nullable=False),  # what the client calls it
+        Column("owner", String, nullable=False),  # of the API key; empty without keys
+        Column("run", String, nullable=False),
+        Column("name", String),
+        Column("environment", String),  # as the client names it
+        Column("variant", String),
+        Column("split", String),
+        Column("step", BigInteger),
+        Column("task_spec", Text),  # JSON; large ones are in ``values``, as those below
+        Column("metadata", Text),
+        Column("run_info", Text),
+        Column("client", String, nullable=False),  # User-Agent
+        Column("started_at", Float, nullable=False),  # by the clock of this server
+        Index("rollouts_started", "started_at", "id"),
+        Index("rollouts_owner", "owner", "started_at"),
+        Index("rollouts_run", "run", "started_at"),
+    )
+)
+
+rollout_messages = Table(
+    "rollout_messages",
+    metadata,
+    Column("rollout", BigInteger, primary_key=True, autoincrement=False),
+    Column("event", String, primary_key=True),  # what the client calls it
+    Column("number", BigInteger),  # its position; none for an update
+    Column("kind", String, nullable=False),  # user_message, tool_call ... or update: of the rollout itself
+    Column("content", Text),  # large ones are in ``values``
+    Column("summary", Text),  # of reasoning
+    Column("reference", Text),  # to hidden reasoning
+    Column("name", String),  # of the tool
+    Column("call", String),  # joins a call and its result
+    Column("reward", Float),
+    Column("finished", Boolean, nullable=False),
+    Column("metadata", Text),  # JSON; of an update, what it says
+    Column("at", Float, nullable=False),  # by the clock of the client
+)
+
 values = Table(
     "large_values",
     metadata,
-    Column("row", BigInteger, primary_key=True, autoincrement=False),  # id of the session, call or event
-    Column("field", String, primary_key=True),  # request, input, result, output, or a kind of prompt
+    Column(
+        "row", BigInteger, primary_key=True, autoincrement=False
+    ),  # id of the session, call, event or rollout
+    Column(
+        "field", String, primary_key=True
+    ),  # request, input, result, output, a kind of prompt, or of which message what
     Column("session", BigInteger, nullable=False, index=True),
     Column("data", LargeBinary, nullable=False),  # zlib of the JSON
 )

@@ -35,6 +35,7 @@ from ..observe.mount import MetricsMount
 from ..observe.observed import Observed
 from ..observe.telemetry import make_telemetry
 from ..protocols.required_secrets import RequiredSecretsMount
+from ..protocols.rollouts.mount import RolloutMount
 from ..runtimes.base import Runtime
 from ..runtimes.router import RouterRuntime
 from ..sessions.limits import CallLimits, SessionLimits
@@ -97,6 +98,8 @@ class Running:
             mounts.append(sandboxes.mount)
         if secrets_of is not None:
             mounts.append(RequiredSecretsMount(runtime, secrets_of))
+        recent = self.sessions.secrets.of
+        mounts.append(RolloutMount(self.journal, recent, max_body_bytes=settings.max_body_bytes))
         if settings.shows_console:
             service = None if sandboxes is None else sandboxes.service
             mounts.insert(0, _console(settings, self.sessions, self._keys, self.journal, service))

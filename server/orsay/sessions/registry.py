@@ -36,6 +36,7 @@ from .calls import CallTotals
 from .limits import CallLimits, SessionLimits
 from .meter import Meter
 from .opener import Opener, deleted_early, fail
+from .recent_secrets import RecentSecrets
 from .recorder import task_name
 from .session import SANDBOX_IS_GONE, Session, SessionKey
 from .shared import Shared
@@ -77,6 +78,7 @@ class Sessions:
         self.limits = limits
         self.totals = CallTotals(call_limits)
         self.faults = faults
+        self.secrets = RecentSecrets()
         self._live: dict[SessionKey, Session] = {}
         self._tombstones = Tombstones(memory_s=limits.gone_memory_s)
         self._per_owner: Counter[str] = Counter()
@@ -177,6 +179,7 @@ class Sessions:
         self, sid: str, owner: str, info: EnvironmentInfo, digest: bytes, request: OpenSession, client: str
     ) -> Session:
         hide = redactor(request.secrets.values())
+        self.secrets.remember(owner, hide)
         task = task_name(request.split, request.index, request.task_spec, hide)
         record = None
         if self._recorder is not None:

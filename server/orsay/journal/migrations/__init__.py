@@ -13,7 +13,7 @@ from ...errors import JournalDown
 
 __all__ = ["HEAD", "VERSION_TABLE", "is_current", "migrate"]
 
-HEAD = "0005"
+HEAD = "0006"
 VERSION_TABLE = "journal_version"
 _LOCK = 0x6F727361790001  # of PostgreSQL: servers that start together migrate one after the other
 

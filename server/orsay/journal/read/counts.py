@@ -6,7 +6,7 @@ from pydantic import BaseModel
 from sqlalchemy import Connection, func, select
 
 from ..database import Store
-from ..schema import calls, evaluations, sessions
+from ..schema import calls, evaluations, rollout_messages, rollouts, sessions
 from ..search.index import search_file
 from .models import RunSummary
 from .query import runs
@@ -38,6 +38,9 @@ class Tally(BaseModel):
     """Open sessions, and those of killed servers."""
     calls: int
     evaluations: int
+    rollouts: int
+    """Rollouts that clients logged, and their messages."""
+    rollout_messages: int
     first_at: float | None
     last_at: float | None
     faults: dict[str, int]
@@ -71,6 +74,11 @@ def tally(store: Store, *, newest_runs: int = 10) -> Tally:
             unended=connection.scalar(select(func.count()).where(s.ended_at.is_(None))) or 0,
             calls=connection.scalar(select(func.count()).select_from(calls)) or 0,
             evaluations=connection.scalar(select(func.count()).select_from(evaluations)) or 0,
+            rollouts=connection.scalar(select(func.count()).select_from(rollouts)) or 0,
+            rollout_messages=connection.scalar(
+                select(func.count()).where(rollout_messages.c.number.is_not(None))
+            )
+            or 0,
             first_at=started.get(first),
             last_at=started.get(last),
             faults={row[0]: row[1] for row in connection.execute(by_fault.order_by(s.fault))},

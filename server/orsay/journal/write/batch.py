@@ -16,6 +16,8 @@ from ..records import (
     CallStarted,
     EvaluationSaved,
     Prompted,
+    RolloutLogged,
+    RolloutOpened,
     Row,
     SandboxUsed,
     SessionEnded,
@@ -51,6 +53,10 @@ COLUMNS = {
     "ends": "id ended_at end_reason fault calls faults reward reward_sum finished setup_s",
     "sandbox_events": "id session sandbox kind call what output exit_code timed_out duration_s size_bytes"
     " reason detail started_at",
+    "rollouts": "id event owner run name environment variant split step task_spec metadata run_info client"
+    " started_at",
+    "rollout_messages": "rollout event number kind content summary reference name call reward finished"
+    " metadata at",
 }
 """The tables in the order of a Batch, and the columns of their rows; ``ends`` are columns of sessions."""
 
@@ -58,6 +64,7 @@ SANDBOX_OUTPUT_CHARS = 16_384
 SANDBOX_COMMAND_CHARS = 4_096
 """Characters that are kept of a command in a sandbox, and of its output."""
 
+_OF_NO_SESSION = frozenset({"evaluations", "rollouts", "rollout_messages"})
 _FIELDS = {name: tuple(columns.split()) for name, columns in COLUMNS.items()}
 _tables = attrgetter(*COLUMNS)
 _end = attrgetter(*_FIELDS["ends"])
@@ -71,7 +78,17 @@ _SECRETS = _FIELDS["sessions"].index("secrets")
 _session_before = itemgetter(*map(SessionOpened._fields.index, _FIELDS["sessions"][:_SECRETS]))
 _session_after = itemgetter(*map(SessionOpened._fields.index, _FIELDS["sessions"][_SECRETS + 1 :]))
 
-FIRST_STAYS = frozenset({"sessions", "prompts", "asks", "large_values", "sandbox_events"})
+FIRST_STAYS = frozenset(
+    {
+        "sessions",
+        "prompts",
+        "asks",
+        "large_values",
+        "sandbox_events",
+        "rollouts",
+        "rollout_messages",
+    }
+)
 """Tables that keep the first row of a key; others keep the last one."""
 
 
@@ -88,6 +105,8 @@ class Batch:
     evaluations: dict[int, Params] = field(default_factory=dict)
     ends: dict[int, Params] = field(default_factory=dict)
     sandbox_events: dict[int, Params] = field(default_factory=dict)
+    rollouts: dict[int, Params] = field(default_factory=dict)
+    rollout_messages: dict[tuple[int, str], Params] = field(default_factory=dict)
 
     def keep(self, row: int, name: str, session: int, text: str | None) -> str | None:
         """The text for the row's column; None for a large one, which is stored in ``large_values``."""
@@ -233,14 +252,31 @@ def _sandbox_used(batch: Batch, row: SandboxUsed) -> None:
     batch.sandbox_events[row.id] = _params("sandbox_events", values)
 
 
+def _rollout_opened(batch: Batch, row: RolloutOpened) -> None:
+    kept = {
+        name: batch.keep(row.id, name, row.id, getattr(row, name))
+        for name in ("task_spec", "metadata", "run_info")
+    }
+    batch.rollouts[row.id] = _params("rollouts", {**row._asdict(), **kept})
+
+
+def _rollout_logged(batch: Batch, row: RolloutLogged) -> None:
+    kept = {
+        name: batch.keep(row.rollout, f"{name} {row.event}", row.rollout, getattr(row, name))
+        for name in ("content", "summary", "reference", "metadata")
+    }
+    batch.rollout_messages[row.rollout, row.event] = _params("rollout_messages", {**row._asdict(), **kept})
+
+
 def _shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
 def without(batch: Batch, sessions: Container[int]) -> tuple[Batch, int]:
     """The batch without the rows of these sessions, and the number of removed rows."""
-    kept, lost = Batch(evaluations=batch.evaluations), 0
-    for name in COLUMNS.keys() - {"evaluations"}:
+    others = {name: getattr(batch, name) for name in _OF_NO_SESSION}
+    kept, lost = Batch(**others), 0
+    for name in COLUMNS.keys() - _OF_NO_SESSION:
         columns = _FIELDS[name]
         at = columns.index("session" if "session" in columns else "id")
         rows, mine = getattr(batch, name), getattr(kept, name)
@@ -277,4 +313,6 @@ _ADDERS: dict[type, Callable[[Batch, Any], None]] = {
     CallEnded: _call_ended,
     EvaluationSaved: _evaluation_saved,
     SandboxUsed: _sandbox_used,
+    RolloutOpened: _rollout_opened,
+    RolloutLogged: _rollout_logged,
 }

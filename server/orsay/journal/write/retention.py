@@ -1,4 +1,4 @@
-"""Retention: selects and removes sessions beyond the bounds on age, number and size.
+"""Retention: selects and removes sessions and rollouts beyond the bounds on age, number and size.
 
 Open sessions and evaluations are kept.
 """
@@ -9,10 +9,20 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, or_, select, text
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, exists, func, or_, select, text
 
 from ..options import JournalOptions
-from ..schema import asks, calls, prompts, sandbox_events, scores, sessions, values
+from ..schema import (
+    asks,
+    calls,
+    prompts,
+    rollout_messages,
+    rollouts,
+    sandbox_events,
+    scores,
+    sessions,
+    values,
+)
 
 __all__ = [
     "AT_ONCE",
@@ -20,13 +30,15 @@ __all__ = [
     "free_pages",
     "give_back",
     "remove",
+    "remove_rollouts",
+    "rollouts_to_remove",
     "size_bytes",
     "steps",
     "to_remove",
 ]
 
 AT_ONCE = 10
-"""Sessions to remove in one transaction, which blocks the writer."""
+"""Sessions or rollouts to remove in one transaction, which blocks the writer."""
 
 PAGES_AT_ONCE = 256
 """Pages of a SQLite file to release in one transaction."""
@@ -43,6 +55,8 @@ _POSTGRES_SIZES = {  # size of a row besides its texts, with its part of the ind
     asks: ("0", 100),
     scores: ("coalesce(octet_length(detail), 0)", 160),
     sandbox_events: ("octet_length(what) + coalesce(octet_length(output), 0)", 300),
+    rollouts: ("0", 600),
+    rollout_messages: ("coalesce(octet_length(content), 0) + coalesce(octet_length(metadata), 0)", 250),
     values: ("octet_length(data)", 160),
 }
 _SAMPLE = 5_000  # rows
@@ -57,12 +71,23 @@ def to_remove(connection: Connection, options: JournalOptions, now: float) -> li
         before = now - options.max_age_days * _DAY_S
         old = and_(gone, func.coalesce(sessions.c.ended_at, sessions.c.started_at) < before)
         found = _oldest(connection, old, _PLANNED)
-    excess = _excess(connection, options) - len(found)
+    excess = _excess(connection, options, sessions) - len(found)
     if excess > 0:
         known = set(found)
         more = _oldest(connection, gone, min(excess + len(found), _PLANNED))
         found += [id for id in more if id not in known][:excess]
     return found[:_PLANNED]
+
+
+def rollouts_to_remove(connection: Connection, options: JournalOptions, now: float) -> list[int]:
+    """Rollouts to remove now, the oldest first: as many are kept as sessions are."""
+    excess = _excess(connection, options, rollouts)
+    columns = rollouts.c.id, rollouts.c.started_at
+    oldest = connection.execute(
+        select(*columns).order_by(rollouts.c.started_at, rollouts.c.id).limit(_PLANNED)
+    )
+    before = -math.inf if options.max_age_days is None else now - options.max_age_days * _DAY_S
+    return [id for at, (id, started_at) in enumerate(oldest) if at < excess or started_at < before]
 
 
 def _gone(now: float) -> ColumnElement[bool]:
@@ -77,15 +102,15 @@ def _oldest(connection: Connection, which: ColumnElement[bool], count: int) -> l
     return list(connection.scalars(select(sessions.c.id).where(which).order_by(sessions.c.id).limit(count)))
 
 
-def _excess(connection: Connection, options: JournalOptions) -> int:
-    """Number of surplus sessions, by number and by size."""
+def _excess(connection: Connection, options: JournalOptions, table: Table) -> int:
+    """Number of surplus sessions or rollouts, by number and by size."""
     if options.max_sessions is None and options.max_bytes is None:
         return 0
     size = 0 if options.max_bytes is None else size_bytes(connection, options.max_bytes)
     large = options.max_bytes is not None and size > options.max_bytes
     if options.max_sessions is None and not large:
         return 0
-    count = connection.scalar(select(func.count()).select_from(sessions)) or 0
+    count = connection.scalar(select(func.count()).select_from(table)) or 0
     excess = 0 if options.max_sessions is None else count - options.max_sessions
     if large and options.max_bytes is not None:
         excess = max(excess, math.ceil(count * (1 - _ROOM * options.max_bytes / size)))
@@ -94,15 +119,28 @@ def _excess(connection: Connection, options: JournalOptions) -> int:
 
 def remove(connection: Connection, ids: Sequence[int]) -> None:
     """Remove these sessions with all their rows; call with ``AT_ONCE`` at most."""
-    if connection.dialect.name == "postgresql":  # serialize several servers
-        connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+    _serialize(connection)
     for table in (calls, prompts, asks, scores, sandbox_events, values):
         connection.execute(delete(table).where(table.c.session.in_(ids)))
     connection.execute(delete(sessions).where(sessions.c.id.in_(ids)))
 
 
+def remove_rollouts(connection: Connection, ids: Sequence[int]) -> None:
+    """Remove these rollouts with all their rows; call with ``AT_ONCE`` at most."""
+    _serialize(connection)
+    connection.execute(delete(rollout_messages).where(rollout_messages.c.rollout.in_(ids)))
+    connection.execute(delete(values).where(values.c.session.in_(ids)))
+    connection.execute(delete(rollouts).where(rollouts.c.id.in_(ids)))
+
+
+def _serialize(connection: Connection) -> None:
+    """Let one of several servers at a time remove rows."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+
+
 def steps(ids: Sequence[int]) -> Iterator[Sequence[int]]:
-    """The ids in parts for ``remove``."""
+    """The ids in parts for ``remove`` and ``remove_rollouts``."""
     for at in range(0, len(ids), AT_ONCE):
         yield ids[at : at + AT_ONCE]
 

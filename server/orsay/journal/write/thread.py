@@ -17,7 +17,16 @@ from ...errors import JournalDown
 from ...logs import get_logger
 from ..database import Store, quarantine
 from ..driver_errors import is_about_rows, journal_down
-from ..records import CallEnded, CallStarted, Prompted, Row, SandboxUsed, SessionEnded, SessionOpened
+from ..records import (
+    CallEnded,
+    CallStarted,
+    Prompted,
+    RolloutLogged,
+    Row,
+    SandboxUsed,
+    SessionEnded,
+    SessionOpened,
+)
 from .batch import encode, without
 from .statements import PostgresStatements, SqliteStatements, Statements, write_all, write_row
 from .wal import Segment
@@ -340,4 +349,6 @@ class WriterThread:
 
 
 def _session(row: Row) -> int:
+    if isinstance(row, RolloutLogged):
+        return row.rollout  # which is never unknown
     return row.session if isinstance(row, Prompted | CallStarted | CallEnded | SandboxUsed) else row.id

@@ -15,6 +15,8 @@ from ..records import (
     CallStarted,
     EvaluationSaved,
     Prompted,
+    RolloutLogged,
+    RolloutOpened,
     Row,
     SandboxUsed,
     SessionEnded,
@@ -32,6 +34,8 @@ _CLASSES: tuple[Any, ...] = (
     CallEnded,
     EvaluationSaved,
     SandboxUsed,
+    RolloutOpened,
+    RolloutLogged,
 )
 _NUMBERS = {each: number for number, each in enumerate(_CLASSES)}
 _MOST = 2**63

@@ -24,7 +24,16 @@ from ...logs import get_logger
 from ..database import Store
 from ..options import JournalOptions
 from ..records import CallEnded, Prompted, Row, SessionEnded, SessionOpened
-from .retention import PAGES_AT_ONCE, free_pages, give_back, remove, steps, to_remove
+from .retention import (
+    PAGES_AT_ONCE,
+    free_pages,
+    give_back,
+    remove,
+    remove_rollouts,
+    rollouts_to_remove,
+    steps,
+    to_remove,
+)
 from .run_delay import RunDelay
 from .thread import Chore, WriterThread
 from .wal import AGE_S, IS_HERE, MOST_ROWS, Segment, WriteAheadLog
@@ -303,7 +312,7 @@ class Writer:
     # retention
 
     async def _retain(self) -> None:
-        """Remove sessions beyond the bounds of retention at intervals, in steps between two batches."""
+        """Remove what is beyond the bounds of retention at intervals, in steps between two batches."""
         while True:
             await asyncio.sleep(self._limits.retention_s)
             try:
@@ -311,6 +320,10 @@ class Writer:
                     for part in steps(ids):
                         await self._done(partial(remove, ids=part))
                     log.info("journal_pruned", sessions=len(ids))
+                while ids := await self.read(self._rollouts_to_remove):
+                    for part in steps(ids):
+                        await self._done(partial(remove_rollouts, ids=part))
+                    log.info("journal_pruned", rollouts=len(ids))
                 for _ in range(await self.read(free_pages) // PAGES_AT_ONCE):
                     await self._done(give_back)
             except JournalDown as exc:
@@ -318,6 +331,9 @@ class Writer:
 
     def _to_remove(self, connection: Connection) -> list[int]:
         return to_remove(connection, self.options, time.time())
+
+    def _rollouts_to_remove(self, connection: Connection) -> list[int]:
+        return rollouts_to_remove(connection, self.options, time.time())
 
     async def _done(self, chore: Chore) -> None:
         """Run the chore in the writer thread. Raises JournalDown if it failed."""

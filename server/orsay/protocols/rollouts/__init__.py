@@ -1,0 +1,1 @@
+"""The rollout endpoint that clients of the ``openreward`` package use."""
