@@ -305,7 +305,7 @@ async def test_a_sandbox_whose_server_is_silent_ends(tmp_path: Path) -> None:
         [state] = [each for each in tmp_path.iterdir() if each.is_dir()]
 
         async def removed() -> bool:
-            return {each.name for each in state.iterdir()} == {"agent", "masks"}
+            return {each.name for each in state.iterdir()} == {"agent", "host", "snapshots"}
 
         await comes_true(removed)
         assert sandbox.gone is not None
