@@ -58,13 +58,13 @@ async def test_a_fork_has_all_that_is_said_of_files(backend: Backend) -> None:
     first = await sandboxes.create(spec)
     await first.run(
         "cd /root; echo x > a; ln a b; ln -s a c; mkfifo d; mkdir -m 700 e; chown 7:8 a e; chmod 4711 a;"
-        "touch -d @1000000000 a e; truncate -s 1G sparse;"
+        "touch -d @1000000000 a e;"
         "rm -rf /etc/skel; mkdir /etc/skel; echo y > /etc/skel/new;"
         "mv /etc/motd /root/moved; echo 127.0.0.2 more >> /etc/hosts"
     )
     look = (
         "cd /root; stat -c '%n %F %a %u:%g %h %Y' a b c d e; readlink c; test a -ef b && echo one;"
-        "stat -c %s sparse; expr $(stat -c %b sparse) '<' 100; ls -A /etc/skel; ls /etc/motd moved"
+        "ls -A /etc/skel; ls /etc/motd moved"
     )
     expected = await said(first, look)
     assert "a regular file 4711 7:8 2 1000000000" in expected and "one" in expected

@@ -98,13 +98,9 @@ class _Bubblewrap:
         return folder
 
     async def living(self) -> set[str]:
-        names = {
-            made.name: sandbox.id
-            for sandbox, made in self.sandboxes._open.items()
-            if made.name not in self.sandboxes._starting
-        }
         found = {each.name for each in self._folder().iterdir()} - {"agent", "host", "snapshots"}
-        return {names.get(each, f"{each} (starting or ending)") for each in found}
+        ready = {made.name for made in self.sandboxes._open.values()} - {*self.sandboxes._starting}
+        return {each.partition(".")[0] if each in ready else f"{each} (starting or ending)" for each in found}
 
     async def snapshots(self) -> int:
         return len([*(self._folder() / "snapshots").iterdir()])

@@ -62,7 +62,7 @@ class _Made:
     """What is known of a sandbox."""
 
     name: str
-    """Its name for the keeper: those that clients know may be given twice."""
+    """For the keeper: its id, and a part that is never the same."""
     image: str
     begun_with: Snapshot | None
     connection: AgentConnection
@@ -262,7 +262,7 @@ class BubblewrapSandboxes:
     async def _create(self, spec: SandboxSpec, sandbox_id: str, begun_with: Snapshot | None) -> Sandbox:
         disk_bytes = spec.disk_bytes or self._disk_bytes
         request = self._request(spec, layers_of(begun_with), disk_bytes)
-        name = uuid.uuid4().hex
+        name = f"{sandbox_id}.{uuid.uuid4().hex[:8]}"
         answered = False
         loop = asyncio.get_running_loop()
         started, ended = loop.create_future(), loop.create_future()
@@ -289,7 +289,14 @@ class BubblewrapSandboxes:
                 if answered:
                     await self._snapshots.let_go(begun_with)
 
-        sandbox = Sandbox(sandbox_id, connection, remove, variables=spec.variables)
+        events = self._facts["memory_events"]
+        sandbox = Sandbox(
+            sandbox_id,
+            connection,
+            remove,
+            variables=spec.variables,
+            memory_events=events and Path(events.format(name=name)),
+        )
         self._open[sandbox] = _Made(name, spec.image, begun_with, connection)
         try:
             try:

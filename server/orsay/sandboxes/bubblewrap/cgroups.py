@@ -31,6 +31,13 @@ class Groups:
     def folders(self) -> list[Path]:
         return list(dict.fromkeys(self.bases.values()))
 
+    def memory_events(self) -> str | None:
+        """Pattern of the file that tells of a sandbox's kills for want of memory, by its ``name``."""
+        if "memory" not in self.bases:
+            return None
+        file = "memory.events" if self.version == 2 else "memory.oom_control"
+        return f"{self.bases['memory']}/{{name}}/{file}"
+
     def make(
         self, name: str, *, memory_bytes: int | None, cpus: float | None, processes: int | None
     ) -> list[Path]:

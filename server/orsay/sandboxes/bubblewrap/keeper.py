@@ -177,6 +177,7 @@ class Keeper:
             in_memory=self._in_memory,
             limits=sorted(self._groups.bases),
             rlimits=self._rlimits,
+            memory_events=self._groups.memory_events(),
             swept=self._swept,
         )
         self._serving = True
