@@ -7,9 +7,9 @@ import errno
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpx
 import pytest
@@ -20,19 +20,39 @@ from orsay.runtimes.docker.engine import Engine
 from orsay_client import AsyncClient
 from orsay_client.errors import WorkerLost
 
+from ..support.backends import KINDS
+from ..support.bubblewrap import skip_without_bubblewrap
 from ..support.engine import ROOT, needs_engine
 from ..support.sandboxes import comes_true
 from ..support.server_process import ServerProcess, server
 
-pytestmark = needs_engine
-
 ENVIRONMENTS = str(ROOT / "tests" / "support" / "author_environments.py")
 KEY = "key-of-the-trainer"
+Gone: TypeAlias = Callable[[str], Awaitable[None]]
 
 
-@pytest.fixture(scope="module", params=["process", "local"])
-def served(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
-    options = ["--sandboxes", "docker", "--runtime", request.param]
+@pytest.fixture(scope="module", autouse=True)
+def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder for what bubblewrap keeps, for servers and scripts."""
+    folder = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("TMPDIR", str(folder))
+        yield folder
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(("bubblewrap", "process"), id="bubblewrap", marks=pytest.mark.process),
+        pytest.param(("docker", "process"), id="docker", marks=pytest.mark.engine),
+        pytest.param(("docker", "local"), id="docker, local", marks=pytest.mark.engine),
+    ],
+)
+def served(request: pytest.FixtureRequest, state: Path) -> Iterator[ServerProcess]:
+    kind, runtime = request.param
+    if kind == "bubblewrap":
+        skip_without_bubblewrap()
+    options = ["--sandboxes", kind, "--runtime", runtime]
     with server(ENVIRONMENTS, options=options, api_keys=[KEY], sandboxes_idle_limit_s=5) as found:
         yield found
 
@@ -47,16 +67,24 @@ def text(output: Any) -> str:
     return str(output.blocks[0].text)
 
 
-async def gone(sandbox_id: str) -> None:
-    async with await Engine.connect() as engine:
+@pytest.fixture
+def gone(request: pytest.FixtureRequest, state: Path) -> Gone:
+    """Wait until the back end of the test has nothing of a sandbox."""
+    by_engine = request.node.get_closest_marker("engine") is not None
 
-        async def is_gone() -> bool:
+    async def is_gone(sandbox_id: str) -> bool:
+        if not by_engine:
+            return not [*state.glob(f"orsay-sandboxes-*/*/{sandbox_id}.*")]
+        async with await Engine.connect() as engine:
             return await engine.containers({"orsay.sandbox": sandbox_id}) == []
 
-        await comes_true(is_gone)
+    async def waited(sandbox_id: str) -> None:
+        await comes_true(lambda: is_gone(sandbox_id))
+
+    return waited
 
 
-async def test_an_episode_with_a_sandbox_and_an_isolated_grader(environment: Any) -> None:
+async def test_an_episode_with_a_sandbox_and_an_isolated_grader(environment: Any, gone: Gone) -> None:
     async with environment.session(split="train", index=0) as session:
         told = json.loads(text(await session.call("many", {})))
         sandbox_id = told.pop("id")
@@ -82,7 +110,7 @@ async def test_what_a_policy_changes_does_not_reach_the_grader(environment: Any)
         assert (await session.call("submit", {})).reward == 0.0
 
 
-async def test_a_forgotten_sandbox_ends_with_its_session(environment: Any) -> None:
+async def test_a_forgotten_sandbox_ends_with_its_session(environment: Any, gone: Gone) -> None:
     async with environment.session(split="train", index=0) as session:
         forgotten = text(await session.call("another", {}))
     await gone(forgotten)
@@ -93,7 +121,7 @@ async def test_a_fork_in_a_session(environment: Any) -> None:
         assert text(await session.call("fork", {})) == "kept"
 
 
-async def test_code_that_is_not_async(environment: Any) -> None:
+async def test_code_that_is_not_async(environment: Any, gone: Gone) -> None:
     async with environment.session(split="train", index=0) as session:
         said, size, sandbox_id = text(await session.call("blocking", {})).splitlines()
         assert (said, size) == ("b", "2")
@@ -144,8 +172,9 @@ async def test_the_toolsets_of_the_package(served: ServerProcess) -> None:
             async def use(name: str, **parameters: Any) -> str:
                 return text(await session.call(name, parameters))
 
-            assert await use("bash", command="cd /work; X=1; ls") == "main.py\n"
-            assert await use("bash", command="echo $X$PWD; exit 3") == "/\n[exit code 3]"
+            begins = (await use("bash", command="cd /usr; X=1; echo $OLDPWD")).strip()
+            assert await use("bash", command="echo $X$PWD; exit 3") == f"{begins}\n[exit code 3]"
+            assert await use("bash", command="cd /work; ls") == "main.py\n"
             assert await use("bash", command="true") == "[no output]"
             assert (await use("bash", command="sleep 9", timeout_s=1)).startswith("[killed after its time")
             assert "timeout_s must be" in await use("bash", command="true", timeout_s=-1)
@@ -184,9 +213,10 @@ async def test_toolsets_of_openreward_on_our_sandbox(served: ServerProcess, name
             assert "alpha" in text(await session.call(shell, {field: command, **more}))
 
 
-async def test_the_environment_of_the_documentation() -> None:
+async def test_the_environment_of_the_documentation(chosen: str) -> None:
     path = str(ROOT / "docs" / "examples" / "sandboxes" / "repair.py")
-    with server(path, options=["--sandboxes", "docker"]) as one:
+    images = {"python:3.11-slim": "host"} if chosen == "bubblewrap" else {}
+    with server(path, options=["--sandboxes", chosen], sandboxes_images=images) as one:
         async with AsyncClient(one.url) as client:
             for repaired, reward in (("print(sum(map(int, input().split())))", 0.0), (_REPAIRED, 1.0)):
                 async with client.environment("repair").session(split="train", index=0) as session:
@@ -200,6 +230,7 @@ _REPAIRED = "import sys\nprint(sum(map(int, sys.stdin.read().split())))"
 # without a server
 
 
+@needs_engine
 def test_the_script_of_the_documentation() -> None:
     path = ROOT / "docs" / "examples" / "sandboxes" / "script.py"
     done = subprocess.run(
@@ -209,8 +240,17 @@ def test_the_script_of_the_documentation() -> None:
     assert done.stdout.startswith("42\n\nPRETTY_NAME")
 
 
+@pytest.fixture(params=KINDS)
+def chosen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The back end of scripts."""
+    if request.param == "bubblewrap":
+        skip_without_bubblewrap()
+    monkeypatch.setenv("ORSAY_SANDBOXES_BACKEND", request.param)
+    return str(request.param)
+
+
 @pytest_asyncio.fixture
-async def box() -> AsyncIterator[Sandbox]:
+async def box(chosen: str) -> AsyncIterator[Sandbox]:
     files = {"/work/a": "one", "/work/deep/b": "two"}
     async with sandbox(memory="256m", files=files, env={"SET": "1"}) as found:
         yield found
@@ -247,7 +287,7 @@ async def test_grading_in_the_same_sandbox(box: Sandbox) -> None:
     assert (apart.output, same.output) == ("deep\n", "a\ndeep\n")
 
 
-async def test_reset_begins_anew(box: Sandbox) -> None:
+async def test_reset_begins_anew(box: Sandbox, gone: Gone) -> None:
     first = box.id
     await box.run("rm /work/a; touch /left")
     await box.reset()
@@ -302,11 +342,13 @@ async def test_a_sandbox_that_has_ended(box: Sandbox) -> None:
         await box.run("true")
 
 
+@pytest.mark.usefixtures("chosen")
 async def test_an_image_that_is_missing() -> None:
     with pytest.raises(ImageMissing, match="no/such-image:1"):
         await sandbox(image="no/such-image:1")
 
 
+@pytest.mark.usefixtures("chosen")
 def test_a_script_that_is_not_async() -> None:
     with sandbox() as box:
         assert box.run("echo $0").output == "/bin/bash\n"

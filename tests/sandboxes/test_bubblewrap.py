@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,17 +21,18 @@ from typing import Any
 import pytest
 from orsay.errors import ConfigError, ImageMissing, SandboxError, SandboxGone
 from orsay.sandboxes.backends import choose_backend, open_backend
-from orsay.sandboxes.base import SandboxSpec
+from orsay.sandboxes.base import SandboxSpec, fork
 from orsay.sandboxes.bubblewrap import seccomp
 from orsay.sandboxes.bubblewrap.backend import HOST, BubblewrapSandboxes
 from orsay.sandboxes.bubblewrap.cgroups import find_groups, remove_group
+from orsay.sandboxes.bubblewrap.freezing import frozen
 from orsay.sandboxes.bubblewrap.roots import hide_secrets
 from orsay.sandboxes.sandbox import Sandbox
 
 from ..support.bubblewrap import bubblewrap_sandbox, bubblewrap_sandboxes, unpacked_base
 from ..support.sandboxes import comes_true
 from ..support.server_process import is_running
-from ..support.waiting import until
+from ..support.waiting import until, until_true
 
 pytestmark = pytest.mark.process
 
@@ -285,6 +287,99 @@ def test_the_layer_of_masks_hides_what_not_everybody_may_read(tmp_path: Path) ->
     assert hidden == {"shadow", "key", "ssl/private", "a"}
 
 
+# snapshots
+
+
+async def test_holes_of_files_stay_holes_in_forks(tmp_path: Path) -> None:
+    async with bubblewrap_sandboxes(tmp_path) as sandboxes:
+        spec = SandboxSpec(image=HOST)
+        first = await sandboxes.create(spec)
+        await first.run("truncate -s 1G /work/a; echo end >> /work/a; truncate -s 1M /work/b")
+        second = await fork(sandboxes, first, spec)
+        assert (
+            await said(second, "tail -c 4 /work/a; stat -c '%s' /work/a /work/b")
+            == "end\n1073741828\n1048576"
+        )
+        assert int(await said(second, "stat -c %b /work/a")) < 1000
+
+
+async def test_links_of_a_snapshot_lead_no_folder_elsewhere(tmp_path: Path) -> None:
+    state, data = tmp_path / "state", tmp_path / "data"
+    data.mkdir()
+    async with bubblewrap_sandboxes(state) as sandboxes:
+        first = await sandboxes.create(SandboxSpec(image=HOST))
+        await first.run("ln -s /oldroot/tmp /data; rm -r /work; ln -s /usr /work")
+        snapshot = await sandboxes.snapshot(first)
+        with pytest.raises(SandboxError, match="a link is where a folder is to be"):
+            await sandboxes.create(SandboxSpec(image="", snapshot=snapshot, folders={"/data/x": str(data)}))
+        async with await sandboxes.create(SandboxSpec(image="", snapshot=snapshot)) as other:
+            assert await said(other, "pwd; readlink /data") == "/\n/oldroot/tmp"
+
+
+@AS_ROOT
+async def test_a_file_with_an_owner_of_the_machine_cannot_come_into_being(tmp_path: Path) -> None:
+    async with bubblewrap_sandboxes(tmp_path) as sandboxes:
+        spec = SandboxSpec(image=HOST)
+        first = await sandboxes.create(spec)
+        if sandboxes._facts["users"] != "shifted":
+            pytest.skip("this kernel or file system cannot shift owners")
+        await first.run("cp /bin/true /work/a; chmod 4755 /work/a; touch /etc/new; chown 5 /etc/passwd")
+        async with await fork(sandboxes, first, spec) as second:
+            await second.run("touch /work/b")
+            [state] = [each for each in tmp_path.iterdir() if each.is_dir()]
+            kept = [
+                each for top in state.iterdir() if top.name != "agent" for each in _owned_by_the_machine(top)
+            ]
+            assert kept == []
+            assert await said(second, "stat -c %u:%a /work/a /etc/passwd") == "0:4755\n5:644"
+
+
+def _owned_by_the_machine(top: Path) -> list[Path]:
+    files = [each for each in top.rglob("*") if each.is_file() and not each.is_symlink()]
+    notes = "/work/incompat/"  # of overlayfs, beside the changes
+    return [each for each in files if each.lstat().st_uid < 0x70000000 and notes not in str(each)]
+
+
+async def test_a_snapshot_of_a_sandbox_that_ends_meanwhile_leaves_nothing(tmp_path: Path) -> None:
+    async with bubblewrap_sandboxes(tmp_path) as sandboxes:
+        sandbox = await sandboxes.create(SandboxSpec(image=HOST))
+        await sandbox.run("for i in $(seq 3000); do echo $i > /work/$i; done")
+        taking = asyncio.create_task(sandboxes.snapshot(sandbox))
+        await asyncio.sleep(0.05)
+        await sandbox.close()
+        with contextlib.suppress(SandboxError):
+            await sandboxes.drop(await taking)
+        [state] = [each for each in tmp_path.iterdir() if each.is_dir()]
+        await until(lambda: not [*(state / "snapshots").iterdir()])
+        assert {each.name for each in state.iterdir()} == {"agent", "host", "snapshots"}
+
+
+def test_without_a_control_group_processes_are_stopped_by_signals() -> None:
+    write = "os.write(1, b'%d\\n' % os.getpid())"
+    script = f"import os, time\nif not os.fork(): os.fork()\nwhile True: {write}; time.sleep(0.001)"
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, bufsize=0) as top:
+        output = top.stdout
+        assert output is not None
+        seen: set[int] = set()
+
+        def all_write() -> bool:
+            seen.update(map(int, output.read(4096).split()[1:-1]))
+            return len(seen) == 3
+
+        try:
+            until_true(all_write)
+            os.set_blocking(output.fileno(), False)
+            with frozen(None, top.pid):
+                while output.read(1 << 16):
+                    continue
+                time.sleep(0.2)
+                assert not output.read(1 << 16)
+            until_true(lambda: output.read(1 << 16))
+        finally:
+            for each in {top.pid, *seen}:
+                os.kill(each, signal.SIGKILL)
+
+
 # the end
 
 
@@ -314,7 +409,7 @@ async def test_a_sandbox_whose_server_is_silent_ends(tmp_path: Path) -> None:
         [state] = [each for each in tmp_path.iterdir() if each.is_dir()]
 
         async def removed() -> bool:
-            return {each.name for each in state.iterdir()} == {"agent", "masks"}
+            return {each.name for each in state.iterdir()} == {"agent", "host", "snapshots"}
 
         await comes_true(removed)
         assert sandbox.gone is not None
@@ -330,7 +425,7 @@ async def test_deep_trees_and_files_without_rights_are_removed_as_well(tmp_path:
 SERVER = """
 import asyncio, json, sys
 from pathlib import Path
-from orsay.sandboxes.base import SandboxSpec
+from orsay.sandboxes.base import SandboxSpec, fork
 from orsay.sandboxes.bubblewrap.backend import BubblewrapSandboxes
 
 async def main():

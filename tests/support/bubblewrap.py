@@ -18,7 +18,7 @@ from orsay.sandboxes.sandbox import Sandbox
 
 from .engine import BASE, skip_without_engine
 
-__all__ = ["bubblewrap_sandbox", "bubblewrap_sandboxes", "unpacked_base"]
+__all__ = ["bubblewrap_sandbox", "bubblewrap_sandboxes", "skip_without_bubblewrap", "unpacked_base"]
 
 
 @cache
@@ -35,11 +35,16 @@ def _problem() -> str | None:
     return None
 
 
+def skip_without_bubblewrap() -> None:
+    """Skip where there can be no sandboxes by bubblewrap."""
+    if (why := _problem()) is not None:
+        pytest.skip(why)
+
+
 @asynccontextmanager
 async def bubblewrap_sandboxes(state: Path, *, lease_s: float = 60) -> AsyncIterator[BubblewrapSandboxes]:
     """A back end with its changes in a folder, of which none is left. Skips where there can be none."""
-    if (why := await asyncio.to_thread(_problem)) is not None:
-        pytest.skip(why)
+    await asyncio.to_thread(skip_without_bubblewrap)
     sandboxes = await BubblewrapSandboxes.open(lease_s=lease_s, state=state)
     try:
         yield sandboxes

@@ -45,16 +45,16 @@ async def open_backend(
 ) -> Sandboxes:
     """A back end, and with it the end of what killed servers left.
 
-    ``disk_bytes`` is the limit of sandboxes for which none is asked, where the back end can hold it.
-    ``reaches_machine``: sandboxes in containers with an open network reach the engine's machine too.
-    Raises ConfigError where what it needs is not there, and EngineError.
+    ``disk_bytes`` is the limit of sandboxes for which none is asked. ``reaches_machine``: sandboxes in
+    containers with an open network reach the engine's machine too. Raises ConfigError where what it needs is
+    not there, and EngineError.
     """
     check_backend(name)
     match name:
         case "docker":
             return await _docker(server_id, lease_s, pull, disk_bytes, reaches_machine)
         case "bubblewrap":
-            return await BubblewrapSandboxes.open(lease_s=lease_s)
+            return await BubblewrapSandboxes.open(lease_s=lease_s, disk_bytes=disk_bytes)
         case "auto":
             chosen = await choose_backend()
             return await open_backend(

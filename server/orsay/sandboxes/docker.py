@@ -9,7 +9,6 @@ import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 
 from ..errors import EngineError, SandboxError
 from ..logs import get_logger
@@ -18,12 +17,14 @@ from ..runtimes.docker.spec import Bind, ContainerSpec, Pull
 from .agent import agent_program, agent_program_path
 from .agent.connection import AgentConnection
 from .base import SandboxSpec
-from .docker_disk import DiskWatch
+from .disk import DiskWatch
+from .docker_disk import DockerDisks
 from .docker_frames import EngineFrames
 from .docker_network import OpenNetwork
-from .docker_snapshots import DockerSnapshots, Snapshot
+from .docker_snapshots import DockerSnapshots
 from .egress.gate import through_gate
 from .sandbox import Sandbox
+from .snapshot_tree import Snapshot
 
 __all__ = ["DEFAULT_IMAGE", "SANDBOX_LABEL", "DockerSandboxes"]
 
@@ -69,9 +70,9 @@ class DockerSandboxes:
         self._network = OpenNetwork(engine, labels, lease_s=lease_s, reaches_machine=reaches_machine)
         self._disk_bytes = disk_bytes
         self._snapshots = DockerSnapshots(engine, labels)
-        self._disks = DiskWatch(engine, self._labels)
+        self._sizes = DockerDisks(engine, self._labels)
+        self._disks = DiskWatch(self._sizes.measure)
         self._open: dict[Sandbox, _Container] = {}
-        self._ending: set[asyncio.Future[None]] = set()
         self._sees_files = engine.url.startswith("unix:")
         """Whether the engine has the files of this machine, as far as is known."""
         self._closed = False
@@ -124,16 +125,8 @@ class DockerSandboxes:
         answered = True
         disk_bytes = spec.disk_bytes or self._disk_bytes
         if disk_bytes is not None:
-            self._disks.add(container, disk_bytes, partial(self._disk_exceeded, sandbox, connection))
+            self._disks.add(container, disk_bytes, sandbox, connection)
         return sandbox
-
-    def _disk_exceeded(self, sandbox: Sandbox, connection: AgentConnection, reason: str, far: bool) -> None:
-        """Kill its commands; where none is to blame, and where it has far too much, end it."""
-        if not connection.kill_all(reason) or far:
-            connection.lose(reason)
-            ending = asyncio.ensure_future(self._give_up(sandbox))
-            self._ending.add(ending)
-            ending.add_done_callback(self._ending.discard)
 
     async def image_id(self, image: str) -> str:
         """What an image's name stands for now. Raises ImageMissing, EngineError."""
@@ -213,7 +206,6 @@ class DockerSandboxes:
         for error in await closing:
             if isinstance(error, BaseException):
                 _log.warning("sandbox_not_removed", error=str(error))
-        await asyncio.gather(*self._ending)
         try:
             await self._snapshots.close()
         except EngineError as exc:

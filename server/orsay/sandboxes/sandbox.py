@@ -10,6 +10,7 @@ import posixpath
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
 from ..authoring.sandbox.model import FileInfo, Limit, RunResult
@@ -46,13 +47,16 @@ class Sandbox:
         remove: Callable[[], Awaitable[None]],
         *,
         variables: Mapping[str, str] | None = None,
+        memory_events: Path | None = None,
     ) -> None:
+        """``memory_events``: the file of its control group that tells of kills, else one inside does."""
         self.id = sandbox_id
         self.variables = {**(variables or {})}
         """Variables of all its commands; those of one command win."""
         self._connection = connection
         self._remove = remove
         self._closing: asyncio.Task[None] | None = None
+        self._memory_events = memory_events
         self._killed_for_memory = 0
         self._afterwards: list[Callable[[], Awaitable[None]]] = []
 
@@ -151,9 +155,11 @@ class Sandbox:
 
     async def _memory_kills(self) -> int:
         """Processes that the kernel has killed for want of memory; 0 where it does not tell."""
-        for path in _MEMORY_EVENTS:
+        outside = self._memory_events
+        for path in _MEMORY_EVENTS if outside is None else (outside,):
             with contextlib.suppress(OSError, SandboxError):
-                found = _MEMORY_KILLS.search(await self.read(path))
+                told = self.read(path) if isinstance(path, str) else asyncio.to_thread(path.read_bytes)
+                found = _MEMORY_KILLS.search(await told)
                 if found is not None:
                     return int(found[1])
         return 0

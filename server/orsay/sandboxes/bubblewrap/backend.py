@@ -14,6 +14,8 @@ import socket
 import sys
 import tempfile
 import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,10 +24,13 @@ from ...logs import get_logger
 from ..agent import agent_program
 from ..agent.connection import AgentConnection
 from ..base import SandboxSpec
+from ..disk import BYTES_PER_FILE, DU_BYTES, DU_FILES, DiskWatch, Used, read_du
 from ..egress.gate import through_gate
 from ..sandbox import Sandbox
+from ..snapshot_tree import Snapshot
 from .keeper import Setup
 from .roots import HOST
+from .snapshots import BubblewrapSnapshots, layers_of
 
 __all__ = ["HOST", "BubblewrapSandboxes", "require_bubblewrap"]
 
@@ -53,16 +58,31 @@ def require_bubblewrap() -> str:
     return program
 
 
+@dataclass(frozen=True)
+class _Made:
+    """What is known of a sandbox."""
+
+    name: str
+    """For the keeper: its id, and a part that is never the same."""
+    image: str
+    begun_with: Snapshot | None
+    connection: AgentConnection
+    snapshots: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One is made at a time."""
+
+
 class BubblewrapSandboxes:
     """Back end over a keeper, a process that it starts and that ends with it, however that happens.
 
-    A sandbox that hears nothing of the server for ``lease_s`` ends.
+    A sandbox that hears nothing of the server for ``lease_s`` ends. ``disk_bytes`` is the limit where none is
+    asked.
     """
 
-    def __init__(self, program: str, lease_s: float, state: Path) -> None:
+    def __init__(self, program: str, lease_s: float, state: Path, disk_bytes: int | None) -> None:
         self._program = program
         self._lease_s = lease_s
         self._state = state
+        self._disk_bytes = disk_bytes
         self._keeper: asyncio.subprocess.Process | None = None
         self._control: socket.socket | None = None
         self._launching = asyncio.Lock()
@@ -70,18 +90,23 @@ class BubblewrapSandboxes:
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._starting: dict[str, asyncio.Future[None]] = {}
         self._ending: dict[str, asyncio.Future[None]] = {}
-        self._open: set[Sandbox] = set()
+        self._keeping: dict[str, asyncio.Future[None]] = {}
+        self._open: dict[Sandbox, _Made] = {}
+        self._snapshots = BubblewrapSnapshots(self._keep, self._drop)
+        self._disks = DiskWatch(self._measure)
         self._closed = False
 
     @classmethod
-    async def open(cls, *, lease_s: float = 60, state: Path | None = None) -> BubblewrapSandboxes:
+    async def open(
+        cls, *, lease_s: float = 60, state: Path | None = None, disk_bytes: int | None = None
+    ) -> BubblewrapSandboxes:
         """A back end that has made a sandbox, to know that it can.
 
         ``state`` is where changes of sandboxes are kept. Raises ConfigError where bubblewrap is missing or
         not allowed here.
         """
         agent_program(platform.machine())  # raises
-        backend = cls(require_bubblewrap(), lease_s, state or _state_folder())
+        backend = cls(require_bubblewrap(), lease_s, state or _state_folder(), disk_bytes)
         try:
             attempt = SandboxSpec(image=HOST, processes=None)
             await (await backend.create(attempt)).close()
@@ -189,6 +214,8 @@ class BubblewrapSandboxes:
                 case "ended":
                     _settle(self._starting.get(message["id"]), message["reason"] or _ENDED)
                     _settle(self._ending.get(message["id"]))
+                case "kept":
+                    _settle(self._keeping.get(message["id"]), message["reason"])
 
     def _lose(self) -> None:
         """The keeper has ended, and with it all sandboxes."""
@@ -196,19 +223,20 @@ class BubblewrapSandboxes:
             asyncio.get_running_loop().remove_reader(self._control.fileno())
             self._control.close()
             self._control = None
+        self._snapshots.forget()  # the next keeper removes them
         _settle(self._ready, "the process that makes sandboxes has ended")
-        for each in self._starting.values():
+        for each in [*self._starting.values(), *self._keeping.values()]:
             _settle(each, "the process that makes sandboxes has ended")
         for each in self._ending.values():
             _settle(each)
 
-    async def _tell(self, order: dict[str, str], descriptors: list[int]) -> None:
+    async def _tell(self, order: Mapping[str, object], descriptors: Sequence[int] = ()) -> None:
         packet = json.dumps(order).encode()
         while True:
             if self._control is None:
                 raise SandboxError("the process that makes sandboxes has ended")
             try:
-                socket.send_fds(self._control, [packet], descriptors)
+                socket.send_fds(self._control, [packet], [*descriptors])
                 return
             except BlockingIOError:
                 await asyncio.sleep(0.01)
@@ -225,9 +253,20 @@ class BubblewrapSandboxes:
         if not isinstance(spec.network, str):
             return await through_gate(self.create, spec, sandbox_id)
         await self._launched()
-        request = self._request(spec)
-        sandbox_id = sandbox_id or f"sb-{uuid.uuid4().hex}"
-        name = uuid.uuid4().hex
+        begun_with = self._snapshots.hold(spec.snapshot) if spec.snapshot else None
+        if begun_with is not None:
+            spec = replace(spec, image=begun_with.image)
+        try:
+            return await self._create(spec, sandbox_id or f"sb-{uuid.uuid4().hex}", begun_with)
+        except BaseException:
+            await self._snapshots.let_go(begun_with)
+            raise
+
+    async def _create(self, spec: SandboxSpec, sandbox_id: str, begun_with: Snapshot | None) -> Sandbox:
+        disk_bytes = spec.disk_bytes or self._disk_bytes
+        request = self._request(spec, layers_of(begun_with), disk_bytes)
+        name = f"{sandbox_id}.{uuid.uuid4().hex[:8]}"
+        answered = False
         loop = asyncio.get_running_loop()
         started, ended = loop.create_future(), loop.create_future()
         started.add_done_callback(_noticed)
@@ -238,10 +277,11 @@ class BubblewrapSandboxes:
         os.set_blocking(reasons, False)
 
         async def remove() -> None:
-            self._open.discard(sandbox)
+            self._disks.remove(name)
+            self._open.pop(sandbox, None)
             try:
                 with contextlib.suppress(SandboxError):  # then all have ended
-                    await self._tell({"do": "end", "id": name}, [])
+                    await self._tell({"do": "end", "id": name})
                     async with asyncio.timeout(_END_LIMIT_S):
                         await asyncio.shield(ended)
             except TimeoutError:
@@ -249,9 +289,18 @@ class BubblewrapSandboxes:
             finally:
                 self._ending.pop(name, None)
                 os.close(reasons)
+                if answered:
+                    await self._snapshots.let_go(begun_with)
 
-        sandbox = Sandbox(sandbox_id, connection, remove)
-        self._open.add(sandbox)
+        events = self._facts["memory_events"]
+        sandbox = Sandbox(
+            sandbox_id,
+            connection,
+            remove,
+            variables=spec.variables,
+            memory_events=events and Path(events.format(name=name)),
+        )
+        self._open[sandbox] = _Made(name, spec.image, begun_with, connection)
         try:
             try:
                 ours.setblocking(False)
@@ -267,7 +316,7 @@ class BubblewrapSandboxes:
             async with asyncio.timeout(_READY_LIMIT_S):
                 await connection.ready()
                 if spec.network == "open":
-                    await self._tell({"do": "connect", "id": name}, [])
+                    await self._tell({"do": "connect", "id": name})
                 await asyncio.shield(started)
         except TimeoutError:
             await sandbox.close()
@@ -282,9 +331,16 @@ class BubblewrapSandboxes:
             raise
         finally:
             del self._starting[name]
+        answered = True
+        if disk_bytes is not None and not self._facts["in_memory"]:
+            self._disks.add(name, disk_bytes, sandbox, connection)
         return sandbox
 
-    def _request(self, spec: SandboxSpec) -> bytes:
+    async def image_id(self, image: str) -> str:
+        """What an image's name stands for now: a folder may be replaced. Raises ImageMissing."""
+        return _identity(_image(image))
+
+    def _request(self, spec: SandboxSpec, snapshots: Sequence[str], disk_bytes: int | None) -> bytes:
         limits = {name: getattr(spec, name) for name in _CONTROLLERS}
         for name, controller in _CONTROLLERS.items():
             held = controller in self._facts["limits"] or (name == "processes" and self._facts["rlimits"])
@@ -294,9 +350,6 @@ class BubblewrapSandboxes:
                     " as root, or delegated to the user (Delegate=yes in a unit of systemd). Set no such"
                     " limit, or use docker"
                 )
-        if spec.snapshot or spec.disk_bytes is not None:
-            what = "begin with a snapshot" if spec.snapshot else "hold a limit of the disk"
-            raise SandboxError(f"bubblewrap cannot {what}: use docker")
         if spec.network == "open" and not self._facts["network"]:
             raise SandboxError(
                 "bubblewrap has no open network here: install slirp4netns, ask for no network"
@@ -307,23 +360,85 @@ class BubblewrapSandboxes:
                 raise SandboxError(f"there is no folder {source}")
         wanted = {
             "image": _image(spec.image),
-            "variables": dict(spec.variables),
+            "snapshots": snapshots,
+            "memory_options": ""
+            if disk_bytes is None
+            else f",size={disk_bytes},nr_inodes={disk_bytes // BYTES_PER_FILE}",
             "folders": {target: str(Path(source).resolve()) for target, source in spec.folders.items()},
             "network": spec.network,
             **limits,
         }
         return json.dumps(wanted).encode()
 
+    # snapshots and sizes
+
     async def snapshot(self, sandbox: Sandbox) -> str:
-        """Raises SandboxError: it has none."""
-        raise SandboxError("bubblewrap has no snapshots: use docker")
+        """Keep what a sandbox has changed, as of a moment at which its processes wait.
+
+        Raises SandboxGone, SandboxError.
+        """
+        if sandbox.gone is not None:
+            raise sandbox.gone
+        made = self._open.get(sandbox)
+        if made is None:
+            raise SandboxError(f"sandbox {sandbox.id} is not one of these")
+        if self._facts["in_memory"]:
+            raise SandboxError("changes are kept in memory here, of which there are no snapshots: use docker")
+        taking = asyncio.ensure_future(self._take(made))
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            with contextlib.suppress(SandboxError):
+                await self.drop(await taking)
+            raise
+
+    async def _take(self, made: _Made) -> str:
+        async with made.snapshots:
+            with made.connection.paused():
+                return await self._snapshots.take(made.name, made.begun_with, image=made.image)
 
     async def drop(self, snapshot: str) -> None:
-        """There is none to drop."""
+        """Keep a snapshot no longer; sandboxes that began with it live on. Safe to call twice."""
+        await self._snapshots.drop(snapshot)
+
+    async def _keep(self, snapshot: str, name: str) -> None:
+        """Have the keeper copy a sandbox's changes. Raises SandboxError."""
+        kept = self._keeping[snapshot] = asyncio.get_running_loop().create_future()
+        kept.add_done_callback(_noticed)
+        try:
+            await self._tell({"do": "keep", "id": name, "snapshot": snapshot})
+            await kept
+        except SandboxError as exc:
+            raise SandboxError(f"its files could not be kept: {exc}") from exc
+        finally:
+            del self._keeping[snapshot]
+
+    async def _drop(self, snapshot: str) -> None:
+        with contextlib.suppress(SandboxError):  # it is gone with the keeper
+            await self._tell({"do": "drop", "id": snapshot})
+
+    async def _measure(self, names: Collection[str]) -> Mapping[str, Used]:
+        sizes, files = await asyncio.gather(self._du(DU_BYTES, names), self._du(DU_FILES, names))
+        return {each: (sizes[each], files[each]) for each in names if each in sizes and each in files}
+
+    async def _du(self, program: Sequence[str], names: Collection[str]) -> Mapping[str, int]:
+        """What the keeper measures: only it may read files of all users of a sandbox."""
+        said, saying = os.pipe()
+        file = os.fdopen(said, "rb")
+        try:
+            with _in_memory(json.dumps([*names]).encode()) as wanted:
+                await self._tell({"do": "measure", "id": "", "program": program}, [wanted.fileno(), saying])
+        except BaseException:
+            file.close()
+            raise
+        finally:
+            os.close(saying)
+        return read_du(await asyncio.to_thread(_content, file))
 
     async def close(self) -> None:
         """End all sandboxes and the keeper; safe to call twice."""
         self._closed = True
+        await self._disks.close()
         ended = await asyncio.gather(*(each.close() for each in [*self._open]), return_exceptions=True)
         for error in ended:
             if isinstance(error, BaseException):
@@ -370,6 +485,11 @@ def _image(name: str) -> str:
     )
 
 
+def _identity(image: str) -> str:
+    found = Path("/" if image == HOST else image).stat()
+    return f"{image} {found.st_dev} {found.st_ino} {found.st_ctime_ns}"
+
+
 def _machine() -> str:
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
 
@@ -389,6 +509,11 @@ def _in_memory(content: bytes) -> BinaryIO:
     file.flush()
     file.seek(0)
     return file
+
+
+def _content(file: BinaryIO) -> bytes:
+    with file:
+        return file.read()
 
 
 def _settle(future: asyncio.Future[None] | None, failure: str = "") -> None:

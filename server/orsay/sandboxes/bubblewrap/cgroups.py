@@ -10,9 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["Groups", "find_groups", "remove_group"]
+__all__ = ["Groups", "find_groups", "freezer_of", "is_frozen", "remove_group", "set_frozen"]
 
 CONTROLLERS = ("memory", "cpu", "pids")
+_FREEZER = "freezer"  # of version 1; in version 2, each group has it
+_FREEZE, _FREEZER_STATE = "cgroup.freeze", "freezer.state"
 _PERIOD_US = 100_000
 _LEAST_QUOTA_US = 1000
 _REMOVAL_LIMIT_S = 5.0
@@ -28,6 +30,13 @@ class Groups:
     @property
     def folders(self) -> list[Path]:
         return list(dict.fromkeys(self.bases.values()))
+
+    def memory_events(self) -> str | None:
+        """Pattern of the file that tells of a sandbox's kills for want of memory, by its ``name``."""
+        if "memory" not in self.bases:
+            return None
+        file = "memory.events" if self.version == 2 else "memory.oom_control"
+        return f"{self.bases['memory']}/{{name}}/{file}"
 
     def make(
         self, name: str, *, memory_bytes: int | None, cpus: float | None, processes: int | None
@@ -69,7 +78,7 @@ def find_groups(name: str, *, system: Path = Path("/")) -> Groups:
     own = _own(system)
     if any(each in mounts for each in CONTROLLERS):
         bases = {}
-        for controller in CONTROLLERS:
+        for controller in (*CONTROLLERS, _FREEZER):
             if controller in mounts:
                 with contextlib.suppress(OSError):
                     bases[controller] = _below(mounts[controller], own.get(controller, "/")) / name
@@ -109,7 +118,7 @@ def _mounts(system: Path) -> dict[str, tuple[str, Path]]:
             found.setdefault("", where)
         elif kind == "cgroup":
             for option in options.split(","):
-                if option in CONTROLLERS:
+                if option in (*CONTROLLERS, _FREEZER):
                     found.setdefault(option, where)
     return found
 
@@ -129,8 +138,34 @@ def _below(mounted: tuple[str, Path], own: str) -> Path:
     return path if path.is_dir() else place
 
 
+def freezer_of(groups: Iterable[Path]) -> Path | None:
+    """The one of a sandbox's groups that can freeze it, if any."""
+    for each in groups:
+        if (each / _FREEZE).exists() or (each / _FREEZER_STATE).exists():
+            return each
+    return None
+
+
+def set_frozen(group: Path, value: bool) -> None:
+    """Have the processes of such a group begin to wait, or go on. Raises OSError."""
+    if (group / _FREEZE).exists():
+        (group / _FREEZE).write_text(str(int(value)))
+    else:
+        (group / _FREEZER_STATE).write_text("FROZEN" if value else "THAWED")
+
+
+def is_frozen(group: Path) -> bool:
+    """Whether all processes of such a group wait. Raises OSError."""
+    if (group / _FREEZE).exists():
+        return "frozen 1" in (group / "cgroup.events").read_text()
+    return (group / _FREEZER_STATE).read_text().strip() == "FROZEN"
+
+
 def remove_group(group: Path) -> None:
     """End what is in a group, and remove it with those below it."""
+    with contextlib.suppress(OSError):
+        if freezer_of([group]):
+            set_frozen(group, False)  # a frozen process of version 1 cannot be killed
     with contextlib.suppress(OSError):
         for each in [*group.iterdir()]:
             if each.is_dir():

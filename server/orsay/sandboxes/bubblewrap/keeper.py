@@ -23,8 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from . import linux
-from .cgroups import find_groups, remove_group
-from .roots import HOST, PLACE, assemble, hide_secrets, name_machine
+from .cgroups import find_groups, freezer_of, remove_group, set_frozen
+from .copies import copy_folder
+from .freezing import frozen
+from .roots import HOST, PLACE, Parts, assemble, check_places, name_machine, prepare_host
 from .seccomp import filter_program
 from .state import REMOVE, State
 from .users import new_users, own_users
@@ -43,6 +45,7 @@ _REQUEST_LIMIT = 1 << 16
 _CLOSE_ON_EXEC = 0x40000000  # MSG_CMSG_CLOEXEC
 _LAST_WAIT_S = 15.0
 _RETRY_S = 1.0
+_MEMORY_MODE = "mode=700"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +76,16 @@ class _Kept:
     network_end: int | None = None
     removal: int | None = None
     monitor_ended: bool = False
+    copying: _Copying | None = None
+
+
+@dataclasses.dataclass
+class _Copying:
+    """A snapshot that is made by a process, which says on a pipe why it failed."""
+
+    snapshot: str
+    process: int
+    errors: int
 
 
 class Keeper:
@@ -103,7 +116,10 @@ class Keeper:
         self._in_memory = not self._attempt(in_memory=False)
         if self._in_memory and not self._attempt(in_memory=True):
             raise OSError("neither the state folder nor memory takes the changes of an overlay")
-        self._masks = self._state.folder / "masks"
+        self._host = self._state.folder / "host"
+        self._snapshots = self._state.folder / "snapshots"
+        self._snapshots.mkdir()
+        self._others: set[int] = set()  # processes that only need to be reaped
         self._agent = self._state.folder / "agent"
         self._agent.write_bytes(Path(setup.agent).read_bytes())
         self._agent.chmod(0o755)
@@ -129,16 +145,13 @@ class Keeper:
         own = folder / "own"
         for each in (folder, image, own):
             each.mkdir(exist_ok=True)
+        parts = Parts(image=str(image), own=own, host=folder, agent=image)
         pid = os.fork()
         if not pid:
             code = 1
             with contextlib.suppress(BaseException):
-                assemble(
-                    *(str(image), own, folder, image, []),
-                    users=self._users,
-                    in_users=self._in_users,
-                    in_memory=in_memory,
-                )
+                options = _MEMORY_MODE if in_memory else None
+                assemble(parts, users=self._users, in_users=self._in_users, memory_options=options)
                 code = 0
             os._exit(code)
         ended = os.waitpid(pid, 0)[1]
@@ -164,6 +177,7 @@ class Keeper:
             in_memory=self._in_memory,
             limits=sorted(self._groups.bases),
             rlimits=self._rlimits,
+            memory_events=self._groups.memory_events(),
             swept=self._swept,
         )
         self._serving = True
@@ -173,7 +187,7 @@ class Keeper:
         for each in [*self._kept.values()]:
             self._end(each)
         until = time.monotonic() + _LAST_WAIT_S
-        while self._kept and time.monotonic() < until:
+        while (self._kept or self._others) and time.monotonic() < until:
             self._step(1.0)
         for group in self._groups.folders:
             remove_group(group)
@@ -182,6 +196,7 @@ class Keeper:
     def _step(self, timeout_s: float | None) -> None:
         for key, _ in self._selector.select(_RETRY_S if self._retries else timeout_s):
             _safely(key.data)
+        self._others = {pid for pid in self._others if not _has_ended(pid)}
         looked = [_safely(self._look_at, each) for each in [*self._kept.values()]]
         self._retries = not all(looked)
 
@@ -200,14 +215,23 @@ class Keeper:
         order = json.loads(message)
         name = order["id"]
         try:
-            if order["do"] == "make":
-                self._make(name, *descriptors)
-            elif name in self._kept and order["do"] == "connect":
-                self._answers(self._kept[name])
-            elif name in self._kept:
-                self._end(self._kept[name])
-            else:
-                self._say(event="ended", id=name, reason="")
+            match order["do"]:
+                case "make":
+                    self._make(name, *descriptors)
+                case "connect" if name in self._kept:
+                    self._answers(self._kept[name])
+                case "keep" if name in self._kept:
+                    self._keep(self._kept[name], order["snapshot"])
+                case "keep":
+                    self._say(event="kept", id=order["snapshot"], reason="the sandbox has ended")
+                case "drop":
+                    self._remove(self._snapshots / name)
+                case "measure":
+                    self._measure(order["program"], *descriptors)
+                case "end" if name in self._kept:
+                    self._end(self._kept[name])
+                case _:
+                    self._say(event="ended", id=name, reason="")
         except Exception as exc:  # of one sandbox, and not of the others
             traceback.print_exc()
             self._say(event="ended", id=name, reason=str(exc))
@@ -220,8 +244,8 @@ class Keeper:
     def _make(self, name: str, request: int, stream: int, errors: int) -> None:
         with os.fdopen(os.dup(request), "rb") as file:
             wanted = json.load(file)
-        if wanted["image"] == HOST and not self._in_memory and not self._masks.exists():
-            hide_secrets(self._masks)
+        if wanted["image"] == HOST and not self._in_memory and not self._host.exists():
+            prepare_host(self._host, self._users)
         own = self._own(name)
         own.mkdir(mode=0o755)
         groups = self._groups.make(
@@ -251,12 +275,19 @@ class Keeper:
     ) -> None:
         """In a process of its own, which bubblewrap replaces. Raises OSError."""
         folders: Mapping[str, str] = wanted["folders"]
-        assemble(
-            *(wanted["image"], own, self._masks, self._agent, [*folders.values()]),
-            users=self._users,
-            in_users=self._in_users,
-            in_memory=self._in_memory,
+        parts = Parts(
+            image=wanted["image"],
+            own=own,
+            host=self._host,
+            agent=self._agent,
+            folders=[*folders.values()],
+            kept=self._snapshots,
+            snapshots=wanted["snapshots"],
         )
+        options = _MEMORY_MODE + wanted["memory_options"] if self._in_memory else None
+        assemble(parts, users=self._users, in_users=self._in_users, memory_options=options)
+        if parts.snapshots:
+            check_places(["/proc", "/dev", *folders])
         if self._users is not None:
             linux.enter(self._users)
             os.setgroups([])
@@ -276,7 +307,7 @@ class Keeper:
         os.execve(program, arguments, {})
 
     def _words(self, wanted: Mapping[str, Any], rules: int, telling: int) -> list[str]:
-        variables = {"PATH": _PATH, "HOME": "/root", "HOSTNAME": _HOST_NAME, **wanted["variables"]}
+        variables = {"PATH": _PATH, "HOME": "/root", "HOSTNAME": _HOST_NAME}
         words = [
             *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"),
             *("--unshare-user", "--uid", "0", "--gid", "0") * self._single,
@@ -290,7 +321,9 @@ class Keeper:
         ]
         for number, target in enumerate(wanted["folders"]):
             words += ["--ro-bind", f"{PLACE}/folder-{number}", target]
-        words += ["--chdir", "/work" if wanted["image"] == HOST else "/", "--clearenv"]
+        work = wanted["image"] == HOST and Path(f"{PLACE}/root/work")
+        begins_there = work and work.is_dir() and not work.is_symlink()  # a snapshot may have removed it
+        words += ["--chdir", "/work" if begins_there else "/", "--clearenv"]
         for name, value in variables.items():
             words += ["--setenv", name, value]
         return words
@@ -360,13 +393,82 @@ class Keeper:
 
         self._selector.register(ready, selectors.EVENT_READ, configured)
 
+    # snapshots and sizes
+
+    def _keep(self, kept: _Kept, snapshot: str) -> None:
+        """Copy what it has changed, in a process of its own, while those of the sandbox wait."""
+        if kept.agent is None or kept.monitor_ended or kept.copying is not None:
+            busy = "it begins or ends just now, or another snapshot of it is being made"
+            self._say(event="kept", id=snapshot, reason=busy)
+            return
+        agent, target = kept.agent, self._snapshots / snapshot
+        said, saying = os.pipe()
+        os.set_blocking(said, False)
+
+        def copy() -> None:
+            linux.die_with_parent()
+            _close_others(saying)
+            target.mkdir()
+            with frozen(freezer_of(kept.groups), agent):
+                for each in self._own(kept.name).iterdir():
+                    copy_folder(each / "upper", target / each.name)
+            os._exit(0)
+
+        try:
+            kept.copying = _Copying(snapshot, _forked(copy, saying), said)
+        finally:
+            os.close(saying)
+
+    def _look_at_copy(self, kept: _Kept, copying: _Copying) -> None:
+        """Tell of a snapshot, once its process has ended."""
+        pid, status = os.waitpid(copying.process, os.WNOHANG)
+        if not pid:
+            return
+        kept.copying = None
+        failure = os.read(copying.errors, 1000).decode(errors="replace").strip() if status else ""
+        os.close(copying.errors)
+        if status:
+            self._thaw(kept)
+            self._remove(self._snapshots / copying.snapshot)
+            failure = failure or "the sandbox has ended"
+        self._say(event="kept", id=copying.snapshot, reason=failure)
+
+    def _thaw(self, kept: _Kept) -> None:
+        if (freezer := freezer_of(kept.groups)) is not None:
+            with contextlib.suppress(OSError):
+                set_frozen(freezer, False)
+
+    def _remove(self, folder: Path) -> None:
+        self._others.add(_forked(lambda: os.execvp(REMOVE[0], [*REMOVE, str(folder)]), 2))
+
+    def _measure(self, program: Sequence[str], names: int, output: int) -> None:
+        """Run ``du`` on the changes of some sandboxes; the server reads what it says."""
+        with os.fdopen(os.dup(names), "rb") as file:
+            folders: Sequence[str] = json.load(file)
+
+        def launch() -> None:
+            linux.die_with_parent()
+            os.chdir(self._state.folder)
+            os.dup2(output, 1)
+            os.execvp(program[0], [*program, *folders])
+
+        self._others.add(_forked(launch, 2))
+
+    # its end
+
     def _end(self, kept: _Kept) -> None:
+        if kept.copying is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(kept.copying.process, signal.SIGKILL)
+            self._thaw(kept)  # what is frozen cannot be killed
         if not kept.monitor_ended:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(kept.monitor, signal.SIGKILL)
 
     def _look_at(self, kept: _Kept) -> None:
         """Reap what has ended of it, and remove the rest."""
+        if kept.copying is not None:
+            self._look_at_copy(kept, kept.copying)
         if not kept.monitor_ended:
             if not _has_ended(kept.monitor):
                 return
@@ -385,6 +487,9 @@ class Keeper:
             if not _has_ended(kept.network):
                 return
             kept.network = None
+        if kept.copying is not None:
+            self._end(kept)
+            return
         if kept.removal is None:
             for group in kept.groups:
                 remove_group(group)
@@ -431,6 +536,14 @@ def _pass_on(*descriptors: int) -> None:
     for each in map(int, os.listdir("/proc/self/fd")):
         with contextlib.suppress(OSError):  # that of the list itself
             os.set_inheritable(each, each <= 2 or each in descriptors)
+
+
+def _close_others(kept: int) -> None:
+    """Close all descriptors but that one and the first three, in a process that goes on as it is."""
+    for each in map(int, os.listdir("/proc/self/fd")):
+        if each > 2 and each != kept:
+            with contextlib.suppress(OSError):  # that of the list itself
+                os.close(each)
 
 
 def _safely(work: Callable[..., object], *arguments: object) -> bool:

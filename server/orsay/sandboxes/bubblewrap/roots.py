@@ -11,12 +11,22 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from . import linux
 from .users import FIRST_ID
 
-__all__ = ["HOST", "PLACE", "assemble", "hide_secrets", "name_machine"]
+__all__ = [
+    "HOST",
+    "PLACE",
+    "Parts",
+    "assemble",
+    "check_places",
+    "hide_secrets",
+    "name_machine",
+    "prepare_host",
+]
 
 HOST = "host"
 """The image that is the machine's own system."""
@@ -83,16 +93,26 @@ _SECRET = frozenset(
 """Of /etc, besides all that not everybody may read."""
 
 
-def hide_secrets(masks: Path, *, source: Path = Path("/etc")) -> None:
+def prepare_host(folder: Path, users: int | None) -> None:
+    """Make what all sandboxes of the machine's own system share: its ``root``, and secrets of ``etc`` hidden.
+
+    Owners are those that the user namespace shifts to. Raises OSError.
+    """
+    first = 0 if users is None else FIRST_ID
+    hide_secrets(folder / "etc", first=first)
+    _skeleton(folder / "root", first)
+
+
+def hide_secrets(masks: Path, *, source: Path = Path("/etc"), first: int = 0) -> None:
     """Make the layer that hides secrets of ``source``: whiteouts of overlayfs, in folders like its own."""
     masks.mkdir(parents=True)
-    _like(masks, source, 0)
+    _like(masks, source, first)
     for path in _secrets(source, source):
         for above in reversed(path.relative_to(source).parents):
             folder = masks / above
             if not folder.exists():
                 folder.mkdir()
-                _like(folder, source / above, 0)
+                _like(folder, source / above, first)
         os.mknod(masks / path.relative_to(source), stat.S_IFCHR | 0o600, os.makedev(0, 0))
 
 
@@ -124,46 +144,56 @@ def _like(folder: Path, model: Path, first: int) -> None:
         os.chown(folder, first + found.st_uid, first + found.st_gid)
 
 
-def assemble(
-    image: str,
-    own: Path,
-    masks: Path,
-    agent: Path,
-    folders: Sequence[str],
-    *,
-    users: int | None,
-    in_users: bool,
-    in_memory: bool,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What a sandbox's root is made from."""
+
+    image: str
+    own: Path
+    """Where its changes are kept, or mounted, in memory."""
+    host: Path
+    """What ``prepare_host`` has made, or makes, in memory."""
+    agent: Path
+    folders: Sequence[str] = ()
+    kept: Path | None = None
+    """The folder of snapshots."""
+    snapshots: Sequence[str] = ()
+    """Those that it begins with, the last one first."""
+
+
+def assemble(parts: Parts, *, users: int | None, in_users: bool, memory_options: str | None) -> None:
     """Mount the parts of a sandbox below ``PLACE``: its ``root``, its ``agent``, and its folders by number.
 
-    ``own`` is where its changes are kept, unless ``in_memory``. ``users`` is the user namespace that owners
-    of files are shifted for; ``in_users`` tells that this process is in one. Raises OSError.
+    Its changes are in memory where there are options for that file system. ``users`` is the user namespace
+    that owners of files are shifted for; ``in_users`` tells that this process is in one. Raises OSError.
 
     The layer of changes has shifted owners as it is: overlayfs makes files there with our own rights, for
-    which a mount that shifts has no owner.
+    which a mount that shifts has no owner. So have snapshots.
     """
-    first = 0 if users is None else FIRST_ID
     linux.unshare(linux.NEW_MOUNTS)
     linux.private_mounts()
-    if in_memory:
-        linux.mount("tmpfs", str(own), "mode=700")
-        masks = own / "masks"
-    if image == HOST and not masks.exists():
-        hide_secrets(masks)
-    names = _skeleton(own, first) if image == HOST else ["all"]
-    lowers = {name: [f"/{name}"] if image == HOST else [image] for name in names}
-    if image == HOST:
-        lowers["etc"].insert(0, str(masks))
-    for name in names:
-        _writable(own / name, Path(lowers[name][-1]), first)
+    own, host = parts.own, parts.host
+    if memory_options is not None:
+        linux.mount("tmpfs", str(own), memory_options)
+        host = own / "host"
+    if parts.image == HOST and not host.exists():
+        prepare_host(host, users)
+    lowers = _host_layers(host, users) if parts.image == HOST else {"all": [(Path(parts.image), users)]}
+    for name, below in lowers.items():
+        if parts.kept is not None and parts.snapshots:
+            _writable(own / name, parts.kept / parts.snapshots[0] / name, 0)
+        else:
+            path, shifted = below[-1]
+            _writable(own / name, path, 0 if shifted is None else FIRST_ID)
     trees = {"own": _tree(str(own), None)}
-    for name in names:
-        for number, lower in enumerate(lowers[name]):
-            trees[f"lower-{name}-{number}"] = _tree(lower, users)
-    trees["agent"] = _tree(str(agent), users)
-    for number, source in enumerate(folders):
+    for name, below in lowers.items():
+        for number, (path, shifted) in enumerate(below):
+            trees[f"lower-{name}-{number}"] = _tree(str(path), shifted)
+    trees["agent"] = _tree(str(parts.agent), users)
+    for number, source in enumerate(parts.folders):
         trees[f"folder-{number}"] = _folder(source, users)
+    if parts.kept is not None:
+        trees["kept"] = _tree(str(parts.kept), None)
 
     linux.mount("tmpfs", PLACE, "mode=755,size=1m")
     for name, tree in trees.items():
@@ -171,23 +201,33 @@ def assemble(
         _place_for(tree, place)
         linux.attach(tree, place)
         os.close(tree)
-    if image == HOST:
-        os.symlink("own/root", f"{PLACE}/root")
-    else:
-        os.mkdir(f"{PLACE}/root")
-    for name in names:
-        layers = ":".join(f"{PLACE}/lower-{name}-{number}" for number in range(len(lowers[name])))
+    for number, snapshot in enumerate(parts.snapshots):  # by short names: options of a mount are a page
+        os.symlink(f"kept/{snapshot}", f"{PLACE}/{number}")
+    os.mkdir(f"{PLACE}/root")
+    for name, below in lowers.items():
+        kept = [f"{PLACE}/{number}/{name}" for number in range(len(parts.snapshots))]
+        layers = ":".join([*kept, *(f"{PLACE}/lower-{name}-{number}" for number in range(len(below)))])
         upper = f"{PLACE}/own/{name}"
         options = f"lowerdir={layers},upperdir={upper}/upper,workdir={upper}/work,volatile"
-        target = f"{PLACE}/own/root/{name}" if image == HOST else f"{PLACE}/root"
+        target = f"{PLACE}/root" if name in ("root", "all") else f"{PLACE}/root/{name}"
         linux.mount("overlay", target, options + (",userxattr" if in_users else ""))
         if os.statvfs(target).f_flag & os.ST_RDONLY:
             raise OSError(errno.EROFS, "the layer of changes cannot be written", target)
 
 
-def _skeleton(own: Path, first: int) -> list[str]:
-    """The folders of a sandbox of the machine's own system; the names of those that are its layers."""
-    root = own / "root"
+def _host_layers(host: Path, users: int | None) -> dict[str, list[tuple[Path, int | None]]]:
+    """Folders below the changes of each part of the machine's own system, and whose owners they get."""
+    layers: dict[str, list[tuple[Path, int | None]]] = {"root": [(host / "root", None)]}
+    for name in _HOST_FOLDERS:
+        theirs = Path("/", name)
+        if theirs.is_dir() and not theirs.is_symlink():
+            layers[name] = [(theirs, users)]
+    layers["etc"].insert(0, (host / "etc", None))
+    return layers
+
+
+def _skeleton(root: Path, first: int) -> None:
+    """The folders of a sandbox of the machine's own system."""
     root.mkdir(mode=0o755)
     os.chown(root, first, first)
     for name, mode in _OWN_FOLDERS.items():
@@ -196,15 +236,13 @@ def _skeleton(own: Path, first: int) -> list[str]:
         os.chown(root / name, first, first)
     for name, target in _LINKS.items():
         _link(root / name, target, first)
-    layers = []
     for name in _HOST_FOLDERS:
         theirs = Path("/", name)
         if theirs.is_symlink():
             _link(root / name, os.readlink(theirs), first)
         elif theirs.is_dir():
             (root / name).mkdir()
-            layers.append(name)
-    return layers
+            os.chown(root / name, first, first)
 
 
 def _link(path: Path, target: str, first: int) -> None:
@@ -239,6 +277,24 @@ def _place_for(tree: int, place: str) -> None:
         os.mkdir(place)
     else:
         os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o644))
+
+
+def check_places(paths: Sequence[str]) -> None:
+    """Raise OSError where a link in the root is on the way to one of these: what runs inside has made it."""
+    for path in paths:
+        folder = os.open(f"{PLACE}/root", os.O_PATH | os.O_DIRECTORY)
+        try:
+            for part in filter(None, path.split("/")):
+                try:
+                    below = os.open(part, os.O_PATH | os.O_NOFOLLOW, dir_fd=folder)
+                except FileNotFoundError:
+                    break
+                os.close(folder)
+                folder = below
+                if stat.S_ISLNK(os.fstat(folder).st_mode):
+                    raise OSError(errno.ELOOP, "a link is where a folder is to be", path)
+        finally:
+            os.close(folder)
 
 
 def name_machine(files: Mapping[str, str]) -> None:
