@@ -6,7 +6,10 @@ import asyncio
 import base64
 import json
 import logging
+import os
 import signal
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -17,8 +20,9 @@ from typing import Any
 import httpx
 import pytest
 
-from ..support.server_process import ENVIRONMENTS, ServerProcess, server
-from ..support.servers import orsay
+from ..support.engine import needs_engine
+from ..support.server_process import ENVIRONMENTS, ServerProcess, server, variables_of
+from ..support.servers import ROOT, orsay
 
 openreward = pytest.importorskip("openreward", reason="needs the package openreward")
 
@@ -400,3 +404,42 @@ def test_rollouts_are_exported_as_their_own_kind(tmp_path: Path) -> None:
     assert "1 rollouts" in orsay("journal", "prune", "--journal", place, "--keep", "1").stdout
     stats = json.loads(orsay("journal", "stats", "--journal", place, "--json").stdout)
     assert (stats["rollouts"], stats["rollout_messages"]) == (1, 8)
+
+
+def test_the_example_of_the_documentation_logs_one(served: ServerProcess) -> None:
+    variables = {
+        "OPENREWARD_API_URL": served.url,
+        "OPENREWARD_SESSION_URL": served.url,
+        "OPENREWARD_API_KEY": OTHER,
+        "OPENREWARD_DISABLE_UPDATE_CHECK": "1",
+    }
+    example = ROOT / "docs" / "examples" / "journal" / "log_rollout.py"
+    done = subprocess.run(
+        [sys.executable, str(example)],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (found,) = get(served, "rollouts", OTHER, run="grpo-3").json()["items"]
+    assert (found["messages"], found["reward"], found["finished"]) == (2, 1.0, True)
+
+
+@needs_engine
+def test_a_service_of_sandboxes_alone_keeps_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"journal": str(tmp_path / "journal.db"), "api_keys": [KEY]}
+    options = ["--port", "0", "--backend", "docker"]
+    process = ServerProcess(
+        options, variables_of(settings), verb=("sandboxes", "serve"), imported=("docker",)
+    )
+    try:
+        process.wait_for_url()
+        api = client(process, monkeypatch, "AsyncOpenReward")
+        rollout = api.rollout.create(run_name="alone")
+        rollout.log(openreward.UserMessage(content="hello"))
+        api.rollout.close()
+        assert whole(process, rollout)["messages"] == 1
+    finally:
+        process.end()

@@ -41,9 +41,7 @@ class Recording:
     def __init__(self, writer: Writer, *, most_messages: int) -> None:
         self._writer = writer
         self._most = most_messages
-        self._lately: OrderedDict[int, float] = (
-            OrderedDict()
-        )  # stored, though a slow disk may not show it yet
+        self._lately: OrderedDict[int, float] = OrderedDict()  # a busy journal may not show them yet
 
     async def record(self, body: bytes, owner: str, client: str, hides: Sequence[Redactor]) -> Outcome:
         """Store the events, and return when they are durable. An event that is there already stays.
