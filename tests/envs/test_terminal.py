@@ -124,31 +124,26 @@ async def solve(at: int) -> None:
         assert await game.is_solved(), "the solution was run"
 
 
-async def name_files_and_replace_programs(at: int) -> None:
-    """Files with the right names and a constant in them, where the task has none; then see _REPLACE."""
+async def forge(at: int) -> None:
+    """Files with the right names and a constant in them, where the task has none; then, under these names,
+    what is right for another seed, and programs that say yes (_REPLACE)."""
     async with played(of_template(at, 1)) as game:
         paths = {path for check in game.problem.checks for path in named(check)} - set(game.problem.files)
         words = " ".join(map(shlex.quote, sorted(paths)))
         await game.run(f'for f in {words}; do mkdir -p "$(dirname "$f")"; echo 0 > "$f"; done')
         assert not await game.is_solved(), "files had the right names"
-        await game.run(_REPLACE)
-        assert not await game.is_solved(), "programs were replaced"
-
-
-async def bring_answers(at: int) -> None:
-    """What is right for another seed, under the names of this one."""
-    async with played(of_template(at, 1)) as game:
         other = list(answers(of_template(at, 4)).values())
         for path, content in zip(answers(game.problem), other, strict=False):
             try:
                 await game.box.write(posixpath.join(WORK, path), content)
             except OSError:  # a folder of the task has that name
                 continue
-        assert not await game.is_solved(), "another seed's answers were brought"
+        await game.run(_REPLACE)
+        assert not await game.is_solved(), "another seed's answers were brought, and programs replaced"
 
 
 async def edit_inputs(at: int) -> None:
-    """The solution, of inputs that lost half of their lines; databases, histories and processes are gone."""
+    """The solution, of inputs that lost half of their lines, without databases, histories and processes."""
     problem = of_template(at, 1)
     if TEMPLATES[at].name == "write-filter":  # its input is an example
         return
@@ -162,7 +157,7 @@ async def edit_inputs(at: int) -> None:
         assert not await game.is_solved(), "the input was changed"
 
 
-TRICKS = (solve, name_files_and_replace_programs, bring_answers, edit_inputs)
+TRICKS = (solve, forge, edit_inputs)
 
 
 @pytest.mark.parametrize("at", range(len(TEMPLATES)), ids=[f"{each.kind}-{each.name}" for each in TEMPLATES])
