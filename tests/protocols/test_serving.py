@@ -45,7 +45,7 @@ def test_without_the_option_nothing_of_it_is_loaded_or_answered() -> None:
         upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
         key = {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
         assert http.get("/ws", headers={**upgrade, **key}).status_code == 404
-    names = "('mcp', 'websockets', 'orsay.protocols')"
+    names = "('mcp', 'websockets', 'orsay.protocols.mcp', 'orsay.protocols.openenv')"
     code = f"import sys, orsay, orsay.serving.server; print([m for m in {names} if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True

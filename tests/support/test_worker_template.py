@@ -59,6 +59,7 @@ async def facts(path: Path, seed: str) -> dict[str, Any]:
             told: dict[str, Any] = json.loads((await api.call("facts")).text)
             for name in ("PYTHONHASHSEED", "ORSAY_HASH_SEED"):
                 assert told["variables"].pop(name) == seed
+            assert told["variables"].pop("ORSAY_SANDBOXES_URL") == found.url
             return told
 
 

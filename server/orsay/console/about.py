@@ -162,9 +162,17 @@ def _awaited(label: str) -> EnvironmentEntry:
 
 
 def _kind(runtime: Runtime, key: str) -> str:
+    runtime = _unwrapped(runtime)
     if isinstance(runtime, RouterRuntime):
         try:
-            runtime = runtime.member_of(key).runtime
+            runtime = _unwrapped(runtime.member_of(key).runtime)
         except UnknownEnvironment:  # it was removed meanwhile
             return ""
     return _KINDS.get(type(runtime).__name__, type(runtime).__name__)
+
+
+def _unwrapped(runtime: Runtime) -> Runtime:
+    """The runtime below its decorators."""
+    while (wrapped := getattr(runtime, "wrapped", None)) is not None:
+        runtime = wrapped
+    return runtime

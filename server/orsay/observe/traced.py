@@ -56,6 +56,11 @@ class TracedRuntime:
         self._root = root
 
     @property
+    def wrapped(self) -> Runtime:
+        """The runtime below."""
+        return self._runtime
+
+    @property
     def environments(self) -> Sequence[EnvironmentInfo]:
         return self._runtime.environments
 

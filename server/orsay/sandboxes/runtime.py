@@ -58,6 +58,11 @@ class SandboxedRuntime(OpensByCallback):
         self._ending: set[asyncio.Task[None]] = set()
 
     @property
+    def wrapped(self) -> Runtime:
+        """The runtime below."""
+        return self._runtime
+
+    @property
     def environments(self) -> Sequence[EnvironmentInfo]:
         return self._runtime.environments
 

@@ -1,10 +1,12 @@
-"""An attack, its result, and the exceptions that end one which did not hold."""
+"""An attack, and its result."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from .verdicts import Broken, Lost, Weak
 
 if TYPE_CHECKING:
     from .bench import Bench
@@ -27,18 +29,6 @@ GROUPS: dict[Group, str] = {
     "resources": "Exhausting the machine",
 }
 """Titles of the groups, in the order in which they are played."""
-
-
-class Broken(Exception):
-    """The attack succeeded; the text says what happened."""
-
-
-class Weak(Exception):
-    """The attack showed a weakness that harms only in some cases; the text says what happened."""
-
-
-class Lost(Exception):
-    """A call of the environment had no result; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ from ..failures import Failed, NotSupported, Unreachable
 from ..reply import Reply
 from ..strict import json_of
 from ..target import Target, TargetSession
-from .attack import Broken, Lost, Weak
 from .scripts import PRELUDE, seen_in
 from .tools import CommandTool, FinalTool, command_tools, final_tool
+from .verdicts import Broken, Lost, Weak
 
 __all__ = ["Bench", "Episode", "Graded", "Options"]
 
