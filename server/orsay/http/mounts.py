@@ -84,10 +84,10 @@ class Mounts:
         return None
 
     def find_open(self, method: str, path: str) -> Endpoint | None:
-        """The endpoint for a request without a valid key; None unless the path is open."""
-        if not any(page.is_open(path) for page in self._pages):
-            return None
-        return next((found[method] for each in self._mounts if method in (found := each.find(path))), None)
+        """The same for a request without a valid key; None unless the path is open."""
+        if any(page.is_open(path) for page in self._pages):
+            return self.find(method, path)
+        return None
 
     def headers(self, path: str) -> Pairs:
         """Additional headers of an error at that path."""

@@ -33,6 +33,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 _TAG = "sandboxes"
 _LARGEST_RUN = 32 << 20
 _LARGEST_PART = 16 << 20
+_OTHER_METHODS = ("GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS")
 _OK = b'{"status":"ok"}'
 
 
@@ -111,7 +112,11 @@ class SandboxMount:
             **native.endpoints,
         }
         self._endpoints: dict[str, Mapping[str, Endpoint]] = {
-            path: {"POST": partial(self._as_owner, endpoint)} for path, endpoint in endpoints.items()
+            path: {
+                "POST": partial(self._as_owner, endpoint),
+                **dict.fromkeys(_OTHER_METHODS, partial(self._as_owner, _only_post)),
+            }
+            for path, endpoint in endpoints.items()
         }
 
     def find(self, path: str) -> Mapping[str, Endpoint]:
@@ -281,6 +286,11 @@ class SandboxMount:
         content = await request.body(_LARGEST_PART)
         await write_range(hosted, path, offset, content, folders=query.get("mkdirs") == "1")
         await request.send_json(to_json({"written": len(content)}))
+
+
+async def _only_post(request: Request) -> None:
+    text = b'{"detail":"Method Not Allowed"}'
+    await request.send_json(text, status=405, headers=((b"allow", b"POST"),))
 
 
 def _run_events(work: asyncio.Future[Any]) -> bytes:
