@@ -87,6 +87,10 @@ async def attacked_with_nothing(url: str, env: str) -> None:
         pass
 
 
+def told(result: Result) -> tuple[str, str, str]:
+    return result.attack.id, result.status, result.happened
+
+
 def of(status: str, results: list[Result]) -> dict[str, str]:
     return {result.attack.id: result.happened for result in results if result.status == status}
 
@@ -104,7 +108,7 @@ async def test_a_weak_environment_falls_to_its_attack_alone(served: ServerProces
     if name == "HistoryInside" and shutil.which("git") is None:
         pytest.skip("needs git")
     results = await attacked(served.url, name, *REWARDS, *SANDBOXES[name])
-    assert of("failed", results).keys() == SANDBOXES[name], of("failed", results)
+    assert of("failed", results).keys() == SANDBOXES[name], [*map(told, results)]
     assert not of("warning", results)
 
 
