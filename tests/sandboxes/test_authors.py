@@ -146,8 +146,8 @@ async def test_an_allow_list_of_names(environment: Any) -> None:
     async with environment.session(split="train", index=3) as session:
         said = await session.call("shell", {"command": f'python3 -c "{ask}"'})
         assert "HTTP Error 403: Forbidden" in text(said)
-        said = await session.call("shell", {"command": "ls /sys/class/net"})
-        assert text(said) == "lo\n"
+        said = await session.call("shell", {"command": "tail -n +3 /proc/net/dev | cut -d: -f1"})
+        assert text(said).strip() == "lo"
 
 
 async def test_a_list_with_what_is_no_name_is_refused(served: ServerProcess) -> None:

@@ -24,7 +24,13 @@ from orsay.sandboxes.backends import choose_backend, open_backend
 from orsay.sandboxes.base import SandboxSpec, fork
 from orsay.sandboxes.bubblewrap import seccomp
 from orsay.sandboxes.bubblewrap.backend import HOST, BubblewrapSandboxes
-from orsay.sandboxes.bubblewrap.cgroups import find_groups, remove_group
+from orsay.sandboxes.bubblewrap.cgroups import (
+    find_groups,
+    freezer_of,
+    is_frozen,
+    remove_groups,
+    set_frozen,
+)
 from orsay.sandboxes.bubblewrap.freezing import frozen
 from orsay.sandboxes.bubblewrap.roots import hide_secrets
 from orsay.sandboxes.sandbox import Sandbox
@@ -564,14 +570,15 @@ def test_groups_are_removed_with_all_in_them() -> None:
     groups = find_groups("orsay-test-removal")
     if "pids" not in groups.bases:
         pytest.skip("no control groups can be made here")
-    [made] = [
-        each for each in groups.make("one", memory_bytes=None, cpus=None, processes=9) if "pids" in str(each)
-    ]
-    assert (made / "pids.max").read_text() == "9\n"
+    made = groups.make("one", memory_bytes=None, cpus=None, processes=9)
+    assert [each.read_text() for each in (folder / "pids.max" for folder in made) if each.exists()] == ["9\n"]
     with subprocess.Popen(["sleep", "60"]) as process:
-        (made / "cgroup.procs").write_text(str(process.pid))
-        for base in groups.folders:
-            remove_group(base)
+        for each in made:
+            (each / "cgroup.procs").write_text(str(process.pid))
+        if (freezer := freezer_of(made)) is not None:  # as a keeper leaves it that is killed meanwhile
+            set_frozen(freezer, True)
+            until_true(lambda: is_frozen(freezer))
+        remove_groups(groups.folders)
         assert process.wait() == -signal.SIGKILL
     assert not any(each.exists() for each in groups.folders)
 

@@ -6,11 +6,11 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["Groups", "find_groups", "freezer_of", "is_frozen", "remove_group", "set_frozen"]
+__all__ = ["Groups", "find_groups", "freezer_of", "is_frozen", "remove_groups", "set_frozen"]
 
 CONTROLLERS = ("memory", "cpu", "pids")
 _FREEZER = "freezer"  # of version 1; in version 2, each group has it
@@ -161,15 +161,34 @@ def is_frozen(group: Path) -> bool:
     return (group / _FREEZER_STATE).read_text().strip() == "FROZEN"
 
 
-def remove_group(group: Path) -> None:
-    """End what is in a group, and remove it with those below it."""
+def remove_groups(groups: Sequence[Path]) -> None:
+    """End what is in some groups, and remove them with those below; all groups of a process are to be there.
+
+    What is frozen by one of them (version 1) cannot be killed by another.
+    """
+    for each in groups:
+        _thaw(each)
+    for each in groups:
+        _remove(each)
+
+
+def _folders(group: Path) -> list[Path]:
+    with contextlib.suppress(OSError):
+        return [each for each in group.iterdir() if each.is_dir()]
+    return []
+
+
+def _thaw(group: Path) -> None:
+    for each in _folders(group):
+        _thaw(each)
     with contextlib.suppress(OSError):
         if freezer_of([group]):
-            set_frozen(group, False)  # a frozen process of version 1 cannot be killed
-    with contextlib.suppress(OSError):
-        for each in [*group.iterdir()]:
-            if each.is_dir():
-                remove_group(each)
+            set_frozen(group, False)
+
+
+def _remove(group: Path) -> None:
+    for each in _folders(group):
+        _remove(each)
     until = time.monotonic() + _REMOVAL_LIMIT_S
     while group.exists() and time.monotonic() < until:
         try:

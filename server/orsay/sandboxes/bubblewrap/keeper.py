@@ -18,14 +18,15 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from . import linux
-from .cgroups import find_groups, freezer_of, remove_group, set_frozen
+from .cgroups import find_groups, freezer_of, remove_groups, set_frozen
 from .copies import copy_folder
 from .freezing import frozen
+from .processes import close_others, forked, has_ended, in_memory_file, joined, pass_on, rlimits_hold
 from .roots import HOST, PLACE, Parts, assemble, check_places, name_machine, prepare_host
 from .seccomp import filter_program
 from .state import REMOVE, State
@@ -111,7 +112,7 @@ class Keeper:
                 self._users = self._shifted()
         else:
             self._single = not own_users(several="pids" in self._groups.bases)
-        self._rlimits = self._single and "pids" not in self._groups.bases and _rlimits_hold()
+        self._rlimits = self._single and "pids" not in self._groups.bases and rlimits_hold()
         self._in_users = not as_root
         self._in_memory = not self._attempt(in_memory=False)
         if self._in_memory and not self._attempt(in_memory=True):
@@ -189,14 +190,13 @@ class Keeper:
         until = time.monotonic() + _LAST_WAIT_S
         while (self._kept or self._others) and time.monotonic() < until:
             self._step(1.0)
-        for group in self._groups.folders:
-            remove_group(group)
+        remove_groups(self._groups.folders)
         self._state.close()
 
     def _step(self, timeout_s: float | None) -> None:
         for key, _ in self._selector.select(_RETRY_S if self._retries else timeout_s):
             _safely(key.data)
-        self._others = {pid for pid in self._others if not _has_ended(pid)}
+        self._others = {pid for pid in self._others if not has_ended(pid)}
         looked = [_safely(self._look_at, each) for each in [*self._kept.values()]]
         self._retries = not all(looked)
 
@@ -262,7 +262,7 @@ class Keeper:
                 (group / "cgroup.procs").write_text("0")
             self._become_sandbox(wanted, own, stream, errors, telling)
 
-        kept = _Kept(name, wanted, groups, _forked(launch, errors))
+        kept = _Kept(name, wanted, groups, forked(launch, errors))
         os.close(telling)
         self._kept[name] = kept
         self._selector.register(told, selectors.EVENT_READ, lambda: self._started(kept, told))
@@ -296,12 +296,12 @@ class Keeper:
         is_open = wanted["network"] == "open"
         servers = f"nameserver {_NAME_SERVER}\n" if is_open else ""
         name_machine({"hosts": _HOSTS, "hostname": f"{_HOST_NAME}\n", "resolv.conf": servers})
-        rules = _in_memory("rules", filter_program(self._setup.machine))
-        words = _in_memory("words", _joined(self._words(wanted, rules, telling)))
+        rules = in_memory_file("rules", filter_program(self._setup.machine))
+        words = in_memory_file("words", joined(self._words(wanted, rules, telling)))
         os.dup2(stream, 0)
         os.dup2(stream, 1)
         os.dup2(errors, 2)
-        _pass_on(rules, words, telling)
+        pass_on(rules, words, telling)
         program = self._setup.bubblewrap
         arguments = ["bwrap", "--args", str(words), "--", AGENT, str(self._setup.lease_s)]
         os.execve(program, arguments, {})
@@ -369,14 +369,14 @@ class Keeper:
 
         def launch() -> None:
             linux.die_with_parent()
-            _pass_on(its_ready, end)
+            pass_on(its_ready, end)
             nothing = os.open(os.devnull, os.O_RDWR)
             os.dup2(nothing, 0)
             os.dup2(nothing, 1)
             os.dup2(nothing, 2)
             os.execve(program, ["slirp4netns", *options, *fds, *users, str(kept.agent), "tap0"], {})
 
-        kept.network = _forked(launch, 2)
+        kept.network = forked(launch, 2)
         os.close(its_ready)
         os.close(end)
         os.set_blocking(ready, False)
@@ -407,7 +407,7 @@ class Keeper:
 
         def copy() -> None:
             linux.die_with_parent()
-            _close_others(saying)
+            close_others(saying)
             target.mkdir()
             with frozen(freezer_of(kept.groups), agent):
                 for each in self._own(kept.name).iterdir():
@@ -415,7 +415,7 @@ class Keeper:
             os._exit(0)
 
         try:
-            kept.copying = _Copying(snapshot, _forked(copy, saying), said)
+            kept.copying = _Copying(snapshot, forked(copy, saying), said)
         finally:
             os.close(saying)
 
@@ -439,7 +439,7 @@ class Keeper:
                 set_frozen(freezer, False)
 
     def _remove(self, folder: Path) -> None:
-        self._others.add(_forked(lambda: os.execvp(REMOVE[0], [*REMOVE, str(folder)]), 2))
+        self._others.add(forked(lambda: os.execvp(REMOVE[0], [*REMOVE, str(folder)]), 2))
 
     def _measure(self, program: Sequence[str], names: int, output: int) -> None:
         """Run ``du`` on the changes of some sandboxes; the server reads what it says."""
@@ -452,7 +452,7 @@ class Keeper:
             os.dup2(output, 1)
             os.execvp(program[0], [*program, *folders])
 
-        self._others.add(_forked(launch, 2))
+        self._others.add(forked(launch, 2))
 
     # its end
 
@@ -470,7 +470,7 @@ class Keeper:
         if kept.copying is not None:
             self._look_at_copy(kept, kept.copying)
         if not kept.monitor_ended:
-            if not _has_ended(kept.monitor):
+            if not has_ended(kept.monitor):
                 return
             kept.monitor_ended = True
             if kept.network is not None and kept.network_end is not None:
@@ -479,71 +479,24 @@ class Keeper:
                     os.kill(kept.network, signal.SIGKILL)
         if kept.agent is not None:
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
-                if not _has_ended(kept.agent):  # now a child of ours
+                if not has_ended(kept.agent):  # now a child of ours
                     os.kill(kept.agent, signal.SIGKILL)
                     return
             kept.agent = None
         if kept.network is not None:
-            if not _has_ended(kept.network):
+            if not has_ended(kept.network):
                 return
             kept.network = None
         if kept.copying is not None:
             self._end(kept)
             return
         if kept.removal is None:
-            for group in kept.groups:
-                remove_group(group)
+            remove_groups(kept.groups)
             own = str(self._own(kept.name))
-            kept.removal = _forked(lambda: os.execvp(REMOVE[0], [*REMOVE, own]), 2)
-        if _has_ended(kept.removal):
+            kept.removal = forked(lambda: os.execvp(REMOVE[0], [*REMOVE, own]), 2)
+        if has_ended(kept.removal):
             del self._kept[kept.name]
             self._say(event="ended", id=kept.name, reason=kept.wanted.get("failure", ""))
-
-
-def _forked(launch: Callable[[], object], errors: int) -> int:
-    """A child that does this and does not come back; what goes wrong is written to ``errors``."""
-    pid = os.fork()
-    if pid:
-        return pid
-    try:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        launch()
-    except BaseException as exc:
-        os.write(errors, f"{exc}\n".encode(errors="replace"))
-    finally:
-        os._exit(71)
-
-
-def _rlimits_hold() -> bool:
-    """Whether a limit of processes holds for us: not where we are root of the machine after all."""
-    pid = os.fork()
-    if not pid:
-        code = 1
-        try:
-            resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
-            if not os.fork():
-                os._exit(0)
-        except BlockingIOError:
-            code = 0
-        finally:
-            os._exit(code)
-    return os.waitpid(pid, 0)[1] == 0
-
-
-def _pass_on(*descriptors: int) -> None:
-    """Leave these and the first three to the program that replaces this process, and no others."""
-    for each in map(int, os.listdir("/proc/self/fd")):
-        with contextlib.suppress(OSError):  # that of the list itself
-            os.set_inheritable(each, each <= 2 or each in descriptors)
-
-
-def _close_others(kept: int) -> None:
-    """Close all descriptors but that one and the first three, in a process that goes on as it is."""
-    for each in map(int, os.listdir("/proc/self/fd")):
-        if each > 2 and each != kept:
-            with contextlib.suppress(OSError):  # that of the list itself
-                os.close(each)
 
 
 def _safely(work: Callable[..., object], *arguments: object) -> bool:
@@ -554,30 +507,6 @@ def _safely(work: Callable[..., object], *arguments: object) -> bool:
         traceback.print_exc()
         return False
     return True
-
-
-def _has_ended(pid: int) -> bool:
-    try:
-        return os.waitpid(pid, os.WNOHANG)[0] == pid
-    except ChildProcessError:
-        return True
-
-
-def _in_memory(name: str, content: bytes) -> int:
-    """A descriptor that a program we start reads it from."""
-    file = os.memfd_create(name, 0)
-    with os.fdopen(os.dup(file), "wb") as opened:
-        opened.write(content)
-    os.lseek(file, 0, os.SEEK_SET)
-    return file
-
-
-def _joined(words: Iterable[str]) -> bytes:
-    """Words as bwrap reads them from a descriptor. Raises ValueError for one that would count as several."""
-    raw = [os.fsencode(each) for each in words]
-    if any(b"\0" in each for each in raw):
-        raise ValueError("an argument of bwrap cannot hold a NUL")
-    return b"".join(each + b"\0" for each in raw)
 
 
 def main(arguments: Sequence[str]) -> None:

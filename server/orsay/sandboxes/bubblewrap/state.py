@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from .cgroups import remove_group
+from .cgroups import remove_groups
 
 __all__ = ["REMOVE", "State"]
 
@@ -72,8 +72,7 @@ class State:
 def _remove(top: Path, word: str) -> None:
     groups = top / f"{word}{_GROUPS}"
     with contextlib.suppress(OSError, ValueError):
-        for each in json.loads(groups.read_text()):
-            remove_group(Path(each))
+        remove_groups([Path(each) for each in json.loads(groups.read_text())])
     subprocess.run([*REMOVE, str(top / word)], check=False, capture_output=True)
     groups.unlink(missing_ok=True)
     (top / f"{word}{_LOCK}").unlink(missing_ok=True)
