@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
@@ -127,6 +128,23 @@ async def test_options_are_kept_and_show_nothing_of_the_shell(shell: Typed) -> N
     assert await shell("{ false; } ; echo no") == "+ false\n[exit code 1]"
     assert await shell("set +eux; echo $-") == "+ set +eux\nhBc\n"
     assert await shell("echo $-") == "hBc\n"
+
+
+@on_one_loop
+async def test_a_shell_of_another_user(box: Sandbox) -> None:
+    class Nobodys(Shell):
+        user = "nobody"
+
+    shell = Nobodys(SimpleNamespace(sandbox=box))
+    await shell.bash("cd /usr; umask 777; X=1")
+    assert text(await shell.bash("echo $X $PWD $(umask) $(id -un)")) == "1 /usr 0777 nobody\n"
+
+
+@on_one_loop
+async def test_commands_at_once_leave_a_whole_state(shell: Typed) -> None:
+    await shell("X=1")
+    await asyncio.gather(*(shell(f"Y={number}; f() {{ echo $X $Y; }}") for number in range(6)))
+    assert await shell("f") in {f"1 {number}\n" for number in range(6)}
 
 
 @on_one_loop

@@ -44,8 +44,9 @@ __orsay_variables() {
     builtin mapfile -t __orsay_names < <(builtin compgen -v)
     for __orsay_name in "${__orsay_names[@]}"; do
         case $__orsay_name in
-            __orsay_* | _ | PWD | SHLVL | SHELLOPTS | UID | EUID | PPID | GROUPS | DIRSTACK | FUNCNAME | PIPESTATUS) ;;
-            LINENO | SECONDS | RANDOM | SRANDOM | EPOCHSECONDS | EPOCHREALTIME | HISTCMD | COMP_WORDBREAKS) ;;
+            __orsay_* | _ | PWD | SHLVL | SHELLOPTS | UID | EUID | PPID | GROUPS | DIRSTACK) ;;
+            FUNCNAME | PIPESTATUS | LINENO | SECONDS | RANDOM | SRANDOM | EPOCHSECONDS | EPOCHREALTIME) ;;
+            HISTCMD | COMP_WORDBREAKS) ;;
             BASH | BASHOPTS | BASHPID | BASH_[ACLMRSTV]* | BASH_EXECUTION_STRING) ;;
             *) builtin declare -p "$__orsay_name" ;;
         esac
