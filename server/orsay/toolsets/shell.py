@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-import shlex
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 from ..authoring.environment import Toolset
@@ -11,7 +12,15 @@ from ..authoring.results import ToolOutput
 from ..authoring.sandbox.model import CommandResult
 from ..authoring.tools import tool
 
-__all__ = ["Bash", "Shell", "shown"]
+__all__ = ["Bash", "Shell", "is_unicode", "shown"]
+
+_REMEMBERING = Path(__file__).with_name("remembering.sh").read_text()
+# Bash expands it, and reads the file of that name before a command. The file is there, or is made.
+_BASH_ENV = """$(
+    [ -f "$__orsay_file" ] ||
+        { printf %s "$__orsay_shell" >"$__orsay_file.$$" && mv -f "$__orsay_file.$$" "$__orsay_file"; }
+    printf %s "$__orsay_file"
+)"""
 
 
 class _Commands(Toolset):
@@ -26,14 +35,23 @@ class _Commands(Toolset):
     folder: ClassVar[str] = ""
     """Folder in which commands begin; empty for the image's own."""
 
-    async def _ran(self, command: str, timeout_s: float | None) -> ToolOutput:
+    async def _ran(
+        self, command: str, timeout_s: float | None, env: Mapping[str, str] | None = None
+    ) -> ToolOutput:
         limit = self.time_limit_s if timeout_s is None else min(timeout_s, self.time_limit_s)
         if not limit > 0:
             return ToolOutput(blocks=["timeout_s must be more than 0: nothing ran."])
         if "\0" in command:
             return ToolOutput(blocks=["A command cannot hold a NUL: nothing ran."])
+        if not is_unicode(command):
+            return ToolOutput(blocks=["A command cannot hold half of a surrogate pair: nothing ran."])
         result = await self.sandbox.run(
-            command, timeout_s=limit, user=self.user, cwd=self.folder, max_bytes=8 * self.max_characters
+            command,
+            timeout_s=limit,
+            max_bytes=8 * self.max_characters,
+            user=self.user,
+            cwd=self.folder,
+            env=env,
         )
         return ToolOutput(
             blocks=[shown(result, self.max_characters)],
@@ -60,14 +78,16 @@ class Bash(_Commands):
 
 
 class Shell(_Commands):
-    """The tool ``bash``: a shell that keeps folder, variables and functions from one command to the next.
+    """The tool ``bash``: a shell that keeps its folder, variables, functions, aliases and options.
 
-    A command is a process of its own all the same: one that is killed leaves the shell as it was before.
+    A command is a process of its own all the same: one that is killed, or that ``exec`` replaces, leaves the
+    shell as it was before.
     """
 
     def __init__(self, env: Any, sandbox_attr: str = "sandbox") -> None:
         super().__init__(env, sandbox_attr)
-        self._state = f"/tmp/.orsay-shell-{secrets.token_hex(6)}"  # of the sandbox
+        self._file = f"/tmp/.orsay-shell-{secrets.token_hex(6)}"  # of the sandbox
+        self._known: tuple[str, str] | None = None
 
     @tool
     async def bash(self, command: str, timeout_s: float | None = None) -> ToolOutput:
@@ -77,16 +97,30 @@ class Shell(_Commands):
             command: The command; it may have several lines.
             timeout_s: Seconds after which it is killed; the shell is then as it was before.
         """
-        state = shlex.quote(self._state)
-        # Read-only variables belong to each bash itself. The state takes its place only once it is whole.
-        script = (
-            f"[ -f {state} ] && . {state} 2>/dev/null\n"
-            "__orsay_save() { local code=$?; trap - EXIT; { declare -p | grep -v '^declare -[a-zA-Z]*r';"
-            f" declare -f; alias; printf 'cd %q\\n' \"$PWD\"; }} >{state}.new 2>/dev/null"
-            f" && mv -f {state}.new {state}; exit $code; }}\n"
-            f"trap __orsay_save EXIT\n{command}\n"
-        )
-        return await self._ran(script, timeout_s)
+        env = {
+            "BASH_ENV": _BASH_ENV,
+            "__orsay_file": self._file,
+            "__orsay_shell": _REMEMBERING,
+            "__orsay_theirs": await self._bash_env(),
+        }
+        return await self._ran(command, timeout_s, env)
+
+    async def _bash_env(self) -> str:
+        """BASH_ENV as the image and the author have set it."""
+        box = self.sandbox
+        if self._known is None or self._known[0] != box.id:
+            found = await box.run('printf %s "$BASH_ENV"', timeout_s=self.time_limit_s, user=self.user)
+            self._known = box.id, found.output if found.ok else ""
+        return self._known[1]
+
+
+def is_unicode(text: str) -> bool:
+    """False for text with half of a surrogate pair, which is no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def shown(result: CommandResult, most: int) -> str:
