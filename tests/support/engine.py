@@ -20,7 +20,18 @@ import docker
 import pytest
 from docker.errors import APIError, DockerException, ImageNotFound
 
-__all__ = ["BASE", "ROOT", "ImageName", "image", "images", "needs_engine", "problem", "skip_without_engine"]
+__all__ = [
+    "BASE",
+    "ROOT",
+    "ImageName",
+    "Recipe",
+    "image",
+    "images",
+    "needs_engine",
+    "problem",
+    "recipe",
+    "skip_without_engine",
+]
 
 BASE = "python:3.11-slim"
 ROOT = Path(__file__).parents[2]
@@ -29,6 +40,9 @@ ImageName = Literal["base", "server", "textarena", "scripted", "openreward", "ha
 """``base``, ``server`` and ``textarena`` are those of docker/Dockerfile; ``scripted`` serves the classes of
 tests/support/environments.py; ``openreward`` is a server of that released package, without anything of ours;
 ``haproxy`` is Debian's, in place of the official image; ``terminal`` is that of envs/terminal's sandboxes."""
+
+Recipe = Literal["knowledge-worker", "python-ds"]
+"""Folders of docker/sandboxes."""
 
 _SOURCES = (
     *("pyproject.toml", "README.md", "LICENSE", "docker"),
@@ -100,16 +114,29 @@ def image(name: ImageName) -> str:
             return _built(name, files, f"{_FOLDER}/{name}.Dockerfile", {"BASE": BASE})
 
 
+@cache
+def recipe(name: Recipe) -> str:
+    """Tag of the image that a recipe makes. Raises RuntimeError where it cannot, as without a network."""
+    path = f"docker/sandboxes/{name}/Dockerfile"
+    return _built(name, _files(path), path, {"BASE": BASE})
+
+
 def images() -> None:
     """Make all of them, so that no single test pays for it with its time limit."""
     apart: list[ImageName] = ["openreward", "haproxy", "terminal"]
     with ThreadPoolExecutor() as threads:
+        recipes = [threads.submit(recipe, name) for name in get_args(Recipe)]
         others = [threads.submit(image, name) for name in apart]
         for name in get_args(ImageName):  # one after the other: each has layers of those before it
             if name not in apart:
                 image(name)
         for other in others:
             other.result()
+        for each in recipes:
+            if isinstance(why := each.exception(), RuntimeError):
+                print(f"{why}; its tests will be skipped", flush=True)
+            else:
+                each.result()
 
 
 def _files(*places: str) -> Mapping[str, Path]:

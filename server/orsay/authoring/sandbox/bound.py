@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import posixpath
+import re
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...errors import SandboxError
 from .opening import Opening, sandbox
 from .sandbox import Sandbox
 
@@ -15,6 +21,8 @@ __all__ = ["EnvironmentSandbox", "SandboxAttribute"]
 _TIMEOUT_S = 300
 _MOST_BYTES = 50_000
 _LARGEST_DOWNLOAD = 256 << 20
+_ESCAPES = re.compile(r"\x1b(?:[@-Z\\-_]|\[[0-?]*[ -/]*[@-~])")
+_CONTROLS = dict.fromkeys([*range(9), 11, 12, *range(14, 32), *range(127, 160)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +70,17 @@ class EnvironmentSandbox:
         max_bytes: int | None = _MOST_BYTES,
         sanitise: bool = True,
     ) -> _Ran:
-        """Run a command of bash."""
-        result = await self._made.run(cmd, timeout_s=timeout or None, max_bytes=max_bytes)
-        output = result.output
-        clean = output.replace("\0", "") if sanitise else output
-        return _Ran(
-            clean.rstrip("\n"), result.return_code, result.truncated, result.timed_out, clean != output
-        )
+        """Run a command of bash. White space at the end of its output is dropped; ``sanitise`` also drops
+        escape sequences and control characters, and writes bytes that are no UTF-8 as ``\\udc80``.
+        """
+        with _lost_for_toolsets():
+            result = await self._made.run(cmd, timeout_s=timeout or None, max_bytes=max_bytes)
+        output = result.raw.decode("utf-8", "surrogateescape").rstrip()
+        if sanitise:
+            output = _ESCAPES.sub("", output.encode("utf-8", "backslashreplace").decode()).translate(
+                _CONTROLS
+            )
+        return _Ran(output, result.return_code, result.truncated, result.timed_out, sanitise)
 
     async def check_run(self, cmd: str, **options: Any) -> str:
         """Output of a command. Raises RuntimeError where it fails."""
@@ -81,12 +93,44 @@ class EnvironmentSandbox:
         """Copy a file of this machine into the sandbox."""
         await self._made.upload(local_path, container_path)
 
-    async def download(self, container_path: str, max_size: int = _LARGEST_DOWNLOAD) -> bytes:
-        """Content of a file. Raises ValueError over ``max_size`` bytes."""
-        content = await self._made.read(container_path)
-        if len(content) > max_size:
-            raise ValueError(f"{container_path} has {len(content)} bytes, over {max_size}")
-        return content
+    async def download(self, container_path: str, max_size: int | None = _LARGEST_DOWNLOAD) -> bytes:
+        """Content of a file, whose path may be relative or lead through links, as in a command.
+
+        Raises ValueError over ``max_size`` bytes, and OSError.
+        """
+        with _lost_for_toolsets():
+            path = await self._resolved(container_path)
+            size = (await self._made.stat(path)).size
+            if max_size is not None and size > max_size:
+                raise ValueError(f"{container_path} has {size} bytes, over {max_size}")
+            return await self._made.read(path)
+
+    async def _resolved(self, path: str) -> str:
+        plain = posixpath.isabs(path) and posixpath.normpath(path) == path
+        if plain and (await self._made.stat(path)).kind != "link":
+            return path
+        found = await self._made.run(["readlink", "-e", "--", path])
+        if not found.ok:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+        return found.output.removesuffix("\n")
+
+
+@contextmanager
+def _lost_for_toolsets() -> Iterator[None]:
+    """SandboxError as one that toolsets of ``openreward`` raise on, where they make text of any other."""
+    try:
+        yield
+    except SandboxError as exc:
+        errors = sys.modules.get("openreward.api.errors")
+        if errors is None:
+            raise
+        both = type(type(exc).__name__, (type(exc), errors.SessionTerminatedError), {"__init__": _init})
+        raise both(str(exc)) from exc
+
+
+def _init(self: Any, reason: str) -> None:
+    self.reason, self.sid, self.kind = reason, None, "sandbox"
+    Exception.__init__(self, reason)
 
 
 class SandboxAttribute:
