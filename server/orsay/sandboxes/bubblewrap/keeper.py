@@ -223,22 +223,29 @@ class Keeper:
         if wanted["image"] == HOST and not self._in_memory and not self._masks.exists():
             hide_secrets(self._masks)
         own = self._own(name)
-        own.mkdir(mode=0o755)
-        groups = self._groups.make(
-            name,
-            memory_bytes=wanted["memory_bytes"],
-            cpus=wanted["cpus"],
-            processes=None if self._rlimits else wanted["processes"],
-        )
-        told, telling = os.pipe()
-        os.set_blocking(told, False)
-
-        def launch() -> None:
+        with contextlib.ExitStack() as undo:
+            own.mkdir(mode=0o755)
+            undo.callback(own.rmdir)
+            groups = self._groups.make(
+                name,
+                memory_bytes=wanted["memory_bytes"],
+                cpus=wanted["cpus"],
+                processes=None if self._rlimits else wanted["processes"],
+            )
             for group in groups:
-                (group / "cgroup.procs").write_text("0")
-            self._become_sandbox(wanted, own, stream, errors, telling)
+                undo.callback(remove_group, group)
+            told, telling = os.pipe()
+            undo.callback(os.close, told)
+            undo.callback(os.close, telling)
+            os.set_blocking(told, False)
 
-        kept = _Kept(name, wanted, groups, _forked(launch, errors))
+            def launch() -> None:
+                for group in groups:
+                    (group / "cgroup.procs").write_text("0")
+                self._become_sandbox(wanted, own, stream, errors, telling)
+
+            kept = _Kept(name, wanted, groups, _forked(launch, errors))
+            undo.pop_all()
         os.close(telling)
         self._kept[name] = kept
         self._selector.register(told, selectors.EVENT_READ, lambda: self._started(kept, told))
