@@ -7,7 +7,8 @@
     ├── ConfigError            a setting is wrong
     ├── JournalDown            the journal cannot be read or written now; the text says why and what to do
     ├── EngineError            the Docker engine refused, or does not answer
-    │   └── NotThere           the engine has no such container, image or network
+    │   ├── NotThere           the engine has no such container, image or network
+    │   └── EngineRefused      what was asked for cannot be, as the engine says
     ├── SandboxError           the machinery of a sandbox failed
     │   └── SandboxGone        the sandbox has ended
     ├── SandboxRefused         a sandbox cannot be as its author asks
@@ -36,6 +37,7 @@ __all__ = [
     "BadTask",
     "ConfigError",
     "EngineError",
+    "EngineRefused",
     "Faulted",
     "Forbidden",
     "ImageMissing",
@@ -106,6 +108,10 @@ class EngineError(OrsayError):
 
 class NotThere(EngineError):
     """The Docker engine has no such container, image or network."""
+
+
+class EngineRefused(EngineError):
+    """The Docker engine says that what was asked for cannot be: a limit, a name, a mount."""
 
 
 class SandboxError(OrsayError):

@@ -18,7 +18,7 @@ from orsay import Sandbox, sandbox
 from orsay.errors import ImageMissing, OrsayError, SandboxError, SandboxGone, SandboxRefused
 from orsay.runtimes.docker.engine import Engine
 from orsay_client import AsyncClient
-from orsay_client.errors import WorkerLost
+from orsay_client.errors import TimeLimit, WorkerLost
 
 from ..support.backends import KINDS
 from ..support.bubblewrap import skip_without_bubblewrap
@@ -126,6 +126,13 @@ async def test_code_that_is_not_async(environment: Any, gone: Gone) -> None:
         said, size, sandbox_id = text(await session.call("blocking", {})).splitlines()
         assert (said, size) == ("b", "2")
         await gone(sandbox_id)
+
+
+async def test_a_tool_past_its_limit_leaves_no_command(environment: Any, tmp_path: Path) -> None:
+    async with environment.session(split="train", index=0) as session:
+        with pytest.raises(TimeLimit):
+            await session.call("stuck", {"note": str(tmp_path / "id")})
+        await gone((tmp_path / "id").read_text())
 
 
 async def test_a_lost_sandbox_is_no_mistake_of_the_author(environment: Any) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from orsay.errors import ConfigError, ImageMissing, SandboxError, SandboxGone
+from orsay.errors import ConfigError, ImageMissing, SandboxError, SandboxGone, SandboxRefused
 from orsay.sandboxes.backends import choose_backend, open_backend
 from orsay.sandboxes.base import SandboxSpec, fork
 from orsay.sandboxes.bubblewrap import seccomp
@@ -544,9 +544,9 @@ async def test_a_limit_that_cannot_be_held_is_refused(tmp_path: Path) -> None:
         sandboxes._facts |= {"limits": [], "rlimits": False, "network": False}
         for name, value in {"memory_bytes": 1 << 30, "cpus": 1.0, "processes": 10}.items():
             spec: dict[str, Any] = {"image": HOST, "processes": None, name: value}
-            with pytest.raises(SandboxError, match=f"cannot hold the limit {name}"):
+            with pytest.raises(SandboxRefused, match=f"cannot hold the limit {name}"):
                 await sandboxes.create(SandboxSpec(**spec))
-        with pytest.raises(SandboxError, match="install slirp4netns"):
+        with pytest.raises(SandboxRefused, match="install slirp4netns"):
             await sandboxes.create(SandboxSpec(image=HOST, processes=None, network="open"))
 
 

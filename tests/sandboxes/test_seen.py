@@ -133,6 +133,8 @@ async def test_neither_keys_nor_secrets_are_recorded(
         rows = connection.execute("SELECT what, output FROM sandbox_events").fetchall()
     assert ("echo [secret]; echo $KEY", "[secret]\n\n") in rows
     assert not any(SECRET in str(row) or "orsay-session-" in str(row) for row in rows)
+    assert "[secret]" in json.dumps(found["steps"]) and "orsay-session-" not in json.dumps(found)
+    assert b"orsay-session-" not in journal.read_bytes()
 
 
 async def test_a_command_that_its_sandbox_did_not_survive_is_recorded(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from orsay import Environment, Sandbox, ToolOutput, Toolset, sandbox, tool
 from orsay.toolsets import Bash, Files, Submit
@@ -68,6 +69,13 @@ class Bench(Environment):
         with sandbox(env={"A": "b"}) as box:
             box.write("/f", b"\0\xff")
             return ToolOutput(blocks=[box.run("echo $A; wc -c < /f").output + box.id])
+
+    @tool(time_limit_s=2)
+    def stuck(self, note: str) -> ToolOutput:
+        """Run a command for longer than the tool may; the sandbox's id is written to a file."""
+        with sandbox() as box:
+            Path(note).write_text(box.id)
+            return ToolOutput(blocks=[box.run("sleep 600", timeout_s=None).output])
 
     @tool
     async def fork(self) -> ToolOutput:

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ..errors import EngineError, SandboxError
+from ..errors import EngineError, EngineRefused, SandboxError, SandboxRefused
 from ..logs import get_logger
 from ..runtimes.docker.engine import Engine
 from ..runtimes.docker.spec import Bind, ContainerSpec, Pull
@@ -161,12 +161,12 @@ class DockerSandboxes:
 
         if self._sees_files and os.access(program, os.X_OK):
             try:
-                return await self._engine.create(wanted(Bind(str(program), _AGENT, read_only=True)))
-            except EngineError as exc:
+                return await self._made(wanted(Bind(str(program), _AGENT, read_only=True)))
+            except (EngineError, SandboxRefused) as exc:
                 if str(program) not in str(exc):
                     raise
                 self._sees_files = False  # this server has a file system of its own, in a container
-        container = await self._engine.create(wanted())
+        container = await self._made(wanted())
         try:
             await self._engine.put(container, _AGENT, agent_program(machine), mode=0o755)
         except BaseException:
@@ -174,6 +174,12 @@ class DockerSandboxes:
                 await asyncio.shield(self._engine.remove(container))
             raise
         return container
+
+    async def _made(self, wanted: ContainerSpec) -> str:
+        try:
+            return await self._engine.create(wanted)
+        except EngineRefused as exc:  # more CPUs than the machine has, for example
+            raise SandboxRefused(f"a sandbox of {wanted.image} cannot be made: {exc}") from exc
 
     async def _give_up(self, sandbox: Sandbox) -> None:
         with contextlib.suppress(EngineError):

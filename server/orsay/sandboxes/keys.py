@@ -10,13 +10,15 @@ from collections.abc import Mapping
 
 from .events import Tenant
 
-__all__ = ["SandboxKeys", "without_keys", "without_keys_in"]
+__all__ = ["SandboxKeys", "may_hold_keys", "without_keys", "without_keys_in"]
 
 _PREFIX = "orsay-session-"
 _OWNER = "session-"
 _ANY = re.compile(rf"{_PREFIX}[\w-]+", re.ASCII)
 _ANY_IN_BYTES = re.compile(_ANY.pattern.encode())
 _MASK = "[secret]"
+_BETWEEN = b"\r\n\r\nevent: "
+_BEGINNINGS = tuple(_PREFIX[:length].encode() for length in range(1, len(_PREFIX)))
 
 
 def without_keys(text: str) -> str:
@@ -27,6 +29,18 @@ def without_keys(text: str) -> str:
 def without_keys_in(data: bytes) -> bytes:
     """The same for bytes."""
     return _ANY_IN_BYTES.sub(_MASK.encode(), data)
+
+
+def may_hold_keys(wire: bytes) -> bool:
+    """False for JSON, or events with pieces of it, without any key; quick, also for much of it."""
+    if _PREFIX.encode() in wire:
+        return True
+    at = wire.find(_BETWEEN)
+    while at >= 0:
+        if wire.endswith(_BEGINNINGS, 0, at):  # it may be in two pieces
+            return True
+        at = wire.find(_BETWEEN, at + len(_BETWEEN))
+    return False
 
 
 class SandboxKeys:

@@ -23,6 +23,8 @@ _LONGEST_ARGUMENT = 120_000  # bytes; Linux allows 128 KiB (MAX_ARG_STRLEN, exec
 _LATE_S = 15.0  # after a time limit: the sandbox is stuck, and not the command
 _FULL = 2**63 - 1
 _LARGEST_READ = 256 << 20
+_MOST_LISTED = 50_000
+_LARGEST_LIST = _MOST_LISTED * 400  # bytes: a name has 255 at most
 _FILE_LIMIT_S = 600.0
 _LEAST_SIGNAL = 128
 _KILLED = _LEAST_SIGNAL + 9
@@ -102,18 +104,23 @@ class Sandbox:
         folder: str = "",
         variables: Mapping[str, str] | None = None,
         on_output: Callable[[bytes], None] = lambda data: None,
+        kept_bytes: int | None = None,
     ) -> RunResult:
         """Run a command of bash, of any length, or a program with its arguments.
 
         At ``timeout_s`` all that it has started is killed, and so it is when the caller is cancelled. What it
         leaves in the background lives on and holds nothing up. Output beyond ``max_bytes`` is dropped.
-        ``on_output`` gets output as it comes. Raises ValueError for what cannot be a command: see
-        ``AgentConnection.start``.
+        ``on_output`` gets output as it comes; beyond ``kept_bytes``, it alone does. Raises ValueError for
+        what cannot be a command: see ``AgentConnection.start``.
         """
         kept: list[bytes] = []
+        size = 0
 
         def output(data: bytes) -> None:
-            kept.append(data)
+            nonlocal size
+            if kept_bytes is None or size < kept_bytes:
+                kept.append(data)
+            size += len(data)
             on_output(data)
 
         words, script = _of_bash(command) if isinstance(command, str) else (command, b"")
@@ -128,7 +135,7 @@ class Sandbox:
             variables=variables,
             on_output=output,
         )
-        truncated = end.output_bytes > sum(map(len, kept))
+        truncated = end.output_bytes > size
         if end.reason is Reason.NOT_STARTED or (end.reason is Reason.KILLED and end.error):
             output(f"{end.error}\n".encode())
         limit = await self._limit(end)
@@ -138,7 +145,7 @@ class Sandbox:
             timed_out=end.reason is Reason.TIMED_OUT,
             truncated=truncated,
             duration_s=end.duration_s,
-            output_bytes=max(end.output_bytes, sum(map(len, kept))),
+            output_bytes=max(end.output_bytes, size),
             limit=limit,
         )
 
@@ -209,8 +216,11 @@ class Sandbox:
         return _described(await self._file("@stat", path))[0]
 
     async def list(self, path: str) -> list[FileInfo]:
-        """What a folder holds, by name."""
-        return sorted(_described(await self._file("@list", path)), key=lambda each: each.name)
+        """What a folder holds, by name. Raises OSError (EFBIG) over 50,000 names."""
+        output = await self._file("@list", path, most=_LARGEST_LIST)
+        if output.count(b"\0") > _MOST_LISTED:
+            raise OSError(errno.EFBIG, f"the folder has more than {_MOST_LISTED} entries", path)
+        return await asyncio.to_thread(_listed, output)
 
     async def read(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
         """Content of a file, or part of it: nothing past its end. Raises OSError (EFBIG) over 256 MiB."""
@@ -273,27 +283,41 @@ class Sandbox:
         except (OSError, SandboxError):
             return
 
-    async def _file(self, operation: str, path: str, *words: str, stdin: bytes | None = None) -> bytes:
+    async def _file(
+        self,
+        operation: str,
+        path: str,
+        *words: str,
+        stdin: bytes | None = None,
+        most: int = _LARGEST_READ,
+    ) -> bytes:
         if not path.startswith("/") or "\0" in path:
             raise OSError(errno.EINVAL, "not an absolute path", path)
         try:
             path.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as exc:
             raise OSError(errno.EINVAL, "not a path of bytes", path) from exc
-        return await self._operation(operation, path, *words, stdin=stdin)
+        return await self._operation(operation, path, *words, stdin=stdin, most=most)
 
-    async def _operation(self, operation: str, path: str, *words: str, stdin: bytes | None = None) -> bytes:
+    async def _operation(
+        self,
+        operation: str,
+        path: str,
+        *words: str,
+        stdin: bytes | None = None,
+        most: int = _LARGEST_READ,
+    ) -> bytes:
         kept: list[bytes] = []
         end = await self._ended(
             (operation, path, *words),
             stdin=stdin,
             timeout_s=_FILE_LIMIT_S,
-            max_bytes=_LARGEST_READ,
+            max_bytes=most,
             file_operation=True,
             on_output=kept.append,
         )
         _raise_for(end, operation, path)
-        if end.output_bytes > _LARGEST_READ:
+        if end.output_bytes > most:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
         return b"".join(kept)
 
@@ -316,6 +340,10 @@ def _of_bash(command: str) -> tuple[Sequence[str], bytes]:
     if len(raw) <= _LONGEST_ARGUMENT:
         return ("/bin/bash", "-c", command), b""
     return ("/bin/bash", "-c", ". /proc/self/fd/3"), b"exec 3<&-; " + raw
+
+
+def _listed(output: bytes) -> list[FileInfo]:
+    return sorted(_described(output), key=lambda each: each.name)
 
 
 def _described(output: bytes) -> list[FileInfo]:

@@ -32,13 +32,14 @@ from .sandbox import RunResult, Sandbox
 from .snapshots import KeptSnapshots
 from .spares import KnowsImages, Spares
 
-__all__ = ["SANDBOX_PREFIX", "HostedSandbox", "SandboxLimits", "SandboxService"]
+__all__ = ["SANDBOX_PREFIX", "TOLD_BYTES", "HostedSandbox", "SandboxLimits", "SandboxService"]
 
 SANDBOX_PREFIX = "sb-"
 """Begins the ids of all sandboxes; those of sessions never begin so."""
 _LOOKS = 4  # for idle sandboxes, within the time limit
 _REMEMBERED = 10_000
-_TOLD = 64 * 1024  # of a command and of its output, in events: more than is kept, for secrets to be whole
+TOLD_BYTES = 64 * 1024
+"""Of a command and of its output, in events: more than is kept, for secrets to be whole."""
 _log = get_logger(__name__)
 
 
@@ -57,6 +58,8 @@ class SandboxLimits:
     """Time for which there are spares of a kind that nobody asks for."""
     stored_bytes: int = 64 << 20
     """Results of commands that are kept for each sandbox, for clients that ask again."""
+    stored_bytes_per_owner: int = 256 << 20
+    """The same for all sandboxes of an owner."""
 
 
 class HostedSandbox:
@@ -68,7 +71,7 @@ class HostedSandbox:
         spec: SandboxSpec,
         owner: str,
         creating: asyncio.Task[Sandbox],
-        stored_bytes: int,
+        runs: Runs,
         *,
         stays: bool = False,
         tenant: Tenant | None = None,
@@ -88,7 +91,7 @@ class HostedSandbox:
         """Commands that run."""
         self.files = 0
         self._tell = tell
-        self.runs = Runs(stored_bytes)
+        self.runs = runs
         self.parts: dict[str, str] = {}
         """Temporary files, by the paths that they will have."""
         self.committed: dict[str, int] = {}
@@ -121,7 +124,7 @@ class HostedSandbox:
         call = None if self.tenant is None else self.tenant.running_call
         text = command if isinstance(command, str) else shlex.join(command)
         tell = partial(
-            CommandEnded, sandbox=self.id, started_at=time.time(), command=without_keys(text[:_TOLD])
+            CommandEnded, sandbox=self.id, started_at=time.time(), command=without_keys(text[:TOLD_BYTES])
         )
         began = time.monotonic()
         self.commands += 1
@@ -144,7 +147,7 @@ class HostedSandbox:
         finally:
             self.running -= 1
         ended = tell(
-            output=without_keys_in(result.output[:_TOLD]),
+            output=without_keys_in(result.output[:TOLD_BYTES]),
             size_bytes=max(result.output_bytes, len(result.output)),
             return_code=result.return_code,
             timed_out=result.timed_out,
@@ -221,7 +224,7 @@ class SandboxService:
             spec,
             owner,
             creating,
-            self._limits.stored_bytes,
+            Runs(self._limits.stored_bytes, lambda: self._room_for_results(owner)),
             tenant=tenant,
             tell=partial(self._tell, tenant),
             stays=stays,
@@ -260,6 +263,11 @@ class SandboxService:
         """How many more there may be; negative where there are too many."""
         spares = 0 if self._spares is None else self._spares.count
         return self._limits.sandboxes - len(self._living) - spares
+
+    def _room_for_results(self, owner: str) -> int:
+        """Bytes that an owner's results may still take; negative where they take too many."""
+        stored = sum(each.runs.size for each in self._living.values() if each.owner == owner)
+        return self._limits.stored_bytes_per_owner - stored
 
     def _made(self, hosted: HostedSandbox) -> None:
         hosted.touch()

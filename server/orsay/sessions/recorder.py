@@ -22,6 +22,7 @@ from ..runtimes.base import OpenSession
 from ..runtimes.outcome import Outcome
 from ..sandboxes.events import CommandEnded, FileUsed, SandboxEvent
 from .call import Call
+from .hidden_keys import hiding_keys
 from .labels import parse_labels
 from .sandbox_rows import sandbox_row
 
@@ -218,9 +219,10 @@ class Record:
         if self.replayable and after is not None:
             self.clock += 1
             kept, digest = (data, None) if first else (b"", digest_of(data))
-            return self._write(Prompted(self.id, kind, kept, self.hide, self.clock, after, digest))
+            hide = hiding_keys(self.hide, kept)
+            return self._write(Prompted(self.id, kind, kept, hide, self.clock, after, digest))
         if first:
-            self._writer.add(Prompted(self.id, kind, data, self.hide))
+            self._writer.add(Prompted(self.id, kind, data, hiding_keys(self.hide, data)))
         return None
 
     def prompt_failed(self, kind: str, fault: str, after: int) -> None:
@@ -258,7 +260,7 @@ class Record:
             body=call.body or b"",
             started_at=time.time() - age_s,
             after=call.after,
-            hide=self.hide,
+            hide=hiding_keys(self.hide, call.body or b""),
         )
         return row_id, self._write(row)
 
@@ -272,6 +274,7 @@ class Record:
             self._first_fault = self._first_fault or fault.fault
         elif outcome.reward is not None:
             self._reward_sum = (self._reward_sum or 0.0) + outcome.reward
+        body, wire = call.body or b"", outcome.discarded or outcome.wire
         row = CallEnded(  # by position: 22 names cost a microsecond, in each call
             call.row_id or new_id(),
             self.id,
@@ -280,8 +283,8 @@ class Record:
             call.task_id,
             call.key,
             call.name,
-            call.body or b"",
-            outcome.discarded or outcome.wire,
+            body,
+            wire,
             outcome.reward,
             outcome.finished,
             bool(outcome.discarded),
@@ -294,7 +297,7 @@ class Record:
             call.stream_s,
             call.total_s,
             call.after,
-            self.hide,
+            hiding_keys(self.hide, body, wire),
         )
         self._writer.add(row, on_durable)
 

@@ -19,15 +19,25 @@ __all__ = ["BlockingProcess", "BlockingSandbox", "BlockingSnapshot"]
 T = TypeVar("T")
 
 
-@functools.cache
+_LOOK_S = 0.2
+_making = threading.Lock()
+
+
 def _loop(pid: int) -> asyncio.AbstractEventLoop:
     """The event loop of the process ``pid``; a forked one has its own."""
+    with _making:
+        return _made_loop(pid)
+
+
+@functools.cache
+def _made_loop(pid: int) -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="orsay-sandboxes", daemon=True).start()
     return loop
 
 
 def _wait(work: Coroutine[Any, Any, T]) -> T:
+    """Result of ``work``, which is cancelled where this thread is interrupted."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -37,14 +47,18 @@ def _wait(work: Coroutine[Any, Any, T]) -> T:
         raise RuntimeError("this would block the event loop: use the async form, with await")
     loop = _loop(os.getpid())
     context = contextvars.copy_context()
-    started: asyncio.Future[Any]
 
     async def run() -> T:
         return await asyncio.create_task(work, context=context)
 
-    started = asyncio.run_coroutine_threadsafe(run(), loop)  # type: ignore[assignment]
+    done = threading.Lock()
+    done.acquire()
+    started = asyncio.run_coroutine_threadsafe(run(), loop)
+    started.add_done_callback(lambda _: done.release())
     try:
-        return started.result()  # type: ignore[no-any-return]
+        while not done.acquire(timeout=_LOOK_S):
+            pass  # an interrupt, as of a call past its limit, reaches running Python only
+        return started.result()
     except BaseException:
         started.cancel()
         raise

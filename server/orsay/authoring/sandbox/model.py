@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 __all__ = [
+    "LARGEST_COMMAND",
     "CommandResult",
     "Connect",
     "Driver",
@@ -21,6 +22,8 @@ __all__ = [
 
 Limit: TypeAlias = Literal["time", "memory", "disk"]
 Network: TypeAlias = Literal["none", "open"] | tuple[str, ...]
+LARGEST_COMMAND = 32 << 20
+"""Bytes of a request for a command, with its standard input in base64."""
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 

@@ -14,7 +14,7 @@ import httpx
 from pydantic_core import from_json, to_json
 
 from ...errors import ImageMissing, OrsayError, SandboxError, SandboxGone, SandboxRefused
-from .model import FileInfo, RunResult, SandboxOptions
+from .model import LARGEST_COMMAND, FileInfo, RunResult, SandboxOptions
 
 __all__ = ["RemoteSandboxes"]
 
@@ -113,8 +113,14 @@ class RemoteSandbox:
             "folder": folder,
             "variables": dict(variables or {}),
         }
+        request = _json(body)
+        if len(request) > LARGEST_COMMAND:
+            raise ValueError(
+                f"a command with its standard input is {len(request)} bytes as a request, over"
+                f" {LARGEST_COMMAND}: write larger input to a file of the sandbox"
+            )
         kept: list[bytes] = []
-        async for line in self._lines("/orsay/sandboxes/run", _json(body)):
+        async for line in self._lines("/orsay/sandboxes/run", request):
             if "output" in line:
                 kept.append(base64.b64decode(line["output"]))
                 on_output(kept[-1])

@@ -12,12 +12,13 @@ from orsay_protocol.sse import encode_event, encode_result
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 
+from ...authoring.sandbox.model import LARGEST_COMMAND
 from ...errors import BadRequest, OrsayError, Refused, SandboxGone, SessionGone, Unauthorized
 from ...http.mounts import Pairs
 from ...http.operations import Operation
 from ...http.request import Endpoint, Request
 from ...sandboxes.keys import SandboxKeys
-from ...sandboxes.runs import Run
+from ...sandboxes.runs import Run, digest_of
 from ...sandboxes.sandbox import RunResult
 from ...sandboxes.service import HostedSandbox, SandboxService
 from .files import PastTheEnd, commit_file, file_size, read_range, sha256_of, write_range
@@ -31,10 +32,10 @@ __all__ = ["SandboxMount"]
 
 _Model = TypeVar("_Model", bound=BaseModel)
 _TAG = "sandboxes"
-_LARGEST_RUN = 32 << 20
 _LARGEST_PART = 16 << 20
 _OTHER_METHODS = ("GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS")
 _OK = b'{"status":"ok"}'
+_ENCODED_AT_ONCE = 768 * 1024  # bytes; a multiple of 3
 
 
 class _RunBody(BaseModel):
@@ -162,7 +163,7 @@ class SandboxMount:
             spec = read_settings(body, sandbox_secrets(request), self._catalogue)
             hosted = self._service.create(spec, request.owner)
 
-        def events(work: asyncio.Future[Any]) -> bytes:
+        async def events(work: asyncio.Future[Any]) -> bytes:
             if work.cancelled():
                 return encode_event("error", f"sandbox {hosted.id} was ended while it was made")
             if (error := work.exception()) is not None:
@@ -198,7 +199,7 @@ class SandboxMount:
 
     async def _run(self, request: Request) -> None:
         hosted = self._hosted(request)
-        body = await request.body(_LARGEST_RUN)
+        body = await request.body(LARGEST_COMMAND)
         wanted = _body(_RunBody, body, "/run")
         if wanted.task_id is not None:
             run = hosted.runs.find(wanted.task_id)
@@ -211,10 +212,11 @@ class SandboxMount:
                 await send_failure(request, f"unknown task_id {wanted.task_id}")
                 return
         else:
-            run = hosted.runs.left_behind(body) or self._start(hosted, wanted, body)
+            digest = await digest_of(body)
+            run = hosted.runs.left_behind(digest) or self._start(hosted, wanted, digest)
         await self._follow(request, hosted, run)
 
-    def _start(self, hosted: HostedSandbox, wanted: _RunBody, body: bytes) -> Run:
+    def _start(self, hosted: HostedSandbox, wanted: _RunBody, digest: bytes) -> Run:
         if wanted.shell != "/bin/bash":
             raise BadRequest(f"commands are run by /bin/bash here, not by {wanted.shell}")
         if "\0" in wanted.cmd:
@@ -224,7 +226,7 @@ class SandboxMount:
         async def work() -> RunResult:
             return await hosted.run(wanted.cmd, timeout_s=wanted.timeout_s or None, max_bytes=limit)
 
-        return hosted.runs.start(body, work())
+        return hosted.runs.start(digest, work())
 
     async def _follow(self, request: Request, hosted: HostedSandbox, run: Run) -> None:
         """Answer with the result of a command."""
@@ -293,7 +295,7 @@ async def _only_post(request: Request) -> None:
     await request.send_json(text, status=405, headers=((b"allow", b"POST"),))
 
 
-def _run_events(work: asyncio.Future[Any]) -> bytes:
+async def _run_events(work: asyncio.Future[Any]) -> bytes:
     """Events of a command's end.
 
     Raises SessionGone, which breaks the stream off: the client asks again, and has a 410, which says more to
@@ -306,12 +308,19 @@ def _run_events(work: asyncio.Future[Any]) -> bytes:
             raise SessionGone(str(error))
         return encode_event("error", _said(error))
     result: RunResult = work.result()
-    answer = {
-        "output": base64.b64encode(result.output).decode("ascii"),
-        "return_code": result.return_code,
-        "timed_out": result.timed_out,
-    }
-    return encode_result(to_json(answer))
+    if len(result.output) > _ENCODED_AT_ONCE:
+        return await asyncio.to_thread(_encoded, result)
+    return _encoded(result)
+
+
+def _encoded(result: RunResult) -> bytes:
+    """Events with a result, whose output is encoded in parts: each holds up all other threads."""
+    output = result.output
+    rest = to_json({"return_code": result.return_code, "timed_out": result.timed_out})
+    parts = (
+        base64.b64encode(output[at : at + _ENCODED_AT_ONCE]) for at in range(0, len(output), _ENCODED_AT_ONCE)
+    )
+    return encode_result(b"".join((b'{"output":"', *parts, b'",', rest[1:])))
 
 
 def _said(error: BaseException) -> str:

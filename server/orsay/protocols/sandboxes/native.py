@@ -11,6 +11,8 @@ import base64
 import binascii
 import dataclasses
 import os
+import re
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any
 
@@ -18,7 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import to_json
 
 from ...authoring.sandbox.allow_list import network_of
-from ...authoring.sandbox.model import Network
+from ...authoring.sandbox.model import LARGEST_COMMAND, Network
 from ...errors import (
     BadRequest,
     ImageMissing,
@@ -31,8 +33,9 @@ from ...errors import (
 from ...http.operations import Operation
 from ...http.request import Endpoint, Request
 from ...sandboxes.base import SandboxSpec
-from ...sandboxes.sandbox import RunResult, Sandbox
-from ...sandboxes.service import HostedSandbox, SandboxService
+from ...sandboxes.sandbox import FileInfo, RunResult, Sandbox
+from ...sandboxes.service import TOLD_BYTES, HostedSandbox, SandboxService
+from .backlog import Backlog
 from .query import number_of, path_of, query_of
 from .settings import Catalogue
 
@@ -45,6 +48,9 @@ _PING_S = 10.0
 _HEADERS = ((b"content-type", b"application/x-ndjson"), (b"cache-control", b"no-cache"))
 _CONTENT = ((b"content-type", b"application/octet-stream"),)
 _OK = b"{}"
+_MODE = re.compile("0?[0-7]{1,4}")
+_LINE = 256 * 1024  # bytes of output
+_DECODED_AT_ONCE = 1 << 20  # characters; a multiple of 4
 FileOperation = Callable[[HostedSandbox, Request, str, Mapping[str, str]], Awaitable[bytes]]
 
 
@@ -116,6 +122,7 @@ class NativeEndpoints:
         self._default_image = default_image
         self._output_bytes = output_bytes
         self._lives_long = lives_long
+        self._backlog = Backlog()
         self.endpoints: dict[str, Endpoint] = {
             "/orsay/sandboxes/create": self._create,
             "/orsay/sandboxes/run": self._run,
@@ -165,14 +172,18 @@ class NativeEndpoints:
 
     async def _run(self, request: Request) -> None:
         hosted = self._service.get(request.session_id(), request.owner)
-        wanted = _read(_Run, await request.body(_LARGEST_BODY))
+        wanted = _read(_Run, await request.body(LARGEST_COMMAND))
         await _ready(hosted)
         arrived = asyncio.Event()
-        waiting: list[bytes] = []
+        waiting: deque[bytes] = deque()
+        dropped = False
 
         def on_output(data: bytes) -> None:
-            waiting.append(data)
-            arrived.set()
+            nonlocal dropped
+            dropped = dropped or not self._backlog.add(request.owner, len(data))
+            if not dropped:
+                waiting.append(data)
+                arrived.set()
 
         work = asyncio.ensure_future(self._result(hosted, wanted, on_output))
         work.add_done_callback(lambda _: arrived.set())
@@ -187,9 +198,13 @@ class NativeEndpoints:
                     await answer.ping()
                     continue
                 arrived.clear()
-                pieces, waiting[:] = b"".join(waiting), []
-                if pieces:
-                    await answer.send({"output": base64.b64encode(pieces).decode("ascii")})
+                while waiting:
+                    piece = _taken(waiting)
+                    try:
+                        await answer.send({"output": base64.b64encode(piece).decode("ascii")})
+                    finally:
+                        self._backlog.remove(request.owner, len(piece))
+                    await asyncio.sleep(0)  # others have their turn, however fast this one reads
             result = work.result()
         except _Left:
             return
@@ -198,25 +213,30 @@ class NativeEndpoints:
         else:
             end = dataclasses.asdict(result)
             del end["output"]
+            end["truncated"] = end["truncated"] or dropped
             await answer.end({"end": end})
         finally:
             hosted.readers -= 1
             hosted.touch()
             work.cancel()
+            dropped = True
+            self._backlog.remove(request.owner, sum(map(len, waiting)))
 
     async def _result(
         self, hosted: HostedSandbox, wanted: _Run, on_output: Callable[[bytes], None]
     ) -> RunResult:
         limit = self._output_bytes if wanted.max_bytes is None else min(wanted.max_bytes, self._output_bytes)
+        stdin = None if wanted.stdin is None else await asyncio.to_thread(_decoded, wanted.stdin)
         return await hosted.run(
             wanted.script if wanted.argv is None else wanted.argv,
             timeout_s=wanted.timeout_s,
             max_bytes=limit,
-            stdin=_decoded(wanted.stdin),
+            stdin=stdin,
             user=wanted.user,
             folder=wanted.folder,
             variables=wanted.variables,
             on_output=on_output,
+            kept_bytes=TOLD_BYTES,
         )
 
     def _file(self, operation: FileOperation) -> Endpoint:
@@ -231,7 +251,8 @@ class NativeEndpoints:
             except SandboxGone as exc:
                 raise SessionGone(str(exc)) from None
             except OSError as exc:
-                told = {"detail": exc.strerror or str(exc), "errno": exc.errno, "path": path}
+                named = path.encode("utf-8", "replace").decode("utf-8")
+                told = {"detail": exc.strerror or str(exc), "errno": exc.errno, "path": named}
                 await request.send_json(to_json(told), status=400)
             else:
                 await request.send_once(200, content, _CONTENT)
@@ -248,7 +269,7 @@ async def _stat(hosted: HostedSandbox, _request: Request, path: str, _query: Map
 
 async def _list(hosted: HostedSandbox, _request: Request, path: str, _query: Mapping[str, str]) -> bytes:
     found = await (await hosted.sandbox()).list(path)
-    return b"[" + b",".join(map(_described, found)) + b"]"
+    return await asyncio.to_thread(_all_described, found)
 
 
 async def _read_file(hosted: HostedSandbox, _request: Request, path: str, query: Mapping[str, str]) -> bytes:
@@ -263,8 +284,8 @@ async def _read_file(hosted: HostedSandbox, _request: Request, path: str, query:
 async def _write(hosted: HostedSandbox, request: Request, path: str, query: Mapping[str, str]) -> bytes:
     content = await request.body(_LARGEST_BODY)
     mode = query.get("mode")
-    if mode is not None and not (len(mode) <= 5 and set(mode) <= set("01234567")):
-        raise BadRequest("mode must be octal digits")
+    if mode is not None and _MODE.fullmatch(mode) is None:
+        raise BadRequest("mode must be from one to four octal digits")
     await (await hosted.sandbox()).write(path, content, mode=None if mode is None else int(mode, 8))
     hosted.file_used("write", path, len(content))
     return _OK
@@ -334,16 +355,35 @@ def _read(model: type[Any], body: bytes) -> Any:
         raise BadRequest(f"{'.'.join(map(str, first['loc'])) or 'body'}: {first['msg']}") from None
 
 
-def _decoded(text: str | None) -> bytes | None:
-    if text is None:
-        return None
+def _taken(waiting: deque[bytes]) -> bytes:
+    """The first of what waits, joined up to the length of a line."""
+    pieces = [waiting.popleft()]
+    size = len(pieces[0])
+    while waiting and size + len(waiting[0]) <= _LINE:
+        pieces.append(waiting.popleft())
+        size += len(pieces[-1])
+    return b"".join(pieces)
+
+
+def _decoded(text: str) -> bytes:
+    """Content of base64, decoded in parts: each holds up all other threads. Raises ValueError."""
     try:
-        return base64.b64decode(text, validate=True)
+        return b"".join(
+            base64.b64decode(text[at : at + _DECODED_AT_ONCE], validate=True)
+            for at in range(0, len(text), _DECODED_AT_ONCE)
+        )
     except binascii.Error:
         raise ValueError("stdin is no base64") from None
 
 
-def _described(info: Any) -> bytes:
+def _all_described(found: list[FileInfo]) -> bytes:
+    try:
+        return to_json(found)
+    except ValueError:
+        return b"[" + b",".join(map(_described, found)) + b"]"
+
+
+def _described(info: FileInfo) -> bytes:
     fields = dataclasses.asdict(info)
     try:
         return to_json(fields)

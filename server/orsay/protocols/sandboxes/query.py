@@ -11,6 +11,7 @@ from ...http.request import Request
 __all__ = ["FULL", "number_of", "path_of", "query_of"]
 
 FULL = (1 << 63) - 1
+_MOST_DIGITS = len(str(FULL))
 
 
 def query_of(request: Request) -> dict[str, str]:
@@ -33,6 +34,9 @@ def number_of(query: Mapping[str, str], name: str, default: int | None) -> int:
     text = query.get(name)
     if text is None and default is not None:
         return default
-    if text is None or not text.isascii() or not text.isdigit() or not 0 <= int(text[:20]) <= FULL:
-        raise BadRequest(f"{name} must be a whole number of at least 0")
-    return int(text)
+    if text is None or not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        raise BadRequest(f"{name} must be a whole number of at least 0, and of {_MOST_DIGITS} digits at most")
+    number = int(text)
+    if number > FULL:
+        raise BadRequest(f"{name} must be at most {FULL}")
+    return number

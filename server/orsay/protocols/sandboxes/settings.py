@@ -18,7 +18,7 @@ from ...sandboxes.base import SandboxSpec
 
 __all__ = ["Catalogue", "read_settings"]
 
-_SIZES = re.compile(r"(\d+(?:\.\d+)?):(\d+(?:\.\d+)?)")
+_SIZES = re.compile(r"(\d{1,9}(?:\.\d{1,9})?):(\d{1,9}(?:\.\d{1,9})?)", re.ASCII)
 _REFERENCE = re.compile(r"\$\{(\w+)\}")
 _GIB = 1 << 30
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from orsay_protocol.sse import PING, encode_event
@@ -23,7 +23,10 @@ _PIECE = 256 * 1024
 
 
 async def answer_later(
-    request: Request, task_id: str, work: asyncio.Future[Any], encode: Callable[[asyncio.Future[Any]], bytes]
+    request: Request,
+    task_id: str,
+    work: asyncio.Future[Any],
+    encode: Callable[[asyncio.Future[Any]], Awaitable[bytes]],
 ) -> bool:
     """Stream until ``work`` is done, and what ``encode`` makes of it; False if the client left before.
 
@@ -40,7 +43,7 @@ async def answer_later(
             return False
         if not work.done():
             await send({"type": "http.response.body", "body": PING, "more_body": True})
-    events = encode(work)
+    events = await encode(work)
     for at in range(0, len(events), _PIECE):
         if request.has_gone():
             return False

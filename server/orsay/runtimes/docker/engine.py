@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import IO, Any, TypeVar
 
-from ...errors import ConfigError, EngineError, ImageMissing, NotThere
+from ...errors import ConfigError, EngineError, EngineRefused, ImageMissing, NotThere
 from .own_thread import in_own_thread, start_thread
 from .spec import ContainerSpec, ImageConfig, Pull
 
@@ -26,6 +26,7 @@ _KEPT_LINES = 20  # of a failed build step
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # the engine colours what a step writes to its standard error
 _T = TypeVar("_T")
 _THREADS = 8
+_BAD_REQUEST = 400
 _REMOVAL_TRIES, _REMOVAL_PAUSE_S = 200, 0.05
 _ATTACHED = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
 _DEFAULT_URL = "unix:///var/run/docker.sock"
@@ -56,7 +57,8 @@ def _ours(sdk: Any, what: str) -> Iterator[None]:
     except sdk.errors.NotFound as exc:
         raise NotThere(f"{what}: {exc.explanation or exc}") from exc
     except sdk.errors.APIError as exc:
-        raise EngineError(f"{what}: {exc.explanation or exc}") from exc
+        kind = EngineRefused if exc.status_code == _BAD_REQUEST else EngineError
+        raise kind(f"{what}: {exc.explanation or exc}") from exc
     except (sdk.errors.DockerException, OSError) as exc:  # what requests raises is an OSError too
         raise EngineError(f"{what}: the Docker engine does not answer: {exc}") from exc
 
@@ -169,6 +171,8 @@ class Engine:
                 raise ImageMissing(_how_to_get(name, "the Docker engine has no such image")) from exc
             await self._pull(name)
             found = await self._inspect_image(name)
+        except EngineRefused as exc:
+            raise ImageMissing(f"{name!r} cannot be an image: {exc}") from exc
         return ImageConfig.of(found)
 
     async def _inspect_image(self, name: str) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ...errors import ConfigError, ImageMissing, SandboxError
+from ...errors import ConfigError, ImageMissing, SandboxError, SandboxRefused
 from ...logs import get_logger
 from ..agent import agent_program
 from ..agent.connection import AgentConnection
@@ -248,7 +248,8 @@ class BubblewrapSandboxes:
     async def create(self, spec: SandboxSpec, *, sandbox_id: str = "") -> Sandbox:
         """Make a sandbox that answers, under that id or a new one.
 
-        Raises ImageMissing, and SandboxError also for limits and networks that cannot be promised here.
+        Raises ImageMissing, SandboxError, and SandboxRefused for limits and networks that cannot be promised
+        here.
         """
         if not isinstance(spec.network, str):
             return await through_gate(self.create, spec, sandbox_id)
@@ -345,13 +346,13 @@ class BubblewrapSandboxes:
         for name, controller in _CONTROLLERS.items():
             held = controller in self._facts["limits"] or (name == "processes" and self._facts["rlimits"])
             if limits[name] is not None and not held:
-                raise SandboxError(
+                raise SandboxRefused(
                     f"bubblewrap cannot hold the limit {name} here: it needs the control group {controller},"
                     " as root, or delegated to the user (Delegate=yes in a unit of systemd). Set no such"
                     " limit, or use docker"
                 )
         if spec.network == "open" and not self._facts["network"]:
-            raise SandboxError(
+            raise SandboxRefused(
                 "bubblewrap has no open network here: install slirp4netns, ask for no network"
                 " (block_network), or use docker"
             )

@@ -41,15 +41,17 @@ class Groups:
     def make(
         self, name: str, *, memory_bytes: int | None, cpus: float | None, processes: int | None
     ) -> list[Path]:
-        """The groups of a new sandbox, with its limits. Raises OSError."""
+        """The groups of a new sandbox, with its limits. Raises OSError, and leaves none then."""
         made = [base / name for base in self.folders]
-        for each in made:
-            each.mkdir()
-        wanted = self._limits(memory_bytes, cpus, processes)
-        for controller, file, value in wanted:
-            path = self.bases[controller] / name / file
-            if path.exists() or not file.startswith(("memory.memsw", "memory.swap")):  # kernels without swap
-                path.write_text(value)
+        with contextlib.ExitStack() as undo:
+            for each in made:
+                each.mkdir()
+                undo.callback(remove_groups, [each])
+            for controller, file, value in self._limits(memory_bytes, cpus, processes):
+                path = self.bases[controller] / name / file
+                if path.exists() or not file.startswith(("memory.memsw", "memory.swap")):  # without swap
+                    path.write_text(value)
+            undo.pop_all()
         return made
 
     def _limits(

@@ -247,22 +247,28 @@ class Keeper:
         if wanted["image"] == HOST and not self._in_memory and not self._host.exists():
             prepare_host(self._host, self._users)
         own = self._own(name)
-        own.mkdir(mode=0o755)
-        groups = self._groups.make(
-            name,
-            memory_bytes=wanted["memory_bytes"],
-            cpus=wanted["cpus"],
-            processes=None if self._rlimits else wanted["processes"],
-        )
-        told, telling = os.pipe()
-        os.set_blocking(told, False)
+        with contextlib.ExitStack() as undo:
+            own.mkdir(mode=0o755)
+            undo.callback(own.rmdir)
+            groups = self._groups.make(
+                name,
+                memory_bytes=wanted["memory_bytes"],
+                cpus=wanted["cpus"],
+                processes=None if self._rlimits else wanted["processes"],
+            )
+            undo.callback(remove_groups, groups)
+            told, telling = os.pipe()
+            undo.callback(os.close, told)
+            undo.callback(os.close, telling)
+            os.set_blocking(told, False)
 
-        def launch() -> None:
-            for group in groups:
-                (group / "cgroup.procs").write_text("0")
-            self._become_sandbox(wanted, own, stream, errors, telling)
+            def launch() -> None:
+                for group in groups:
+                    (group / "cgroup.procs").write_text("0")
+                self._become_sandbox(wanted, own, stream, errors, telling)
 
-        kept = _Kept(name, wanted, groups, forked(launch, errors))
+            kept = _Kept(name, wanted, groups, forked(launch, errors))
+            undo.pop_all()
         os.close(telling)
         self._kept[name] = kept
         self._selector.register(told, selectors.EVENT_READ, lambda: self._started(kept, told))
