@@ -13,7 +13,7 @@ from ..support.engine import needs_engine
 from ..support.server_process import children
 from ..support.servers import ROOT
 from ..support.waiting import until
-from .test_recovery import Immortal, opened, patiently
+from ..system.test_recovery import Immortal, opened, patiently
 
 pytestmark = needs_engine
 
