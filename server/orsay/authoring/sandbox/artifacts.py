@@ -57,7 +57,7 @@ async def collected(driver: Driver, paths: Sequence[str], most_bytes: int | None
             info = info or await driver.stat(path)
             if info.kind == "folder":
                 below = [(posixpath.join(path, each.name), each) for each in await driver.list(path)]
-                waiting += reversed(below[: _MOST + 1])
+                waiting += reversed(below[: _MOST + _TOLD])
             if info.kind != "file":
                 continue
             if info.size > left:
