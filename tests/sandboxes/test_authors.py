@@ -8,13 +8,18 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
+from unittest.mock import AsyncMock
 
 import httpx
 import pytest
 import pytest_asyncio
 from orsay import Sandbox, sandbox
+from orsay.authoring.sandbox import artifacts
+from orsay.authoring.sandbox.model import SandboxOptions
+from orsay.authoring.sandbox.remote import RemoteSandboxes
 from orsay.errors import ImageMissing, OrsayError, SandboxError, SandboxGone, SandboxRefused
 from orsay.runtimes.docker.engine import Engine
 from orsay_client import AsyncClient
@@ -295,6 +300,101 @@ async def test_grading_in_the_same_sandbox(box: Sandbox) -> None:
     apart = await box.grade("ls /work", artifacts=["/work/deep"], files={"/grader/x": "y"})
     same = await box.grade("ls /work", files={"/grader/x": "y"}, isolated=False)
     assert (apart.output, same.output) == ("deep\n", "a\ndeep\n")
+
+
+@pytest.mark.parametrize(
+    ("cheat", "left_out"),
+    [
+        ("rm -rf deep; echo x > tests", ("/work/tests",)),
+        ("mkdir -p tests/run.py; echo x > tests/run.py/y", ("/work/tests/run.py/y",)),
+        ("truncate -s 300M large", ("/work/large",)),
+        ("f=$(printf 'd%.0s' $(seq 200)); for i in $(seq 30); do mkdir $f; cd $f; done", None),
+        ("mkfifo p; ln -s /dev/zero l; printf x > $'\\xff'; printf y > '?'", ()),
+    ],
+    ids=["file for folder", "folder for file", "large", "deep", "odd"],
+)
+async def test_whatever_a_policy_leaves_it_is_graded(
+    box: Sandbox, cheat: str, left_out: tuple[str, ...] | None
+) -> None:
+    assert (await box.run(cheat, cwd="/work")).ok
+    graded = await box.grade(
+        "bash /work/tests/run.py; cat /work/a",
+        artifacts=["/work"],
+        files={"/work//tests/run.py": "printf mine-"},
+    )
+    assert graded.output == "mine-one"
+    if left_out is None:
+        (one,) = graded.left_out
+        assert len(one) > 4000
+    else:
+        assert graded.left_out == left_out
+
+
+async def test_artifacts_end_at_their_bounds(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    await box.run("mkdir m; cd m; for i in 1 2 3 4 5 6 7; do echo $i > $i; done; head -c 99 /dev/zero > 5")
+    monkeypatch.setattr(artifacts, "_LARGEST", 100)
+    assert [*await box.artifacts(["/m"])] == [f"/m/{i}" for i in (1, 2, 3, 4, 6, 7)]
+    assert [*await box.artifacts(["/m/5"])] == ["/m/5"]
+    monkeypatch.setattr(artifacts, "_MOST", 4)  # of which one is the folder
+    graded = await box.grade("cat /m/*", artifacts=["/m", "/work"])
+    assert (graded.output, graded.left_out) == ("1\n2\n3\n", ("/m/4", "/m/5", "/m/6", "/m/7", "/work"))
+    with pytest.raises(ValueError, match="absolute"):
+        await box.artifacts(["m"])
+
+
+async def test_a_file_that_grows_while_it_is_read_is_left_out(
+    box: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifacts, "_LARGEST", 100)
+    info = replace(await box.stat("/work/a"), size=1)  # as it was a moment ago
+    await box.write("/work/a", "x" * 1000)
+    monkeypatch.setattr(box._driver, "stat", AsyncMock(return_value=info))
+    assert await box.artifacts(["/work/a"]) == {}
+
+
+async def test_grading_in_the_same_sandbox_with_something_in_the_way(box: Sandbox) -> None:
+    await box.run("mkdir /work/run.py")
+    graded = await box.grade("echo never", files={"/work/run.py": "x"}, isolated=False)
+    assert (graded.return_code, graded.output) == (126, "/work/run.py: Is a directory\n")
+
+
+async def test_names_of_any_bytes_over_the_wire(served: ServerProcess) -> None:
+    remote = await RemoteSandboxes(served.url, KEY).create(SandboxOptions())
+    try:
+        await remote.run(
+            "mkdir /n && cd /n && printf x > $'\\xff' && printf y > '?' && printf z > $'a\\nb%2e'"
+        )
+        names = [each.name for each in await remote.list("/n")]
+        assert names == ["?", "a\nb%2e", "\udcff"]
+        assert [await remote.read(f"/n/{name}") for name in names] == [b"y", b"z", b"x"]
+        assert (await remote.stat("/n/\udcff")).name == "/n/\udcff"
+        await remote.write("/n/\udcfe", b"w")
+        await remote.remove("/n/\udcff")
+        with pytest.raises(FileNotFoundError) as missing:
+            await remote.stat("/n/\udcff")
+        assert missing.value.filename == "/n/\udcff"
+        with pytest.raises(OSError) as caught:
+            await remote.stat("/n/" + "a/" * 20_000)
+        assert caught.value.errno == errno.ENAMETOOLONG
+    finally:
+        await remote.close()
+
+
+@needs_engine
+async def test_a_full_server_has_room_for_graders() -> None:
+    with server(
+        ENVIRONMENTS, options=["--sandboxes", "docker"], api_keys=[KEY], sandboxes_max=2, call_time_limit_s=30
+    ) as full:
+        async with AsyncClient(full.url, api_key=KEY) as client:
+            bench = client.environment("bench")
+            async with (
+                bench.session(split="train", index=0) as one,
+                bench.session(split="train", index=0) as two,
+            ):
+                for session in (one, two):
+                    await session.call("shell", {"command": "echo 42 > /work/answer"})
+                done = await asyncio.gather(one.call("submit", {}), two.call("submit", {}))
+                assert [each.reward for each in done] == [1.0, 1.0]
 
 
 async def test_reset_begins_anew(box: Sandbox, gone: Gone) -> None:

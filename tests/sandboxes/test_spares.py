@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+from orsay.errors import Starting, UnknownSession
 from orsay.runtimes.docker.engine import Engine
 from orsay.sandboxes.base import Sandboxes, SandboxSpec
 from orsay.sandboxes.docker import SANDBOX_LABEL
@@ -197,3 +198,23 @@ async def test_spares_are_of_no_owner_and_end_with_the_service(service: Served) 
         await count_is(sandboxes, backend, 2)
         again = [sandboxes.create(SPEC, "one") for _ in range(2)]
         await asyncio.gather(*(each.sandbox() for each in again))
+
+
+async def test_one_beside_each_on_a_full_server(service: Served) -> None:
+    async with service(sandboxes=1) as (sandboxes, _):
+        box = sandboxes.create(SPEC, "owner")
+        with pytest.raises(Starting):
+            sandboxes.create(SPEC, "owner")
+        with pytest.raises(UnknownSession):
+            sandboxes.create(SPEC, "other", beside=box.id)
+        grader = sandboxes.create(SPEC, "owner", beside=box.id)
+        assert await said(grader, "echo graded") == "graded\n"
+        for beside in (box, grader):
+            with pytest.raises(Starting):
+                sandboxes.create(SPEC, "owner", beside=beside.id)
+        await sandboxes.delete(grader.id, "owner")
+        again = sandboxes.create(SPEC, "owner", beside=box.id)
+        await sandboxes.delete(box.id, "owner")
+        with pytest.raises(Starting):  # it has the place now
+            sandboxes.create(SPEC, "owner")
+        await sandboxes.delete(again.id, "owner")

@@ -10,6 +10,7 @@ import posixpath
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -26,6 +27,13 @@ _LARGEST_READ = 256 << 20
 _MOST_LISTED = 50_000
 _LARGEST_LIST = _MOST_LISTED * 400  # bytes: a name has 255 at most
 _FILE_LIMIT_S = 600.0
+_STILL_S = 20.0
+"""A file operation of which nothing is heard for so long has been stopped."""
+_GLANCE_S = 5.0
+_TRIES = 3
+_PAUSE_S = 0.1
+_ONCE = ("@commit", "@remove")
+"""Operations that, done a second time, find nothing."""
 _LEAST_SIGNAL = 128
 _KILLED = _LEAST_SIGNAL + 9
 _MEMORY_EVENTS = ("/sys/fs/cgroup/memory/memory.oom_control", "/sys/fs/cgroup/memory.events")
@@ -40,6 +48,9 @@ class Sandbox:
     Every method raises SandboxGone once it has ended, and SandboxError where its machinery fails. File
     methods raise OSError, by its errno, for what the file system says; paths are absolute, and a link as the
     last part of one is an error (ELOOP), except for ``stat`` and ``remove``.
+
+    A file operation is a process beside those of commands, which can starve, stop or kill it. It is then
+    done again, at last with all of these killed. Where even that does not help, it raises OSError (EAGAIN).
     """
 
     def __init__(
@@ -60,6 +71,7 @@ class Sandbox:
         self._closing: asyncio.Task[None] | None = None
         self._memory_events = memory_events
         self._killed_for_memory = 0
+        self._alone = asyncio.Lock()
         self._afterwards: list[Callable[[], Awaitable[None]]] = []
 
     @property
@@ -165,11 +177,15 @@ class Sandbox:
         outside = self._memory_events
         for path in _MEMORY_EVENTS if outside is None else (outside,):
             with contextlib.suppress(OSError, SandboxError):
-                told = self.read(path) if isinstance(path, str) else asyncio.to_thread(path.read_bytes)
+                told = self._glance(path) if isinstance(path, str) else asyncio.to_thread(path.read_bytes)
                 found = _MEMORY_KILLS.search(await told)
                 if found is not None:
                     return int(found[1])
         return 0
+
+    async def _glance(self, path: str) -> bytes:
+        """Content of a file, or nothing: not worth to kill what disturbs it."""
+        return (await self._attempt(("@read", path, "0", str(_FULL)), None, still_s=_GLANCE_S)).content
 
     async def _ended(
         self,
@@ -182,7 +198,6 @@ class Sandbox:
         user: str = "",
         folder: str = "",
         variables: Mapping[str, str] | None = None,
-        file_operation: bool = False,
         on_output: Callable[[bytes], None],
     ) -> JobEnd:
         job = self._connection.start(
@@ -193,8 +208,7 @@ class Sandbox:
             with_input=stdin is not None,
             user=user,
             folder=folder,
-            variables=variables if file_operation else {**self.variables, **(variables or {})},
-            file_operation=file_operation,
+            variables={**self.variables, **(variables or {})},
             on_output=on_output,
         )
         try:
@@ -260,7 +274,10 @@ class Sandbox:
 
     async def netlink(self, protocol: int, messages: bytes) -> None:
         """Send messages to its kernel, by netlink(7). Raises OSError for the first that is refused."""
-        await self._operation("@netlink", str(protocol), stdin=messages)
+        done = await self._attempt(("@netlink", str(protocol)), messages)
+        if done.end is None:
+            raise SandboxError("netlink: it stood still")
+        done.result(again=False)
 
     async def relay(self, port: int, path: str, *, on_ready: Callable[[], None]) -> None:
         """Carry connections to a port of its loopback on to the socket at a path, until it ends.
@@ -268,8 +285,9 @@ class Sandbox:
         ``on_ready`` is called once it listens. Raises OSError, and SandboxError where a command killed it.
         """
         words = ("@relay", str(port), path)
-        job = self._connection.start(words, file_operation=True, on_output=lambda _: on_ready())
-        job.is_service = True
+        job = self._connection.start(
+            words, file_operation=True, is_service=True, on_output=lambda _: on_ready()
+        )
         try:
             _raise_for(await asyncio.shield(job.end), *words)
         except asyncio.CancelledError:
@@ -297,29 +315,98 @@ class Sandbox:
             path.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as exc:
             raise OSError(errno.EINVAL, "not a path of bytes", path) from exc
-        return await self._operation(operation, path, *words, stdin=stdin, most=most)
+        words = (operation, path, *words)
+        for attempt in range(_TRIES):
+            if attempt:
+                await asyncio.sleep(_PAUSE_S)
+            done = await self._attempt(words, stdin, most)
+            if done.is_own:
+                return done.result(again=attempt > 0)
+            if done.end is None:  # stopped, and so would be the next
+                break
+        async with self._alone:  # or others would halt this one
+            for _ in range(_TRIES):
+                self._connection.halt()
+                done = await self._attempt(words, stdin, most)
+                if done.is_own:
+                    return done.result(again=True)
+                await asyncio.sleep(_PAUSE_S)
+        raise OSError(errno.EAGAIN, f"what runs in the sandbox leaves no room for it ({done.why})", path)
 
-    async def _operation(
+    async def _attempt(
         self,
-        operation: str,
-        path: str,
-        *words: str,
-        stdin: bytes | None = None,
+        words: Sequence[str],
+        stdin: bytes | None,
         most: int = _LARGEST_READ,
-    ) -> bytes:
+        still_s: float | None = None,
+    ) -> _Attempt:
+        """Do a file operation once; its process is killed where it stands still for so long."""
         kept: list[bytes] = []
-        end = await self._ended(
-            (operation, path, *words),
-            stdin=stdin,
+        job = self._connection.start(
+            words,
+            with_input=stdin is not None,
             timeout_s=_FILE_LIMIT_S,
             max_bytes=most,
             file_operation=True,
             on_output=kept.append,
         )
-        _raise_for(end, operation, path)
-        if end.output_bytes > most:
+        feeding = asyncio.ensure_future(_nothing() if stdin is None else self._connection.feed(job, stdin))
+        before: tuple[int, int] | None = None
+        try:
+            while not job.end.done() and before != (before := (len(kept), job.credit)):
+                await asyncio.wait([job.end], timeout=_STILL_S if still_s is None else still_s)
+            if job.end.done():
+                return _Attempt(words, job.end.result(), b"".join(kept), most)
+            self._connection.abandon(job)
+            return _Attempt(words, None, b"", most)
+        except asyncio.CancelledError:
+            self._connection.abandon(job)
+            raise
+        finally:
+            feeding.cancel()
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """A file operation that was done once."""
+
+    words: Sequence[str]
+    end: JobEnd | None
+    """None where it stood still."""
+    content: bytes
+    most: int
+    """Bytes of output that are not too many."""
+
+    @property
+    def is_own(self) -> bool:
+        """True where it ended itself, or was killed for what the server holds against it."""
+        if self.end is None:
+            return False
+        if self.end.reason is Reason.KILLED and self.end.error:
+            return True
+        return self.end.reason is Reason.EXITED and self.end.status < _LEAST_SIGNAL
+
+    @property
+    def why(self) -> str:
+        """Why it has no result of its own."""
+        if self.end is None:
+            return "it was stopped"
+        return self.end.error or "it was killed"
+
+    def result(self, *, again: bool) -> bytes:
+        """Its output. Raises OSError. ``again``: an earlier attempt may have done it before it was killed."""
+        assert self.end is not None
+        operation, path = self.words[:2]
+        if again and self.end.status == errno.ENOENT and operation in _ONCE:
+            return b""
+        _raise_for(self.end, operation, path)
+        if self.end.output_bytes > self.most:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
-        return b"".join(kept)
+        return self.content
+
+
+async def _nothing() -> None:
+    """Feed nothing."""
 
 
 def _raise_for(end: JobEnd, operation: str, path: str, *_: str) -> None:

@@ -74,12 +74,15 @@ class HostedSandbox:
         runs: Runs,
         *,
         stays: bool = False,
+        beside: str = "",
         tenant: Tenant | None = None,
         tell: Callable[[SandboxEvent, str | None], None] = lambda event, call: None,
     ) -> None:
         self.id = sandbox_id
         self.stays = stays
         """True where it ends with its owner alone, however long nobody uses it."""
+        self.beside = beside
+        """The sandbox in whose place it is counted; "" for one with a place of its own."""
         self.spec = spec
         self.owner = owner
         self.tenant = tenant
@@ -160,6 +163,7 @@ class HostedSandbox:
     def file_used(self, kind: Literal["read", "write"], path: str, size_bytes: int) -> None:
         """Tell of a file of that size that was read from the sandbox, or written into it."""
         self.files += 1
+        path = path.encode("utf-8", "backslashreplace").decode()  # of any bytes
         call = None if self.tenant is None else self.tenant.running_call
         event = FileUsed(
             sandbox=self.id,
@@ -197,21 +201,29 @@ class SandboxService:
         self._looking: asyncio.TimerHandle | None = None
         self._closed = False
 
-    def create(self, spec: SandboxSpec, owner: str, *, stays: bool = False) -> HostedSandbox:
+    def create(
+        self, spec: SandboxSpec, owner: str, *, stays: bool = False, beside: str = ""
+    ) -> HostedSandbox:
         """Begin to make a sandbox; one that ``stays`` ends with its owner alone.
 
-        Raises Starting where the machine or the owner has no room for one, and BadRequest where the owner has
-        no such snapshot.
+        ``beside``: a sandbox of that owner in whose place it is counted, as a grader of its own: there may be
+        one, and it is made on a full server too, or all who want to be graded would wait for each other.
+
+        Raises Starting where the machine or the owner has no room for one, BadRequest where the owner has no
+        such snapshot, and as ``get`` for ``beside``.
         """
         if self._closed:
             raise Starting("the server is shutting down")
         if spec.snapshot:
             self._snapshots.check(spec.snapshot, owner)
-        own = sum(each.owner == owner for each in self._living.values())
+        if beside and not self._is_free_beside(self.get(beside, owner)):
+            beside = ""
+        placed = [each for each in self._living.values() if each.beside not in self._living]
+        own = sum(each.owner == owner for each in placed)
         per_owner = self._limits.sandboxes_per_owner
-        if per_owner is not None and own >= per_owner:
+        if not beside and per_owner is not None and own >= per_owner:
             raise Starting(f"all {per_owner} sandboxes of this key are in use: end one, or try again later")
-        if len(self._living) >= self._limits.sandboxes:
+        if not beside and len(placed) >= self._limits.sandboxes:
             raise Starting(
                 f"all {self._limits.sandboxes} sandboxes of this server are in use; try again later"
             )
@@ -228,6 +240,7 @@ class SandboxService:
             tenant=tenant,
             tell=partial(self._tell, tenant),
             stays=stays,
+            beside=beside,
         )
         self._living[sandbox_id] = hosted
         if self._spares is not None:
@@ -236,6 +249,10 @@ class SandboxService:
         if self._looking is None:
             self._look_later()
         return hosted
+
+    def _is_free_beside(self, hosted: HostedSandbox) -> bool:
+        """Whether a sandbox can be made in its place, besides itself."""
+        return not hosted.beside and all(each.beside != hosted.id for each in self._living.values())
 
     async def _make(self, spec: SandboxSpec, sandbox_id: str) -> Sandbox:
         return await (await self._connected()).create(spec, sandbox_id=sandbox_id)

@@ -56,6 +56,8 @@ class CommandResult:
     truncated: bool
     duration_s: float
     limit: Limit | None = None
+    left_out: tuple[str, ...] = ()
+    """Of ``grade``: artifacts that the grader did not get, a hundred paths at most."""
 
     @property
     def output(self) -> str:
@@ -98,6 +100,8 @@ class SandboxOptions:
     """Names of the server's data folders by the paths at which they are mounted, read-only."""
     snapshot: str = ""
     """A snapshot to begin with, in place of the image."""
+    beside: str = ""
+    """The id of the sandbox that it grades, in whose place it is counted on a full server."""
 
 
 class Driver(Protocol):

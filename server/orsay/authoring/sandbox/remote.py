@@ -6,6 +6,8 @@ import asyncio
 import base64
 import contextlib
 import dataclasses
+import errno
+import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
@@ -20,6 +22,7 @@ __all__ = ["RemoteSandboxes"]
 
 _WAIT_FOR_ROOM_S = 600.0
 _PAUSE_S = 1.0
+_LONGEST_PATH = 4096  # bytes, with the NUL at its end (PATH_MAX)
 _LONG = httpx.Timeout(30, read=60)  # a line comes every 10 s
 
 
@@ -129,10 +132,10 @@ class RemoteSandbox:
         raise SandboxError("the server ended its answer before the command had ended")
 
     async def stat(self, path: str) -> FileInfo:
-        return FileInfo(**from_json(await self._file("stat", path)))
+        return _described(from_json(await self._file("stat", path)))
 
     async def list(self, path: str) -> list[FileInfo]:
-        return [FileInfo(**each) for each in from_json(await self._file("list", path))]
+        return [_described(each) for each in from_json(await self._file("list", path))]
 
     async def read(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
         query = {"offset": str(offset)} if length is None else {"offset": str(offset), "length": str(length)}
@@ -165,9 +168,19 @@ class RemoteSandbox:
     async def _file(
         self, operation: str, path: str, query: Mapping[str, str] | None = None, content: bytes = b""
     ) -> bytes:
-        params: dict[str, Any] = {"path": path.encode("utf-8", "surrogateescape"), **(query or {})}
-        async with self._stream(f"/orsay/sandboxes/{operation}", content, params) as answer:
-            return await answer.aread()
+        try:
+            raw = path.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            raise OSError(errno.EINVAL, "not a path of bytes", path) from None
+        if len(raw) >= _LONGEST_PATH:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
+        params: dict[str, Any] = {"path": raw, **(query or {})}
+        try:
+            async with self._stream(f"/orsay/sandboxes/{operation}", content, params) as answer:
+                return await answer.aread()
+        except OSError as exc:
+            exc.filename = path
+            raise
 
     async def _lines(self, path: str, body: bytes) -> AsyncIterator[dict[str, Any]]:
         async with self._stream(path, body) as answer:
@@ -193,6 +206,12 @@ class RemoteSandbox:
             raise SandboxError(
                 f"the server of the sandbox does not answer: {exc or type(exc).__name__}"
             ) from None
+
+
+def _described(fields: dict[str, Any]) -> FileInfo:
+    if fields.pop("base64", False):  # a name that is no UTF-8
+        fields["name"] = base64.b64decode(fields["name"]).decode("utf-8", "surrogateescape")
+    return FileInfo(**fields)
 
 
 def _json(body: Mapping[str, Any]) -> bytes:
@@ -223,7 +242,7 @@ def _refused(status: int, content: bytes) -> Exception:
     except (ValueError, KeyError, TypeError):
         answer, text = {}, f"status {status}"
     if "errno" in answer:
-        return OSError(answer["errno"], text, answer.get("path"))
+        return OSError(answer["errno"], text)
     match status:
         case 410 | 404 | 401:
             return SandboxGone(text)

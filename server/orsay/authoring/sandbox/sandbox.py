@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
-import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ...errors import SandboxError
+from .artifacts import collected, in_the_way, write_all
 from .model import CommandResult, Connect, Driver, FileInfo, SandboxOptions
 from .processes import BackgroundProcess
 
 __all__ = ["Content", "Sandbox", "Snapshot", "made"]
 
-_LARGEST_ARTIFACTS = 256 << 20
-_MOST_ARTIFACTS = 20_000
-_AT_ONCE = 8
+_NOT_STARTED = 126
 Content = str | bytes
 
 
@@ -195,31 +192,10 @@ class Sandbox:
     async def artifacts(self, paths: Sequence[str]) -> dict[str, tuple[bytes, int]]:
         """Content and mode of plain files by path: those named, and those below named folders.
 
-        Links and special files are left out, and so is what is missing. Raises OSError (EFBIG) over 256 MiB
-        or 20,000 files.
+        Links and special files are left out, and so is what is missing or cannot be read. The first 20,000
+        files and folders are looked at, and files are taken while they fit into 256 MiB together.
         """
-        found: dict[str, tuple[bytes, int]] = {}
-        left = _LARGEST_ARTIFACTS
-        waiting = [posixpath.normpath(path) for path in reversed(paths)]
-        while waiting:
-            path = waiting.pop()
-            try:
-                info = await self.stat(path)
-                if info.kind == "folder":
-                    names = [each.name for each in await self.list(path)]
-                    waiting += [posixpath.join(path, name) for name in reversed(names)]
-                if info.kind != "file":
-                    continue
-                left -= info.size
-                if left < 0 or len(found) >= _MOST_ARTIFACTS or len(waiting) > _MOST_ARTIFACTS:
-                    raise OSError(errno.EFBIG, "the artifacts are too large", path)
-                found[path] = await self.read(path), info.mode & 0o777
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except OSError as exc:
-                if exc.errno != errno.ELOOP:  # it became a link meanwhile
-                    raise
-        return found
+        return (await collected(self._driver, paths)).files
 
     async def grade(
         self,
@@ -236,22 +212,38 @@ class Sandbox:
         """Run a grader in a sandbox of its own, which ends with it, and which the policy never touched.
 
         It is made like this one (or from ``image``), without a network, and holds copies of the named
-        ``artifacts`` and the grader's ``files`` only. ``isolated=False`` runs it in this sandbox instead,
-        where what the policy changed can falsify the result.
+        ``artifacts`` and the grader's ``files`` only. Whatever the policy made of its artifacts, the command
+        runs: those that are in the way of ``files``, too large (see ``artifacts``) or not to be read or
+        written are left out, and ``left_out`` of the result has their paths. ``isolated=False`` runs it in
+        this sandbox instead, where what the policy changed can falsify the result.
         """
         extra = dict(files or {})
         if not isolated:
             for path, content in extra.items():
-                await self.write(path, content)
+                try:
+                    await self.write(path, content)
+                except OSError as exc:  # something is in its way
+                    said = f"{path}: {exc.strerror}\n".encode("utf-8", "surrogateescape")
+                    return CommandResult(said, _NOT_STARTED, False, False, 0.0)
             return await self.run(command, timeout_s=timeout_s, max_bytes=max_bytes, env=env)
-        copies = await self.artifacts(artifacts)
-        options = replace(self.options, image=image or self.options.image, network="none", snapshot="")
+        disk_bytes = self.options.disk_bytes
+        copies = await collected(self._driver, artifacts, None if disk_bytes is None else disk_bytes // 2)
+        copies.leave_out(in_the_way(copies.files, extra))
+        options = replace(
+            self.options,
+            image=image or self.options.image,
+            network="none",
+            snapshot="",
+            beside=self.id,
+        )
         driver = await made(self._connect, options, {})
         grader = Sandbox(self._connect, options, {}, driver)
         async with grader:
-            await _write_all(driver, {path: found for path, found in copies.items() if path not in extra})
-            await _write_all(driver, {path: (_raw(content) or b"", None) for path, content in extra.items()})
-            return await grader.run(command, timeout_s=timeout_s, max_bytes=max_bytes, env=env)
+            copies.leave_out(await write_all(driver, copies.files))
+            for path, content in extra.items():
+                await grader.write(path, content)
+            result = await grader.run(command, timeout_s=timeout_s, max_bytes=max_bytes, env=env)
+        return replace(result, left_out=tuple(copies.left_out))
 
 
 class Snapshot:
@@ -272,22 +264,6 @@ class Snapshot:
     async def drop(self) -> None:
         """Keep them no longer; sandboxes that began with them live on."""
         await self._sandbox._connect.drop(self.id)
-
-
-async def _write_all(driver: Driver, files: Mapping[str, tuple[bytes, int | None]]) -> None:
-    """Write files, several at once."""
-    room = asyncio.Semaphore(_AT_ONCE)
-
-    async def write(path: str, content: bytes, mode: int | None) -> None:
-        async with room:
-            await driver.write(path, content, mode=mode)
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            for path, (content, mode) in files.items():
-                group.create_task(write(path, content, mode))
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
 
 
 async def made(connect: Connect, options: SandboxOptions, files: Mapping[str, Content]) -> Driver:

@@ -68,6 +68,7 @@ class _Options(BaseModel):
     variables: dict[str, str] = {}
     data: dict[str, str] = {}
     snapshot: str = ""
+    beside: str = ""
 
 
 class _Run(BaseModel):
@@ -132,7 +133,10 @@ class NativeEndpoints:
     async def _create(self, request: Request) -> None:
         wanted = _read(_Options, await request.body(_LARGEST_OPTIONS))
         hosted = self._service.create(
-            self._spec(wanted), request.owner, stays=self._lives_long(request.owner)
+            self._spec(wanted),
+            request.owner,
+            stays=self._lives_long(request.owner),
+            beside=wanted.beside,
         )
         answer = _Lines(request)
         await answer.send({"id": hosted.id})
@@ -251,8 +255,7 @@ class NativeEndpoints:
             except SandboxGone as exc:
                 raise SessionGone(str(exc)) from None
             except OSError as exc:
-                named = path.encode("utf-8", "replace").decode("utf-8")
-                told = {"detail": exc.strerror or str(exc), "errno": exc.errno, "path": named}
+                told = {"detail": exc.strerror or str(exc), "errno": exc.errno}
                 await request.send_json(to_json(told), status=400)
             else:
                 await request.send_once(200, content, _CONTENT)
@@ -388,7 +391,8 @@ def _described(info: FileInfo) -> bytes:
     try:
         return to_json(fields)
     except ValueError:  # a name that is no UTF-8
-        return to_json({**fields, "name": fields["name"].encode("utf-8", "replace").decode("utf-8")})
+        raw = info.name.encode("utf-8", "surrogateescape")
+        return to_json({**fields, "name": base64.b64encode(raw).decode("ascii"), "base64": True})
 
 
 def _told(error: Exception) -> dict[str, str]:

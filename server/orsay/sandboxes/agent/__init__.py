@@ -11,7 +11,7 @@ from ...errors import SandboxError
 
 __all__ = ["AGENT_VERSION", "agent_program", "agent_program_path"]
 
-AGENT_VERSION = 1
+AGENT_VERSION = 2
 _PROGRAMS = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 
 

@@ -21,9 +21,9 @@ from . import AGENT_VERSION
 __all__ = ["AgentConnection", "Job", "JobEnd", "Reason"]
 
 _HEADER = struct.Struct("<IBI")
-_START, _INPUT, _KILL, _ALIVE = 1, 2, 3, 4
+_START, _INPUT, _KILL, _ALIVE, _HALT = 1, 2, 3, 4, 5
 _OUTPUT, _ERRORS, _TAKEN, _END, _HELLO, _BEAT = 1, 2, 3, 4, 5, 6
-_WITH_INPUT, _APART, _FILES = 1, 2, 4
+_WITH_INPUT, _APART, _FILES, _SERVICE = 1, 2, 4, 8
 _LARGEST_FRAME = 32 << 20
 _LONGEST_LIMIT_S = 1e9
 _UNANSWERED = 3  # signs of life, a third of a lease apart
@@ -180,6 +180,7 @@ class AgentConnection(asyncio.Protocol):
         script: bytes = b"",
         with_input: bool = False,
         file_operation: bool = False,
+        is_service: bool = False,
         on_output: Callable[[bytes], None] = lambda data: None,
         on_errors: Callable[[bytes], None] | None = None,
     ) -> Job:
@@ -191,7 +192,7 @@ class AgentConnection(asyncio.Protocol):
         if self._gone:
             raise SandboxGone(self._gone)
         flags = (_WITH_INPUT if with_input else 0) | (_APART if on_errors else 0)
-        flags |= _FILES if file_operation else 0
+        flags |= (_FILES if file_operation else 0) | (_SERVICE if is_service else 0)
         limit = _NO_LIMIT if max_bytes is None else max_bytes
         if not 0 <= limit <= _NO_LIMIT or not 0 <= (timeout_s or 0) <= _LONGEST_LIMIT_S:
             raise ValueError(f"limits out of range: {max_bytes} bytes, {timeout_s} s")
@@ -208,7 +209,7 @@ class AgentConnection(asyncio.Protocol):
         number = next(self._numbers)
         end: asyncio.Future[JobEnd] = asyncio.get_running_loop().create_future()
         end.add_done_callback(_noticed)
-        job = self._jobs[number] = Job(number, end, on_output, on_errors or on_output)
+        job = self._jobs[number] = Job(number, end, on_output, on_errors or on_output, is_service=is_service)
         self._send(_START, number, payload)
         return job
 
@@ -245,6 +246,10 @@ class AgentConnection(asyncio.Protocol):
             job.killed_for = job.killed_for or reason
             self.kill(job)
         return count
+
+    def halt(self) -> None:
+        """Have process 1 kill all that runs but services, before it does what is asked of it next."""
+        self._send(_HALT, 0)
 
     def _received(self, kind: int, number: int, payload: bytes) -> None:
         self._unanswered = 0

@@ -22,12 +22,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { START = 1, INPUT = 2, KILL = 3, ALIVE = 4 };                       /* from the server */
+enum { START = 1, INPUT = 2, KILL = 3, ALIVE = 4, HALT = 5 };             /* from the server */
 enum { OUTPUT = 1, ERRORS = 2, TAKEN = 3, END = 4, HELLO = 5, BEAT = 6 }; /* to the server; BEAT answers ALIVE */
-/* flags of START: standard input is fed; errors have a stream of their own; a file operation */
-enum { WITH_INPUT = 1, APART = 2, FILES = 4 };
+/* flags of START: standard input is fed; errors have a stream of their own; a file operation; HALT leaves it alone */
+enum { WITH_INPUT = 1, APART = 2, FILES = 4, SERVICE = 8 };
 
-#define VERSION 1
+#define VERSION 2
 #define HEADER 9
 #define QUEUE_LIMIT (4 << 20) /* bytes queued to the server at which reading from commands pauses */
 #define FRAME_LIMIT (32 << 20)
@@ -76,7 +76,7 @@ typedef struct {
     uint32_t id;
     pid_t supervisor;
     int in, out, errors, orders; /* -1: closed */
-    int input_ended, ended;
+    int input_ended, ended, service;
     uint64_t left, total, begun, end_by; /* end_by: UINT64_MAX while it may go on */
     int end_reason;
     Buffer input;
@@ -185,12 +185,27 @@ static void reap(void) {
     if (strays) kill_strays();
 }
 
+/* Kill all that runs but services, whatever it does to others; each of the jobs ends as LOST. */
+static void halt(void) {
+    static pid_t services[PIDS], left[1];
+    for (int pass = 0; pass < 100; pass++) {
+        int count = 0;
+        for (size_t i = 0; i < job_count && count < PIDS; i++)
+            if (jobs[i].supervisor && jobs[i].service) services[count++] = jobs[i].supervisor;
+        kill_below(services, count);
+        reap();
+        if (!below(getpid(), services, count, left, 1)) return;
+        usleep(1000); /* they take a moment to end */
+    }
+}
+
 static void start(uint32_t id, const uint8_t *data, size_t length) {
     Fields f = {data, data + length, 0};
     Job job = {.id = id, .in = -1, .out = -1, .errors = -1, .orders = -1, .begun = now_us()};
     int in[2] = {-1, -1}, out[2] = {-1, -1}, errors[2] = {-1, -1}, orders[2] = {-1, -1};
     uint32_t flags = (uint32_t)number(&f, 4);
     job.left = number(&f, 8);
+    job.service = (flags & SERVICE) != 0;
     Fields ahead = f;
     uint64_t limit_ms = number(&ahead, 8);
     job.end_by = limit_ms ? job.begun + limit_ms * 1000 + GRACE_US : UINT64_MAX;
@@ -252,7 +267,8 @@ static void receive(uint8_t kind, uint32_t id, const uint8_t *data, size_t lengt
     } else if (kind == KILL && job && length == 1) {
         (void)!send(job->orders, data, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (!data[0] && job->end_by > now_us() + GRACE_US) job->end_by = now_us() + GRACE_US, job->end_reason = KILLED;
-    } else if (kind == ALIVE) frame(BEAT, 0, NULL, 0, NULL, 0);
+    } else if (kind == HALT) halt();
+    else if (kind == ALIVE) frame(BEAT, 0, NULL, 0, NULL, 0);
 }
 
 static void receive_all(void) {

@@ -33,7 +33,7 @@ int write_all(int to, const uint8_t *data, size_t length);
 
 /* processes.c */
 int below(pid_t top, const pid_t *except, int except_count, pid_t *found, int limit);
-void kill_below(void);
+void kill_below(const pid_t *except, int except_count);
 
 /* files.c */
 int file_command(char **words);

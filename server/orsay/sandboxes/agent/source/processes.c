@@ -72,11 +72,11 @@ int below(pid_t top, const pid_t *except, int except_count, pid_t *found, int li
     return hits;
 }
 
-/* Kill what is below this process now. All are stopped first, so that fewer fork meanwhile. */
-void kill_below(void) {
+/* Kill what is below this process now, without the trees of `except`. All are stopped first, so that fewer fork meanwhile. */
+void kill_below(const pid_t *except, int except_count) {
     static pid_t pids[PIDS];
     pid_t top = getpid();
-    for (int pass = 0, n, before = -1; pass < 20 && (n = below(top, NULL, 0, pids, PIDS)) != before; pass++, before = n)
+    for (int pass = 0, n, before = -1; pass < 20 && (n = below(top, except, except_count, pids, PIDS)) != before; pass++, before = n)
         for (int i = 0; i < n; i++) kill(pids[i], SIGSTOP);
-    for (int n = below(top, NULL, 0, pids, PIDS); n-- > 0;) kill(pids[n], SIGKILL);
+    for (int n = below(top, except, except_count, pids, PIDS); n-- > 0;) kill(pids[n], SIGKILL);
 }

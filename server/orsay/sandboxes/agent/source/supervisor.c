@@ -203,7 +203,7 @@ void supervise(Fields *f, int is_file_command, int in, int out, int errors, int 
             reason = TIMED_OUT;
             killing_since_us = now;
         }
-        if (killing_since_us) kill_below();
+        if (killing_since_us) kill_below(NULL, 0);
         struct pollfd fds[] = {{signals, POLLIN, 0}, {agent, POLLIN, 0}};
         poll(fds, 2, killing_since_us ? (answered ? 100 : 1) : ended || deadline_us == UINT64_MAX ? -1 : left_ms(deadline_us));
         if (fds[0].revents) {
