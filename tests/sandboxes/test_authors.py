@@ -133,10 +133,7 @@ async def test_code_that_is_not_async(environment: Any, gone: Gone) -> None:
         await gone(sandbox_id)
 
 
-async def test_a_tool_past_its_limit_leaves_no_command(
-    environment: Any,
-    tmp_path: Path,
-) -> None:
+async def test_a_tool_past_its_limit_leaves_no_command(environment: Any, gone: Gone, tmp_path: Path) -> None:
     async with environment.session(split="train", index=0) as session:
         with pytest.raises(TimeLimit):
             await session.call("stuck", {"note": str(tmp_path / "id")})
