@@ -328,7 +328,7 @@ async def test_whatever_a_policy_leaves_it_is_graded(
 
 
 async def test_artifacts_end_at_their_bounds(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    await box.run("mkdir m; cd m; for i in 1 2 3 4 5 6 7; do echo $i > $i; done; head -c 99 /dev/zero > 5")
+    await box.run("mkdir /m; cd /m; for i in 1 2 3 4 5 6 7; do echo $i > $i; done; head -c 99 /dev/zero > 5")
     monkeypatch.setattr(artifacts, "_LARGEST", 100)
     assert [*await box.artifacts(["/m"])] == [f"/m/{i}" for i in (1, 2, 3, 4, 6, 7)]
     assert [*await box.artifacts(["/m/5"])] == ["/m/5"]

@@ -71,7 +71,7 @@ async def collected(driver: Driver, paths: Sequence[str], most_bytes: int | None
             left -= len(content)
             found.files[path] = content, info.mode & 0o777
         except OSError as exc:
-            if exc.errno == errno.EFBIG:
+            if exc.errno == errno.EFBIG and info is not None and info.kind == "file":
                 left = 0
             if exc.errno not in _IS_NONE:
                 found.leave_out([path])
