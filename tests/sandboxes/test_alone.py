@@ -98,7 +98,10 @@ async def test_keys_health_and_the_lack_of_environments(service: ServerProcess) 
 @needs_engine
 async def test_a_stop_ends_its_sandboxes() -> None:
     with alone(
-        "--backend", "docker", sandboxes_images={IMAGE: BASE}, server_name="alone-and-stopped"
+        *("--backend", "docker"),
+        sandboxes_images={IMAGE: BASE},
+        sandboxes_warm=0,
+        server_name="alone-and-stopped",
     ) as service:
         async with httpx.AsyncClient(base_url=service.url, timeout=60) as http:
             assert "event: end" in (await http.post("/create_sandbox", json=SETTINGS)).text

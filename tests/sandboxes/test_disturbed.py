@@ -86,6 +86,7 @@ async def test_where_even_the_end_of_all_is_of_no_use(
     running.cancel()
 
 
+@ISOLATED
 async def test_halting_leaves_services(sandbox: Sandbox, folder: str) -> None:
     ready = asyncio.Event()
     service = asyncio.create_task(sandbox.relay(47_113, f"{folder}/socket", on_ready=ready.set))

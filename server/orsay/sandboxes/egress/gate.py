@@ -59,7 +59,7 @@ async def through_gate(
         )
         try:
             sandbox = await create(inner, sandbox_id=sandbox_id)
-        except EngineError as exc:
+        except (EngineError, SandboxRefused) as exc:
             if path not in str(exc):
                 raise
             raise SandboxRefused(
