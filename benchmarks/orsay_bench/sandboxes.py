@@ -126,6 +126,10 @@ async def _left(label: str) -> int:
     return sum(len(each.split()) for each in found)
 
 
+def _lives(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
 async def measure(kind: Kind, loads: Sequence[str], backend: str, our_image: str | None, book: Book) -> None:
     """All loads on all subjects, load by load, the subjects in turn."""
     ours = replace(kind, image=our_image or kind.image)
@@ -134,16 +138,12 @@ async def measure(kind: Kind, loads: Sequence[str], backend: str, our_image: str
         label = f"bench-{secrets.token_hex(4)}"
         labels = {COLD: f"{label}-cold", WARM: label}
         subjects: dict[str, tuple[Subject, ProcessTree | None]] = {}
-        processes: dict[str, int] = {}
         for name in (COMMANDS, NAIVE, COLD, WARM):
-            subjects[name] = found = await stack.enter_async_context(
+            subjects[name] = await stack.enter_async_context(
                 _running(name, ours if name in labels else kind, backend, labels.get(name, ""))
             )
-            processes[name] = 0 if found[1] is None else len(found[1].pids())
         for load in loads:
             for name, (subject, tree) in subjects.items():
-                if load == "forks" and name in labels and backend == "bubblewrap":
-                    continue  # it has no snapshots
                 say(f"{load}: {name} ...")
                 try:
                     result = dict(await LOADS[load](subject, book.size, tree))
@@ -154,13 +154,10 @@ async def measure(kind: Kind, loads: Sequence[str], backend: str, our_image: str
                 say(f"  {', '.join(f'{key} {value:g}' for key, value in result.items())}")
                 runs.append(Run(load, name, 1, result))
             book.write(complete=False)
-        more = {
-            name: len(tree.pids()) - processes[name]
-            for name, (_, tree) in subjects.items()
-            if tree is not None and backend != "docker"
-        }
+        processes = {name: tree.pids() for name, (_, tree) in subjects.items() if tree is not None}
     for name in (COLD, WARM):
-        runs.append(Run("left", name, 1, {"left": await _left(labels[name]) + more.get(name, 0)}))
+        living = [pid for pid in processes[name] if _lives(pid)]
+        runs.append(Run("left", name, 1, {"left": await _left(labels[name]) + len(living)}))
 
 
 def table(runs: Sequence[Run], size: Size) -> list[list[str]]:
