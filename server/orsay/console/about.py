@@ -12,7 +12,7 @@ from orsay_protocol.requests import Split
 from pydantic import BaseModel, RootModel
 
 from ..errors import UnknownEnvironment
-from ..runtimes.base import EnvironmentInfo, Runtime
+from ..runtimes.base import EnvironmentInfo, Runtime, RuntimeDecorator
 from ..runtimes.router import RouterRuntime
 from ..sessions.session import Session, SessionKey
 from .live import Tally, count
@@ -173,6 +173,6 @@ def _kind(runtime: Runtime, key: str) -> str:
 
 def _unwrapped(runtime: Runtime) -> Runtime:
     """The runtime below its decorators."""
-    while (wrapped := getattr(runtime, "wrapped", None)) is not None:
-        runtime = wrapped
+    while isinstance(runtime, RuntimeDecorator):
+        runtime = runtime.wrapped
     return runtime

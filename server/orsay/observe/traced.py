@@ -7,7 +7,6 @@ behind this one receive it as the parent of their spans.
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Sequence
 from typing import Any
 
 from opentelemetry import trace
@@ -28,7 +27,6 @@ from pydantic_core import from_json
 
 from ..errors import Faulted, Refused
 from ..runtimes.base import (
-    EnvironmentInfo,
     Handle,
     Listener,
     OnResult,
@@ -36,8 +34,8 @@ from ..runtimes.base import (
     Operation,
     Progress,
     Runtime,
+    RuntimeDecorator,
     Stop,
-    TaskQuery,
 )
 from ..runtimes.outcome import Outcome
 from ..sessions.session import Session
@@ -47,29 +45,13 @@ __all__ = ["TracedRuntime"]
 _LONGEST = 100  # characters of a tool's name, which a client may have made up
 
 
-class TracedRuntime:
+class TracedRuntime(RuntimeDecorator):
     """Wrapper of ``runtime``. ``root`` gets the trace id of a span without a parent."""
 
     def __init__(self, runtime: Runtime, tracer: Tracer, root: contextvars.ContextVar[int]) -> None:
-        self._runtime = runtime
+        super().__init__(runtime)
         self._tracer = tracer
         self._root = root
-
-    @property
-    def wrapped(self) -> Runtime:
-        """The runtime below."""
-        return self._runtime
-
-    @property
-    def environments(self) -> Sequence[EnvironmentInfo]:
-        return self._runtime.environments
-
-    @property
-    def pending(self) -> Sequence[str]:
-        return self._runtime.pending
-
-    async def start(self) -> None:
-        await self._runtime.start()
 
     async def open(self, request: OpenSession, listener: Listener) -> TracedHandle:
         span = self._begin(request, listener)
@@ -108,12 +90,6 @@ class TracedRuntime:
             )
         finally:
             self._root.reset(token)
-
-    async def tasks(self, query: TaskQuery) -> bytes:
-        return await self._runtime.tasks(query)
-
-    async def stop(self) -> None:
-        await self._runtime.stop()
 
 
 class _TracedListener:

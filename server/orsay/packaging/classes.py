@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..errors import LoadError
 
-__all__ = ["find_targets", "python_files"]
+__all__ = ["find_targets", "parsed", "python_files"]
 
 _PACKAGES = ("orsay", "openreward", "ors")
 _NOT_SEARCHED = frozenset({"tests", "test", "docs", "build", "dist", "node_modules", "site-packages"})
@@ -72,14 +72,19 @@ def python_files(root: Path) -> Iterator[Path]:
                 yield path
 
 
-def _read(path: Path, root: Path) -> _Module:
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a file. Raises LoadError for one that cannot be read, or is no Python."""
     try:
-        tree = ast.parse(path.read_bytes(), filename=str(path))
+        return ast.parse(path.read_bytes(), filename=str(path))
     except OSError as exc:
         raise LoadError(f"cannot read {path}: {exc.strerror or exc}") from exc
     except (SyntaxError, ValueError) as exc:
         line = getattr(exc, "lineno", None) or 1
         raise LoadError(f"{path}:{line} cannot be read as Python: {getattr(exc, 'msg', exc)}") from exc
+
+
+def _read(path: Path, root: Path) -> _Module:
+    tree = parsed(path)
     parts = path.relative_to(root).with_suffix("").parts
     is_package = parts[-1] == "__init__"
     name = ".".join(parts[:-1] if is_package else parts)

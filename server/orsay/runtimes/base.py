@@ -31,6 +31,7 @@ __all__ = [
     "Operation",
     "Progress",
     "Runtime",
+    "RuntimeDecorator",
     "Stop",
     "TaskQuery",
     "settle",
@@ -217,6 +218,35 @@ class Runtime(Protocol):
 
     async def stop(self) -> None:
         """Release everything; sessions were closed before."""
+
+
+class RuntimeDecorator:
+    """Base of decorators of a runtime: they change how sessions are opened, and pass everything else on."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    @property
+    def wrapped(self) -> Runtime:
+        """The runtime below."""
+        return self._runtime
+
+    @property
+    def environments(self) -> Sequence[EnvironmentInfo]:
+        return self._runtime.environments
+
+    @property
+    def pending(self) -> Sequence[str]:
+        return self._runtime.pending
+
+    async def start(self) -> None:
+        await self._runtime.start()
+
+    async def tasks(self, query: TaskQuery) -> bytes:
+        return await self._runtime.tasks(query)
+
+    async def stop(self) -> None:
+        await self._runtime.stop()
 
 
 class ClosesByCallback(Handle):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 from orsay_protocol.faults import FaultClass
 
@@ -19,8 +19,8 @@ from ..runtimes.base import (
     Operation,
     Progress,
     Runtime,
+    RuntimeDecorator,
     Stop,
-    TaskQuery,
 )
 from .events import Tenanted
 from .keys import SandboxKeys
@@ -31,7 +31,7 @@ _API_KEY = "api_key"
 """The secret that code written for ``openreward`` reads."""
 
 
-class SandboxedRuntime(OpensByCallback):
+class SandboxedRuntime(RuntimeDecorator, OpensByCallback):
     """Wrapper of ``runtime``.
 
     ``gives_key`` tells of an environment whether its sessions get a key. ``replaces`` tells of a given key
@@ -49,35 +49,13 @@ class SandboxedRuntime(OpensByCallback):
         gives_secret: bool,
         end: Callable[[str], Awaitable[None]],
     ) -> None:
-        self._runtime = runtime
+        super().__init__(runtime)
         self._keys = keys
         self._gives_key = gives_key
         self._replaces = replaces
         self._gives_secret = gives_secret
         self._end = end
         self._ending: set[asyncio.Task[None]] = set()
-
-    @property
-    def wrapped(self) -> Runtime:
-        """The runtime below."""
-        return self._runtime
-
-    @property
-    def environments(self) -> Sequence[EnvironmentInfo]:
-        return self._runtime.environments
-
-    @property
-    def pending(self) -> Sequence[str]:
-        return self._runtime.pending
-
-    async def start(self) -> None:
-        await self._runtime.start()
-
-    async def tasks(self, query: TaskQuery) -> bytes:
-        return await self._runtime.tasks(query)
-
-    async def stop(self) -> None:
-        await self._runtime.stop()
 
     def start_open(
         self, request: OpenSession, listener: Listener, on_result: OnResult

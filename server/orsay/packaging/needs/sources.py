@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...errors import LoadError
+from ..classes import parsed
 
 __all__ = ["Module", "Texts", "parse"]
 
@@ -43,13 +43,7 @@ def parse(files: Iterable[Path], root: Path) -> list[Module]:
 
 def _parse(path: Path, root: Path) -> Module:
     name = os.path.relpath(path, root)
-    try:
-        tree = ast.parse(path.read_bytes(), filename=str(path))
-    except OSError as exc:
-        raise LoadError(f"cannot read {path}: {exc.strerror or exc}") from exc
-    except (SyntaxError, ValueError) as exc:
-        line = getattr(exc, "lineno", None) or 1
-        raise LoadError(f"{path}:{line} cannot be read as Python: {getattr(exc, 'msg', exc)}") from exc
+    tree = parsed(path)
     imported: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
