@@ -9,6 +9,7 @@ import httpx
 import pytest
 from orsay.authoring.hosted import host
 from orsay_client import AsyncClient
+from orsay_client.errors import SetupError
 
 from ..support import author_environments
 from ..support.engine import ROOT, needs_engine
@@ -40,6 +41,17 @@ async def test_nobody_else_has_one(served: ServerProcess) -> None:
             assert answer.status_code == 401 and "--sandboxes docker" in answer.json()["detail"], path
         listed = (await http.get("/openapi.json")).json()["paths"]
         assert "/create_session" in listed and not {"/create_sandbox", "/run"} & set(listed)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("runtime", ["process", "local"])
+async def test_without_sandboxes_a_session_makes_none_of_its_own(runtime: str) -> None:
+    with server(ENVIRONMENTS, options=["--sandboxes", "off", "--runtime", runtime]) as off:
+        async with AsyncClient(off.url) as client:
+            environment = client.environment("bench")
+            async with environment.session(split="train", index=0) as session:
+                with pytest.raises(SetupError, match="this session has no sandboxes"):
+                    await session.prompt()
 
 
 def test_environments_whose_code_names_sandboxes_are_known() -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...errors import SandboxError
+from ...errors import SandboxError, SandboxRefused
 from ...settings import sandboxes_url
-from ...tracing import current
+from ...tracing import NOWHERE, current
 from .allow_list import network_of
 from .model import Connect, SandboxOptions, size_in_bytes
 from .sandbox import Content, Sandbox, made
@@ -155,7 +155,7 @@ def sandbox(
     ``env`` are variables of all of them. ``data`` has names of the server's data folders by the path at which
     each is mounted, read-only.
 
-    Raises ValueError for options that cannot be.
+    Raises ValueError for options that cannot be, and SandboxRefused in a session without sandboxes.
     """
     if not 0 < cpus <= 1024 or processes < 1:
         raise ValueError("cpus and processes must be more than 0")
@@ -172,7 +172,14 @@ def sandbox(
         variables=dict(env or {}),
         data=dict(data or {}),
     )
-    session = current.get().sandboxes
+    origin = current.get()
+    session = origin.sandboxes
     if isinstance(session, SandboxesOfSession):
         return Opening(session.connect, options, files or {}).then(session.note)
+    if (
+        origin is not NOWHERE
+    ):  # what this process made itself would escape the server's limits and its journal
+        raise SandboxRefused(
+            "this session has no sandboxes: serve its environment with --sandboxes docker or bubblewrap"
+        )
     return Opening(_embedded[0], options, files or {})
